@@ -1,0 +1,197 @@
+-- The shared beginning of every script: the words in which the others are written.
+--
+-- KEYS[1] guard  string  the token of the live hold with the latest deadline; its TTL is that
+--                        deadline, so it exists exactly while the lock is held
+-- KEYS[2] holds  zset    token -> deadline, in server milliseconds
+-- KEYS[3] state  hash    'guard': the guard as last written; 'fence': the last one handed out;
+--                        'ticket': the last place given in the queue; and per hold or waiter
+--                        the fields '<token>:<DETAIL>'
+-- KEYS[4] queue  zset    waiting token -> ticket, first come first served
+-- KEYS[5] mail   list    wakes the waiter named by ARGV[2]; any other waiter's has the same
+--                        name but for the token
+--
+-- ARGV[1] database  a SELECT that fails here fails before anything is written, which one sent
+--                   ahead of the script in the same flight would not
+-- ARGV[2] token     of the hold or waiter that calls; '' for none
+--
+-- All times are the server's, in milliseconds. They have 13 digits and `..` keeps 14, but
+-- integers are written with int() all the same: Lua's own notation turns to 1e+14 beyond that.
+
+if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
+
+local GUARD, HOLDS, STATE, QUEUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local TOKEN = ARGV[2]
+local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed' }
+
+local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
+local BATCH = 100            -- of the expired and the dead, at most this many go in one call
+local POLL = 1000            -- behind another tool's lock, which sends no messages
+local DAY = 24 * 3600 * 1000 -- how long the fence outlives its last use
+
+local function int(number) return string.format('%.0f', number) end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- pcall, so that a key of another type keeps its WRONGTYPE: Redis 6.2 hides the code of an
+-- error that a script raises.
+local guard = redis.pcall('GET', GUARD)
+if type(guard) == 'table' then return guard end
+
+-- A guard that we did not write, or one of ours with no hold left on record, is not ours to
+-- touch: the lock counts as held by another tool until that key is gone. One that is ours has
+-- at least one hold that is live, since it ends with the last of them.
+local written, fence, ticket = unpack(redis.call('HMGET', STATE, 'guard', 'fence', 'ticket'))
+local count = guard and guard == written and redis.call('ZCARD', HOLDS) or 0
+local live = count > 0
+local foreign = guard and not live
+
+local function detail(token, name) return redis.call('HGET', STATE, token .. ':' .. name) end
+
+-- A hold lives through the millisecond of its deadline, as a key does.
+local function holds(token)
+  return live and tonumber(redis.call('ZSCORE', HOLDS, token) or 0) >= now
+end
+
+local function mail_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
+
+-- `...` are other fields of the state to go along.
+local function forget(token, ...)
+  local fields = { ... }
+  for _, name in ipairs(DETAILS) do fields[#fields + 1] = token .. ':' .. name end
+  redis.call('HDEL', STATE, unpack(fields))
+end
+
+-- Makes the guard say that this hold, which has the latest deadline, is live, and sees to it that
+-- nothing is kept for ever. `...` are fields of the state to be written along. Only called when
+-- the guard is ours or absent.
+local function watch(token, deadline, ...)
+  redis.call('SET', GUARD, token, 'PXAT', deadline)
+  redis.call('HSET', STATE, 'guard', token, ...)
+  local till = int(math.max(tonumber(deadline), now) + DAY)
+  redis.call('PEXPIREAT', HOLDS, till)
+  redis.call('PEXPIREAT', STATE, till)
+end
+
+-- The same after a change to one of several holds.
+local function watch_latest(...)
+  local latest = redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')
+  watch(latest[1], latest[2], ...)
+end
+
+-- Gives the hold this deadline, sooner or later than before. `...` as in watch().
+local function put(token, deadline, ...)
+  redis.call('ZADD', HOLDS, int(deadline), token)
+  if count > 1 then watch_latest(...) else watch(token, int(deadline), ...) end
+end
+
+-- Makes the hold last for another ttl from now; never adds to what is left.
+local function extend(token, ttl) put(token, now + ttl, token .. ':renewed', int(now)) end
+
+-- May a request of this mode be granted now, as far as the present holds go?
+local function admissible(mode) return mode == 'exclusive' and not live and not foreign end
+
+-- The only place where a lock is given away. `...` are details to be written along.
+local function grant(token, deadline, ...)
+  -- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a
+  -- script that has written anything is not stopped any more when the server is out of memory.
+  if not fence and redis.call('EXISTS', HOLDS) == 1 then redis.call('DEL', HOLDS) end
+  fence = int(math.max(tonumber(fence or 0) + 1, now))
+  count, live = count + 1, true
+  put(token, deadline, 'fence', fence, token .. ':fence', fence, token .. ':acquired', int(now),
+    token .. ':renewed', int(now), ...)
+end
+
+local function drop(token)
+  redis.call('ZREM', HOLDS, token)
+  count = count - 1
+  if count > 0 then
+    forget(token)
+    watch_latest()
+  else
+    live = false
+    redis.call('DEL', GUARD)
+    forget(token, 'guard')
+  end
+end
+
+-- Brings the holds up to date: before anything is decided from them.
+local function reconcile()
+  if live and count > 1 then
+    local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'LIMIT', 0, BATCH)
+    for _, token in ipairs(expired) do
+      redis.call('ZREM', HOLDS, token)
+      forget(token)
+    end
+    count = count - #expired
+    live = count > 0
+  elseif not live and written then
+    for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
+    redis.call('DEL', HOLDS)
+    redis.call('HDEL', STATE, 'guard')
+    count = 0
+  end
+end
+
+-- Grants the lock to the head of the queue for as long as it fits, dropping the dead: one
+-- message to each that is granted, none to the others. After anything that could let one in.
+-- Returns the head that has to go on waiting, if there is one.
+local function admit()
+  -- There is a ticket for as long as somebody may be waiting.
+  if not ticket then return nil end
+  local head
+  for _ = 1, BATCH do
+    head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    if not head then break end
+    if tonumber(detail(head, 'alive') or 0) < now then
+      redis.call('ZREM', QUEUE, head)
+      forget(head)
+    elseif admissible(detail(head, 'mode')) then
+      redis.call('ZREM', QUEUE, head)
+      grant(head, now + CLAIM)
+      redis.call('RPUSH', mail_of(head), 'granted')
+      redis.call('PEXPIRE', mail_of(head), 2 * CLAIM)
+    else
+      return head
+    end
+  end
+  -- An idle lock keeps its fence and nothing else.
+  if not head and not live then
+    redis.call('DEL', STATE)
+    if fence then
+      redis.call('HSET', STATE, 'fence', fence)
+      redis.call('PEXPIREAT', STATE, int(now + DAY))
+    end
+    ticket = nil
+  end
+  return head
+end
+
+-- The lock as people see it, with at most so many holders in full (-1: all), and waiters if asked:
+--   { now, 'free' | 'held' | 'foreign', guard's TTL in ms (-1: none, -2: free), last fence or '',
+--     number of holders, { holder ... }, number of waiters, { waiter ... } }
+--   holder: { id, owner, mode, about, fence, acquired, renewed, deadline }
+--   waiter: { id, owner, mode, about, since }
+-- An id is the first 8 characters of a token: enough to tell holds apart, useless to release one.
+local function view(holders_at_most, with_waiters)
+  local holders, waiters, live_holds = {}, {}, {}
+  if live then
+    live_holds = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
+      'LIMIT', 0, holders_at_most)
+  end
+  for i = 1, #live_holds, 2 do
+    local token = live_holds[i]
+    holders[#holders + 1] = { string.sub(token, 1, 8), detail(token, 'owner'),
+      detail(token, 'mode'), detail(token, 'about'), detail(token, 'fence'),
+      detail(token, 'acquired'), detail(token, 'renewed'), live_holds[i + 1] }
+  end
+  for _, token in ipairs(with_waiters and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
+    if tonumber(detail(token, 'alive') or 0) >= now then
+      waiters[#waiters + 1] = { string.sub(token, 1, 8), detail(token, 'owner'),
+        detail(token, 'mode'), detail(token, 'about'), detail(token, 'since') }
+    end
+  end
+  local state = live and 'held' or foreign and 'foreign' or 'free'
+  return { int(now), state, redis.call('PTTL', GUARD), fence or '',
+    count, holders, redis.call('ZCARD', QUEUE), waiters }
+end

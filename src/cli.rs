@@ -1,0 +1,187 @@
+//! The command line as users type it. What the words mean is decided in `config`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+
+use crate::duration::{Span, Timeout, Ttl};
+use crate::exit;
+use crate::lock::{Label, Name, Prefix, Token};
+
+/// Everything on the command line.
+#[derive(Parser)]
+#[command(
+    name = "rlock",
+    version,
+    about = "A distributed lock for shell scripts, on Redis or Valkey",
+    after_help = "Say where the server is with --url or RLOCK_URL, for example\n  \
+                  RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh",
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+// Only the subcommand that is used is built: that is most of the parsing time.
+#[derive(Subcommand)]
+#[command(defer = true)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock
+    #[command(
+        after_help = "Exit status: the command's own; 75 if the lock is busy (see -E), 76 if \
+                            it was lost,\n69 without a server, 127 and 126 as a shell has them."
+    )]
+    Exec(Exec),
+    /// Acquire a lock and print the token that renews and releases it
+    Acquire(Acquire),
+    /// Make a lock that is held last longer
+    Renew(Renew),
+    /// Release a lock that is held
+    Release(Release),
+    /// Show who holds a lock and who waits for it
+    Inspect(Inspect),
+}
+
+// Where the server is and how much to say: on every subcommand. (No doc comment on what is
+// flattened: clap would show it instead of the subcommand's own.)
+#[derive(Args)]
+pub(crate) struct Common {
+    /// The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]
+    // A plain text: a URL that does not parse may have a password in it, and clap would show it.
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    pub(crate) url: Option<String>,
+    /// Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]
+    #[arg(long, value_name = "P", help_heading = "Server")]
+    pub(crate) prefix: Option<Prefix>,
+    /// Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
+    #[arg(long, value_name = "D", help_heading = "Server")]
+    pub(crate) io_timeout: Option<Timeout>,
+    /// Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Say nothing about waiting or being busy, only what went wrong
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say what happens, with times
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+// How to ask for a lock: on exec and acquire.
+#[derive(Args)]
+pub(crate) struct Terms {
+    #[command(flatten)]
+    pub(crate) lease: Lease,
+    /// Fail at once if the lock is busy
+    #[arg(short, long, conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+    /// Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]
+    #[arg(short, long, value_name = "D", visible_alias = "timeout")]
+    pub(crate) wait: Option<Span>,
+    /// Exit status when the lock is busy
+    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
+    pub(crate) conflict_exit_code: u8,
+    /// Shown to those who wait and by inspect: a job's URL, a ticket [env: RLOCK_LABEL]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<Label>,
+}
+
+#[derive(Args)]
+pub(crate) struct Lease {
+    /// Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]
+    #[arg(short, long, value_name = "D")]
+    pub(crate) ttl: Option<Ttl>,
+}
+
+// Which hold is meant: on renew and release.
+#[derive(Args)]
+pub(crate) struct Hold {
+    /// The lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Name,
+    /// What acquire printed [env: RLOCK_TOKEN]
+    #[arg(value_name = "TOKEN")]
+    pub(crate) token: Option<Token>,
+    /// Print one JSON document, on failure too
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) terms: Terms,
+    /// The lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Name,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub(crate) struct Acquire {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) terms: Terms,
+    /// The lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Name,
+    /// Print one JSON document, on failure too
+    #[arg(long, conflicts_with = "shell")]
+    pub(crate) json: bool,
+    /// Print assignments for a shell to eval
+    #[arg(long)]
+    pub(crate) shell: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Renew {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) lease: Lease,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+#[derive(Args)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) hold: Hold,
+}
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The lock; without it, all locks under the prefix that are held
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<Name>,
+    /// Print one JSON document, on failure too
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Clap's many-line message as one line: what is wrong, the nearest right spelling, where to look.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "what is to be done? exec, acquire, renew, release or inspect; see rlock --help"
+            .into();
+    }
+    let text = error.render().to_string();
+    let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let what = line(text.split("\n\n").next().unwrap_or_default());
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+    format!("{what}; {}", tip.unwrap_or("see rlock --help"))
+}

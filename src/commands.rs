@@ -1,0 +1,79 @@
+//! The subcommands: each joins configuration, store, wait and supervision in its own way.
+
+mod acquire;
+mod exec;
+mod grant;
+mod identity;
+mod inspect;
+mod output;
+mod release;
+mod renew;
+
+use crate::cli::{Command, Common};
+use crate::config;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::inherited::Inherited;
+use crate::lock::Name;
+use crate::report::{Report, Verbosity};
+
+use output::Output;
+
+/// Runs a subcommand to the end of the process.
+pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
+    match command {
+        Command::Exec(options) => {
+            let stage = Stage::new(&options.common, Some(&options.name), Output::Human);
+            stage.finish(exec::run(&options, inherited, &stage.report))
+        }
+        Command::Acquire(options) => {
+            let stage = Stage::new(&options.common, Some(&options.name), options.json.into());
+            stage.finish(acquire::run(&options, inherited, &stage.report))
+        }
+        Command::Renew(options) => {
+            let hold = &options.hold;
+            let stage = Stage::new(&options.common, Some(&hold.name), hold.json.into());
+            stage.finish(renew::run(&options, &stage.report))
+        }
+        Command::Release(options) => {
+            let hold = &options.hold;
+            let stage = Stage::new(&options.common, Some(&hold.name), hold.json.into());
+            stage.finish(release::run(&options, &stage.report))
+        }
+        Command::Inspect(options) => {
+            let stage = Stage::new(&options.common, options.name.as_ref(), options.json.into());
+            stage.finish(inspect::run(&options, &stage.report))
+        }
+    }
+}
+
+/// Where a command's results and errors go.
+struct Stage {
+    report: Report,
+    verbosity: Verbosity,
+    name: Option<Name>,
+    output: Output,
+}
+
+impl Stage {
+    fn new(common: &Common, name: Option<&Name>, output: Output) -> Self {
+        let verbosity = config::verbosity(common);
+        let subject = name.map(|name| name as &dyn std::fmt::Display);
+        Self { report: Report::new(subject, verbosity), verbosity, name: name.cloned(), output }
+    }
+
+    fn finish(&self, result: Result<Exit, Error>) -> Exit {
+        let error = match result {
+            Ok(exit) => return exit,
+            Err(error) => error,
+        };
+        if error.is_worth_telling(self.verbosity) {
+            self.report.warn(&error);
+        }
+        if self.output == Output::Json {
+            // The error has been told on stderr, and its status is the more important one.
+            let _ = output::failure(self.name.as_ref(), &error);
+        }
+        error.exit()
+    }
+}

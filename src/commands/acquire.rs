@@ -1,0 +1,66 @@
+//! `rlock acquire`: a lock for a script that cannot be wrapped.
+
+use anyhow::anyhow;
+
+use super::grant::Grant;
+use super::identity;
+use super::output::{self, Done};
+use crate::cli;
+use crate::error::Error;
+use crate::exit::{self, Exit};
+use crate::inherited::Inherited;
+use crate::report::Report;
+
+pub(super) fn run(
+    options: &cli::Acquire,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
+    let (name, about) = (&options.name, identity::of_caller);
+    let mut grant = Grant::obtain(name, &options.common, &options.terms, about, inherited, report)?;
+    let token = &grant.request.token;
+    let told = if options.json {
+        let done = Done::new("acquired", name).with_token(token);
+        output::document(&done.with_lease(grant.won.fence, grant.request.ttl))
+    } else if options.shell {
+        output::text(&assignments(&grant.variables(name)))
+    } else {
+        output::text(&format!("{}\n", token.as_str()))
+    };
+    // A lock that nobody has the token of would only be in the way; the same if a signal says that
+    // nobody wants it any more.
+    let unwanted = match (grant.signals.pending().first(), told) {
+        (Some(&signal), _) => Error::Stopped(signal),
+        (None, Err(Error::Internal(error))) => {
+            Error::Internal(anyhow!("{error:#}; the lock has been released"))
+        }
+        (None, Err(error)) => error,
+        (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
+    };
+    if let Err(failure) = grant.store.leave(&grant.request) {
+        report.detail(format_args!("not released: {failure}"));
+    }
+    Err(unwanted)
+}
+
+/// Safe to `eval`: single quotes keep everything but a single quote as it is.
+fn assignments(variables: &[(&'static str, String)]) -> String {
+    let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let (names, assigned): (Vec<_>, Vec<_>) =
+        variables.iter().map(|(name, value)| (*name, format!("{name}={}; ", quote(value)))).unzip();
+    format!("{}export {};\n", assigned.concat(), names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_evaluates_is_quoted() {
+        let variables = [("A", "it's $(x)".to_owned()), ("B", "2".to_owned())];
+        assert_eq!(
+            assignments(&variables),
+            r"A='it'\''s $(x)'; B='2'; export A B;".to_owned() + "\n"
+        );
+    }
+}

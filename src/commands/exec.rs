@@ -1,0 +1,60 @@
+//! `rlock exec`: a command under a lock.
+
+use super::grant::Grant;
+use super::identity;
+use crate::cli;
+use crate::duration::show;
+use crate::error::Error;
+use crate::exit::{self, Exit};
+use crate::inherited::Inherited;
+use crate::report::Report;
+use crate::store::{Release, Request, Store};
+use crate::supervise::{self, Command, Ending, Hold, Lock};
+
+pub(super) fn run(
+    options: &cli::Exec,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
+    let Some((program, arguments)) = options.command.split_first() else {
+        return Err(Error::Usage("no command given".into()));
+    };
+    let about = |label| identity::of_exec(program, label);
+    let mut grant =
+        Grant::obtain(&options.name, &options.common, &options.terms, about, inherited, report)?;
+    // A signal that came with the grant: too late to be noticed by the wait, too early for the
+    // command.
+    if let Some(&signal) = grant.signals.pending().first() {
+        release(&mut *grant.store, &grant.request, report);
+        return Err(Error::Stopped(signal));
+    }
+
+    let command = Command {
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+        variables: grant.variables(&options.name),
+    };
+    let Grant { store, request, won, mut signals } = grant;
+    let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
+    let (store, ending) = supervise::run(&command, hold, store, &mut signals, inherited, report);
+
+    if let Some(mut store) = store {
+        release(&mut *store, &request, report);
+    }
+    match ending? {
+        Ending { exit, lock: Lock::Kept } => Ok(exit),
+        Ending { lock: Lock::Lost, .. } => Ok(Exit::Status(exit::LOST)),
+    }
+}
+
+/// The command has ended, so whatever goes wrong now is only worth a warning.
+fn release(store: &mut dyn Store, request: &Request, report: &Report) {
+    match store.release(&request.key, &request.token) {
+        Ok(Release::Released) => report.detail("released"),
+        Ok(Release::NotHeld) => report.detail("not held any more, nothing to release"),
+        Err(failure) => {
+            let ttl = show(request.ttl.get());
+            report.warn(format_args!("not released: {failure}; it frees itself within {ttl}"));
+        }
+    }
+}

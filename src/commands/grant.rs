@@ -1,0 +1,79 @@
+//! What exec and acquire have in common: from the options to a lock that is granted.
+
+use std::env;
+
+use anyhow::Context;
+
+use crate::cli;
+use crate::config::{Config, Patience, Terms};
+use crate::error::Error;
+use crate::inherited::Inherited;
+use crate::lock::{About, Key, Label, Mode, Name, Token};
+use crate::report::Report;
+use crate::signals::Signals;
+use crate::store::{self, Request, Store};
+use crate::wait::{self, Won};
+
+/// A lock that was granted, and what it takes to keep it and to give it back.
+pub(super) struct Grant {
+    pub(super) store: Box<dyn Store>,
+    pub(super) request: Request,
+    pub(super) won: Won,
+    pub(super) signals: Signals,
+}
+
+impl Grant {
+    /// Asks for the lock on the terms given, and waits for it.
+    pub(super) fn obtain(
+        name: &Name,
+        common: &cli::Common,
+        terms: &cli::Terms,
+        about: impl FnOnce(Option<Label>) -> About,
+        inherited: Inherited,
+        report: &Report,
+    ) -> Result<Self, Error> {
+        let terms = Terms::resolve(terms)?;
+        let config = Config::resolve(common, Some(terms.ttl))?;
+        config.warnings(report);
+        let request = Request {
+            key: Key::new(&config.prefix, name),
+            token: Token::fresh(),
+            owner: Token::fresh().as_str().to_owned(),
+            mode: Mode::Exclusive,
+            ttl: terms.ttl,
+            heartbeat: match terms.patience {
+                Patience::None => None,
+                Patience::For(_) | Patience::Forever => Some(wait::heartbeat(terms.ttl.get())),
+            },
+            about: about(terms.label).to_lines(),
+        };
+        let mut signals = Signals::listen(inherited).context("cannot listen to signals")?;
+        let mut store = store::open(&config.address, config.io_timeout);
+        let won = wait::acquire(
+            &mut *store,
+            &request,
+            terms.patience,
+            terms.conflict_exit_code,
+            &mut signals,
+            report,
+        )?;
+        Ok(Self { store, request, won, signals })
+    }
+
+    /// What the command or the script is told about the lock. `RLOCK_HELD` has all the locks it is
+    /// inside of, the innermost last.
+    pub(super) fn variables(&self, name: &Name) -> Vec<(&'static str, String)> {
+        let token = self.request.token.as_str();
+        let hold = format!("{}={token}", self.request.key.as_str());
+        let held = match env::var("RLOCK_HELD") {
+            Ok(outer) if !outer.is_empty() => format!("{outer} {hold}"),
+            _ => hold,
+        };
+        vec![
+            ("RLOCK_NAME", name.to_string()),
+            ("RLOCK_TOKEN", token.to_owned()),
+            ("RLOCK_FENCE", self.won.fence.to_string()),
+            ("RLOCK_HELD", held),
+        ]
+    }
+}

@@ -1,0 +1,51 @@
+//! What we tell others about ourselves.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use nix::unistd::{getppid, getuid};
+
+use crate::lock::{About, Kind, Label};
+
+/// An exec: this process, and the program it runs.
+pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
+    let program = Path::new(program).file_name().unwrap_or(program);
+    About {
+        host: host(),
+        user: user(),
+        pid: std::process::id(),
+        command: program.to_string_lossy().into_owned(),
+        kind: Kind::Exec,
+        label,
+    }
+}
+
+/// An acquire: the process that called it and lives on, a shell as a rule.
+pub(super) fn of_caller(label: Option<Label>) -> About {
+    let parent = getppid();
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    About {
+        host: host(),
+        user: user(),
+        pid: parent.as_raw().unsigned_abs(),
+        command: name.trim_end().to_owned(),
+        kind: Kind::Acquire,
+        label,
+    }
+}
+
+fn host() -> String {
+    nix::unistd::gethostname()
+        .map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned())
+}
+
+/// As the environment has it; asking the user database could mean asking a directory server.
+fn user() -> String {
+    ["LOGNAME", "USER"]
+        .into_iter()
+        .find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()))
+        .unwrap_or_else(
+            || if getuid().is_root() { "root".into() } else { format!("uid{}", getuid()) },
+        )
+}

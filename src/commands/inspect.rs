@@ -1,0 +1,39 @@
+//! `rlock inspect`: who holds a lock, and who waits for it.
+
+use super::output;
+use crate::cli;
+use crate::config::Config;
+use crate::error::Error;
+use crate::exit::{self, Exit};
+use crate::inspect::{json, table};
+use crate::lock::{Key, State};
+use crate::report::Report;
+use crate::store;
+
+pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
+    let config = Config::resolve(&options.common, None)?;
+    config.warnings(report);
+    let mut store = store::open(&config.address, config.io_timeout);
+    let locks = match &options.name {
+        None => store.list(&config.prefix)?,
+        Some(name) => {
+            let view = store.inspect(&Key::new(&config.prefix, name))?;
+            let free = view.state == State::Free;
+            if free { Vec::new() } else { vec![(name.clone(), view)] }
+        }
+    };
+    let status = match (&options.name, locks.is_empty()) {
+        (Some(_), true) => exit::FREE,
+        _ => exit::OK,
+    };
+    if options.json {
+        output::document(&json::documents(&config.prefix, &locks))?;
+    } else {
+        match (&options.name, &locks[..]) {
+            (Some(name), []) => output::text(&format!("{name}: free\n"))?,
+            (Some(_), [(name, view)]) => output::text(&table::page(name, view))?,
+            _ => output::text(&table::list(&locks))?,
+        }
+    }
+    Ok(Exit::Status(status))
+}

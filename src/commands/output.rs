@@ -1,0 +1,96 @@
+//! Results on stdout, for people, scripts and programs.
+
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::duration::Ttl;
+use crate::error::Error;
+use crate::inspect::json::HolderDocument;
+use crate::lock::{Fence, Name, Token};
+
+/// Who reads it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    Human,
+    Json,
+}
+
+impl From<bool> for Output {
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Human }
+    }
+}
+
+/// The document of acquire, renew and release.
+#[derive(Serialize)]
+pub(super) struct Done<'a> {
+    pub(super) status: &'static str,
+    pub(super) name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fence: Option<Fence>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl_ms: Option<u64>,
+}
+
+impl<'a> Done<'a> {
+    pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
+        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None }
+    }
+
+    pub(super) fn with_token(self, token: &'a Token) -> Self {
+        Self { token: Some(token.as_str()), ..self }
+    }
+
+    pub(super) fn with_lease(self, fence: Fence, ttl: Ttl) -> Self {
+        Self { fence: Some(fence), ttl_ms: Some(ttl.as_millis()), ..self }
+    }
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    status: &'static str,
+    name: Option<&'a str>,
+    exit: i32,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<Vec<HolderDocument<'a>>>,
+}
+
+/// The document of anything that failed.
+pub(super) fn failure(name: Option<&Name>, error: &Error) -> Result<(), Error> {
+    let holders = match error {
+        Error::Busy { view, .. } => Some(HolderDocument::all(view)),
+        _ => None,
+    };
+    document(&Failed {
+        status: error.status(),
+        name: name.map(Name::as_str),
+        exit: error.exit().shown(),
+        message: error.to_string(),
+        holders,
+    })
+}
+
+/// One JSON document, on a line of its own.
+pub(super) fn document(document: &impl Serialize) -> Result<(), Error> {
+    let json = serde_json::to_string(document).context("cannot write JSON")?;
+    text(&format!("{json}\n"))
+}
+
+/// Text to the last byte, or an error: a result that nobody got is no result. Not through std's
+/// stdout, which takes a closed descriptor for a success.
+pub(super) fn text(text: &str) -> Result<(), Error> {
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+    let written = stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()));
+    match written {
+        // As most programs do, by their death of SIGPIPE, which we do not die of.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
+        written => Ok(written.context("cannot write to standard output")?),
+    }
+}

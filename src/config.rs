@@ -1,0 +1,162 @@
+//! From words to decisions: the command line, then the environment, then defaults. Past this module
+//! nothing is checked again.
+
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::cli;
+use crate::duration::{Span, Timeout, Ttl};
+use crate::error::Error;
+use crate::lock::{Label, Prefix, Token};
+use crate::report::{Report, Verbosity, plain};
+use crate::store::{Address, Credentials};
+
+/// The server, and what it is asked under.
+pub(crate) struct Config {
+    pub(crate) address: Address,
+    pub(crate) prefix: Prefix,
+    pub(crate) io_timeout: Duration,
+    /// Something that works but should not be done; to be told once.
+    warning: Option<&'static str>,
+}
+
+/// How a lock is asked for.
+pub(crate) struct Terms {
+    pub(crate) ttl: Ttl,
+    pub(crate) patience: Patience,
+    pub(crate) conflict_exit_code: u8,
+    pub(crate) label: Option<Label>,
+}
+
+/// How long to wait for a busy lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    For(Duration),
+    Forever,
+}
+
+const NO_URL: &str = "no server given; set RLOCK_URL or --url, for example \
+                      RLOCK_URL=redis://127.0.0.1:6379/0";
+
+impl Config {
+    /// `ttl` is the lease that the server will be asked for, if any: no reply is waited for longer
+    /// than a quarter of it.
+    pub(crate) fn resolve(common: &cli::Common, ttl: Option<Ttl>) -> Result<Self, Error> {
+        let from_environment = variable("RLOCK_URL")?;
+        let url = common.url.clone().or(from_environment);
+        let url = url.ok_or_else(|| Error::Config(NO_URL.into()))?;
+        let bad_url = |what| Error::Config(format!("bad URL: {what}"));
+        let address = Address::parse(&url).map_err(bad_url)?;
+        let warning = (common.url.is_some() && address.has_password())
+            .then_some("the password in --url is there for everybody to see in ps; use RLOCK_URL");
+        let credentials = Credentials {
+            username: variable("RLOCK_USERNAME")?,
+            password: match &common.password_file {
+                Some(file) => Some(password_from(file)?),
+                None => variable("RLOCK_PASSWORD")?,
+            },
+        };
+        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
+        let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
+        let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
+            (Some(prefix), _) => prefix.clone(),
+            (None, None) => Prefix::default(),
+            // An empty prefix means something, so an empty variable does too.
+            (None, Some(text)) => parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?)?,
+        };
+        Ok(Self {
+            address: address.with(credentials).map_err(Error::Config)?,
+            prefix,
+            io_timeout: ttl.map_or(io_timeout, |ttl| io_timeout.min(ttl.get() / 4)),
+            warning,
+        })
+    }
+}
+
+impl Config {
+    pub(crate) fn warnings(&self, report: &Report) {
+        if let Some(warning) = self.warning {
+            report.note(warning);
+        }
+    }
+}
+
+impl Terms {
+    pub(crate) fn resolve(terms: &cli::Terms) -> Result<Self, Error> {
+        let wait = if terms.nonblock { None } else { setting(terms.wait, "RLOCK_WAIT")? };
+        let patience = match wait.map(Span::get) {
+            _ if terms.nonblock => Patience::None,
+            Some(Duration::ZERO) => Patience::None,
+            Some(duration) => Patience::For(duration),
+            None => Patience::Forever,
+        };
+        Ok(Self {
+            ttl: ttl(&terms.lease)?,
+            patience,
+            conflict_exit_code: terms.conflict_exit_code,
+            label: setting(terms.label.clone(), "RLOCK_LABEL")?,
+        })
+    }
+}
+
+pub(crate) fn ttl(lease: &cli::Lease) -> Result<Ttl, Error> {
+    Ok(setting(lease.ttl, "RLOCK_TTL")?.unwrap_or(Ttl::DEFAULT))
+}
+
+pub(crate) fn token(hold: &cli::Hold) -> Result<Token, Error> {
+    setting(hold.token.clone(), "RLOCK_TOKEN")?
+        .ok_or_else(|| Error::Usage("no token given; name it after NAME or in RLOCK_TOKEN".into()))
+}
+
+pub(crate) fn verbosity(common: &cli::Common) -> Verbosity {
+    match (common.quiet, common.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    }
+}
+
+/// An option's value, else the variable's.
+fn setting<T: FromStr<Err = String>>(option: Option<T>, name: &str) -> Result<Option<T>, Error> {
+    match (option, variable(name)?) {
+        (Some(value), _) => Ok(Some(value)),
+        (None, Some(text)) => parse(name, &text).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn parse<T: FromStr<Err = String>>(name: &str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|what| Error::Usage(format!("{name}: {what}")))
+}
+
+/// A variable that is set; an empty one is not, since CI systems pass empty ones on freely.
+fn variable(name: &str) -> Result<Option<String>, Error> {
+    match env::var_os(name) {
+        None => Ok(None),
+        Some(value) if value.is_empty() => Ok(None),
+        Some(value) => unicode(name, value).map(Some),
+    }
+}
+
+fn unicode(name: &str, value: std::ffi::OsString) -> Result<String, Error> {
+    value.into_string().map_err(|_| Error::Usage(format!("{name}: not UTF-8")))
+}
+
+/// The first line of a file; what comes after it is somebody's notes.
+fn password_from(path: &Path) -> Result<String, Error> {
+    let at_most = 4096;
+    let fail = |what: String| Error::Config(format!("--password-file {}: {what}", path.display()));
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(at_most).read_to_string(&mut text))
+        .map_err(|error| fail(plain(&error)))?;
+    match text.lines().next() {
+        None | Some("") => Err(fail("there is no password on its first line".into())),
+        Some(password) => Ok(password.to_owned()),
+    }
+}

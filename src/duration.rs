@@ -1,0 +1,158 @@
+//! Durations as people write them, and leases' lengths.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A duration given on the command line or in the environment: at most a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(Duration);
+
+impl Span {
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    /// A bare number is seconds, fractions allowed, as in flock(1); anything else is humantime's.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let duration = if bare {
+            text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        } else {
+            humantime::parse_duration(text).ok()
+        };
+        match duration {
+            None => Err("not a duration; write it like 90s, 1m30s, 250ms or 2.5 (seconds)".into()),
+            Some(duration) if duration > WEEK => Err(format!(
+                "that is {}, and a lock's times end at a week; minutes are 'm', 'M' is months",
+                humantime::format_duration(Duration::from_secs(duration.as_secs()))
+            )),
+            Some(duration) => Ok(Self(duration)),
+        }
+    }
+}
+
+/// The longest wait for one answer: 1 ms to a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeout(Duration);
+
+impl Timeout {
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
+
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Timeout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Span(duration) = text.parse()?;
+        if duration < Duration::from_millis(1) {
+            return Err("a timeout is at least 1ms long".into());
+        }
+        Ok(Self(duration))
+    }
+}
+
+/// The length of a lease: 100 ms to a week, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ttl(Duration);
+
+impl Ttl {
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(30));
+
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+
+    /// In milliseconds; a week of them is far from overflow.
+    pub(crate) fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Ttl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Span(duration) = text.parse()?;
+        if duration < Duration::from_millis(100) {
+            return Err("a lease is at least 100ms long".into());
+        }
+        Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))
+    }
+}
+
+/// A duration as an error message shows it: `850ms`, `4.2s`, `2m13s`.
+pub(crate) fn show(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{}ms", duration.as_millis())
+    } else if duration < Duration::from_secs(10) && duration.subsec_millis() >= 100 {
+        format!("{}.{}s", duration.as_secs(), duration.subsec_millis() / 100)
+    } else {
+        let whole = Duration::from_secs(duration.as_secs());
+        humantime::format_duration(whole).to_string().replace(' ', "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(text: &str) -> Option<Duration> {
+        text.parse::<Span>().ok().map(Span::get)
+    }
+
+    #[test]
+    fn a_bare_number_is_seconds_and_may_have_a_fraction() {
+        assert_eq!(span("30"), Some(Duration::from_secs(30)));
+        assert_eq!(span("0.25"), Some(Duration::from_millis(250)));
+        assert_eq!(span(".5"), Some(Duration::from_millis(500)));
+        assert_eq!(span("0"), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn units_are_humantimes() {
+        assert_eq!(span("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(span("250ms"), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["", " ", "x", "-1", "1e3", "inf", "NaN", "1.2.3", ".", "10S", "30 parsecs"] {
+            assert_eq!(span(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn five_months_are_refused_and_the_mistake_is_named() {
+        let message = "5M".parse::<Span>().unwrap_err();
+        assert!(message.contains("months"), "{message}");
+        assert!("99999999999999999999".parse::<Span>().is_err());
+    }
+
+    #[test]
+    fn a_lease_has_at_least_100_ms() {
+        assert!("99ms".parse::<Ttl>().is_err());
+        assert_eq!("0.1".parse::<Ttl>().unwrap().as_millis(), 100);
+    }
+
+    #[test]
+    fn durations_read_well() {
+        let shown: Vec<_> =
+            [850, 4_210, 12_300, 133_000].map(|ms| show(Duration::from_millis(ms))).into();
+        assert_eq!(shown, ["850ms", "4.2s", "12s", "2m13s"]);
+    }
+}

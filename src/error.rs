@@ -1,0 +1,123 @@
+//! What ends a command before its work is done, and what the operator is told about it.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::duration::show;
+use crate::exit::{self, Exit};
+use crate::lock::View;
+use crate::report::{Verbosity, plain};
+use crate::store::Failure;
+
+/// One line each, for somebody who is tired: what happened, and what to do.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// The command line, or a variable that stands for a part of it.
+    Usage(String),
+    /// The configuration, seen without asking a server.
+    Config(String),
+    /// No server, or not one that can be used.
+    Store(Failure),
+    /// Somebody else has the lock.
+    Busy { view: View, waited: Waited, status: u8 },
+    /// A token that does not hold the lock.
+    NotHeld,
+    /// A command that cannot be started.
+    Command { program: String, error: io::Error },
+    /// A signal while waiting.
+    Stopped(Signal),
+    /// Whoever read our output has closed it, having seen enough.
+    Unread,
+    /// What should not happen: a bug, or the system refused us something.
+    Internal(anyhow::Error),
+}
+
+/// How long somebody waited who now gives up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waited {
+    NotAtAll,
+    For(Duration),
+}
+
+impl Error {
+    pub(crate) fn exit(&self) -> Exit {
+        Exit::Status(match self {
+            Self::Usage(_) => exit::USAGE,
+            Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => exit::CONFIG,
+            Self::Store(_) => exit::UNREACHABLE,
+            Self::Busy { status, .. } => *status,
+            Self::NotHeld => exit::NOT_HELD,
+            Self::Command { error, .. } => match error.kind() {
+                io::ErrorKind::NotFound => exit::NOT_FOUND,
+                _ => exit::NOT_EXECUTABLE,
+            },
+            Self::Stopped(signal) => return Exit::Signal(*signal as i32),
+            Self::Unread => return Exit::Signal(Signal::SIGPIPE as i32),
+            Self::Internal(_) => exit::INTERNAL,
+        })
+    }
+
+    /// The word for it in JSON, as stable as an exit status.
+    pub(crate) fn status(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "usage",
+            Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => "config",
+            Self::Store(_) => "unreachable",
+            Self::Busy { .. } => "busy",
+            Self::NotHeld => "not-held",
+            Self::Command { .. } => "command",
+            Self::Stopped(_) => "stopped",
+            Self::Unread => "unread",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.
+    pub(crate) fn is_worth_telling(&self, verbosity: Verbosity) -> bool {
+        match self {
+            Self::Unread => false,
+            Self::Busy { .. } | Self::Stopped(_) => verbosity > Verbosity::Quiet,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) | Self::Config(what) => f.write_str(what),
+            Self::Store(failure) => failure.fmt(f),
+            Self::Busy { view, waited: Waited::NotAtAll, .. } => write!(f, "{view}; not waiting"),
+            Self::Busy { view, waited: Waited::For(time), .. } => {
+                write!(f, "{view}; gave up after {}", show(*time))
+            }
+            Self::NotHeld => f.write_str(
+                "this token does not hold the lock: it expired, was released, or is another's",
+            ),
+            Self::Command { program, error } => match error.kind() {
+                io::ErrorKind::NotFound => {
+                    write!(f, "{program}: command not found; the lock has been released")
+                }
+                _ => write!(f, "{program}: {}; the lock has been released", plain(error)),
+            },
+            Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
+            Self::Unread => f.write_str("nobody reads the output"),
+            Self::Internal(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Store(failure)
+    }
+}
+
+impl From<anyhow::Error> for Error {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Internal(error)
+    }
+}

@@ -1,0 +1,105 @@
+//! What the caller handed us besides arguments and environment, to be handed on to the command:
+//! ignored signals, blocked signals, closed descriptors.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::IntoRawFd;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// Signals whose action rlock changes for itself, and no others.
+const TOUCHED: [Signal; 10] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+    Signal::SIGCHLD,
+    Signal::SIGPIPE,
+];
+
+/// The state at the start of the process.
+#[derive(Clone, Copy)]
+pub(crate) struct Inherited {
+    blocked: SigSet,
+    ignored: SigSet,
+}
+
+impl Inherited {
+    /// Takes note of it, then sets up what rlock needs itself. To be called first of all, while
+    /// there is one thread.
+    pub(crate) fn take_over() -> io::Result<Self> {
+        let mut ignored = SigSet::empty();
+        for signal in TOUCHED {
+            if is_ignored(signal)? {
+                ignored.add(signal);
+            }
+        }
+        let blocked = SigSet::thread_get_mask()?;
+        // Without SIGCHLD we would not hear of the command's end, and ignored it would be reaped
+        // unseen; SIGPIPE would end us, holding a lock, for a closed stderr.
+        act(Signal::SIGCHLD, SigHandler::SigDfl)?;
+        act(Signal::SIGPIPE, SigHandler::SigIgn)?;
+        SigSet::from(Signal::SIGCHLD).thread_unblock()?;
+        occupy_standard_descriptors()?;
+        Ok(Self { blocked, ignored })
+    }
+
+    pub(crate) fn ignores(&self, signal: Signal) -> bool {
+        self.ignored.contains(signal)
+    }
+
+    /// Puts back what was taken over; for the child, between fork and exec. What was sent to it
+    /// before that is dropped: whoever sent it to the whole group also sent it to rlock, which
+    /// forwards it. Async-signal-safe.
+    pub(crate) fn hand_on(&self) -> Result<(), Errno> {
+        for signal in TOUCHED {
+            act(signal, SigHandler::SigIgn)?;
+            if !self.ignores(signal) {
+                act(signal, SigHandler::SigDfl)?;
+            }
+        }
+        self.blocked.thread_set_mask()
+    }
+}
+
+fn is_ignored(signal: Signal) -> Result<bool, Errno> {
+    let mut action = std::mem::MaybeUninit::<nix::libc::sigaction>::uninit();
+    // SAFETY: a null pointer asks for the present action without changing it, and the other is
+    // valid to be written to.
+    let done =
+        unsafe { nix::libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) };
+    Errno::result(done)?;
+    // SAFETY: sigaction succeeded, so it has filled the structure in.
+    Ok(unsafe { action.assume_init() }.sa_sigaction == nix::libc::SIG_IGN)
+}
+
+fn act(signal: Signal, handler: SigHandler) -> Result<(), Errno> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: only ever called with the default action and with ignoring, so no code of ours runs
+    // in a handler.
+    unsafe { sigaction(signal, &action) }?;
+    Ok(())
+}
+
+/// A closed standard descriptor would be given to the next thing we open, and a message for people
+/// would go to the server. It is occupied by something that fails when used, as a closed one does,
+/// and is closed again for the command.
+fn occupy_standard_descriptors() -> io::Result<()> {
+    for descriptor in 0..=2 {
+        // SAFETY: only looked at, and not kept.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+        if fcntl(borrowed, FcntlArg::F_GETFD) == Err(Errno::EBADF) {
+            // The lowest free descriptor is this one, since those below it are in use.
+            let is_input = descriptor == 0;
+            let null = OpenOptions::new().read(!is_input).write(is_input).open("/dev/null")?;
+            let _stays_open = null.into_raw_fd();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The JSON of `inspect --json`, and of the holders that a busy lock's error names.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::lock::{Fence, Holder, Key, Kind, Mode, Name, Prefix, ServerTime, State, View, Waiter};
+
+/// One lock.
+#[derive(Serialize)]
+pub(crate) struct LockDocument<'a> {
+    name: &'a str,
+    key: String,
+    state: State,
+    mode: Option<Mode>,
+    slots: Option<u32>,
+    fence: Option<Fence>,
+    ttl_ms: Option<u64>,
+    holders: Vec<HolderDocument<'a>>,
+    waiters: Vec<WaiterDocument<'a>>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct HolderDocument<'a> {
+    id: &'a str,
+    owner: &'a str,
+    host: &'a str,
+    user: &'a str,
+    pid: u32,
+    command: &'a str,
+    label: Option<&'a str>,
+    fence: Fence,
+    acquired_at: String,
+    renewed_at: String,
+    ttl_ms: u64,
+    kind: Kind,
+}
+
+#[derive(Serialize)]
+struct WaiterDocument<'a> {
+    position: usize,
+    id: &'a str,
+    mode: Mode,
+    host: &'a str,
+    user: &'a str,
+    pid: u32,
+    command: &'a str,
+    label: Option<&'a str>,
+    waiting_ms: u64,
+}
+
+/// All locks, in the order given.
+pub(crate) fn documents<'a>(prefix: &Prefix, locks: &'a [(Name, View)]) -> Vec<LockDocument<'a>> {
+    locks
+        .iter()
+        .map(|(name, view)| LockDocument {
+            name: name.as_str(),
+            key: Key::new(prefix, name).as_str().to_owned(),
+            state: view.state,
+            mode: view.holders.first().map(|holder| holder.mode),
+            slots: None,
+            fence: view.fence,
+            ttl_ms: view.ttl.map(millis),
+            holders: HolderDocument::all(view),
+            waiters: view
+                .waiters
+                .iter()
+                .zip(1..)
+                .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
+                .collect(),
+        })
+        .collect()
+}
+
+impl<'a> HolderDocument<'a> {
+    /// Those that the view has.
+    pub(crate) fn all(view: &'a View) -> Vec<Self> {
+        view.holders.iter().map(|holder| Self::new(holder, view.now)).collect()
+    }
+
+    fn new(holder: &'a Holder, now: ServerTime) -> Self {
+        Self {
+            id: &holder.id,
+            owner: &holder.owner,
+            host: &holder.about.host,
+            user: &holder.about.user,
+            pid: holder.about.pid,
+            command: &holder.about.command,
+            label: holder.about.label(),
+            fence: holder.fence,
+            acquired_at: rfc3339(holder.acquired),
+            renewed_at: rfc3339(holder.renewed),
+            ttl_ms: millis(holder.deadline.since(now)),
+            kind: holder.about.kind,
+        }
+    }
+}
+
+impl<'a> WaiterDocument<'a> {
+    fn new(waiter: &'a Waiter, position: usize, now: ServerTime) -> Self {
+        Self {
+            position,
+            id: &waiter.id,
+            mode: waiter.mode,
+            host: &waiter.about.host,
+            user: &waiter.about.user,
+            pid: waiter.about.pid,
+            command: &waiter.about.command,
+            label: waiter.about.label(),
+            waiting_ms: millis(now.since(waiter.since)),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Up to the year 9999, which is as far as the format goes; a server whose clock says more, or
+/// another tool's nonsense, shows as the epoch.
+fn rfc3339(time: ServerTime) -> String {
+    const LAST: u64 = 253_402_300_799_999;
+    let millis = if time.0 <= LAST { time.0 } else { 0 };
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339_and_nonsense_does_not_panic() {
+        assert_eq!(rfc3339(ServerTime(1_795_240_597_683)), "2026-11-21T05:56:37.683Z");
+        assert_eq!(rfc3339(ServerTime(u64::MAX)), "1970-01-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,392 @@
+//! The words of the domain: what a lock is called, what a hold of it is, what people see of both.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What users call a lock: 1 to 200 bytes without white space, control characters or any of
+/// `{}*?[]\`, which mean something in Redis keys and patterns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(String);
+
+impl Name {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.len() {
+            0 => return Err("a lock's name has at least one character".into()),
+            201.. => return Err("a lock's name has at most 200 bytes".into()),
+            _ => {}
+        }
+        match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
+            Some(c) => Err(format!("a lock's name cannot have {c:?} in it")),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+fn forbidden(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '*' | '?' | '[' | ']' | '\\')
+}
+
+/// What is put before a name to make its key; may be empty, and may have a hash tag in braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix(String);
+
+impl Prefix {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        Self("rlock:".into())
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > 200 {
+            return Err("a prefix has at most 200 bytes".into());
+        }
+        match text.chars().find(|&c| forbidden(c)) {
+            Some(c) => Err(format!("a prefix cannot have {c:?} in it")),
+            // Without a tag of its own the key is the tag of its side keys, and the first closing
+            // brace in it would end that tag early, in another slot of a cluster.
+            None if tag(text).is_none() && text.contains('}') => {
+                Err("a prefix with '}' in it needs a hash tag, as in {app}:".into())
+            }
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// The part of a key that decides its slot in a cluster, where it is not all of it.
+fn tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// The Redis key of a lock: prefix and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl Key {
+    pub(crate) fn new(prefix: &Prefix, name: &Name) -> Self {
+        Self(format!("{}{}", prefix.0, name.0))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// One of the keys beside the guard, in the same slot as the guard.
+    pub(crate) fn side(&self, what: &str) -> String {
+        match tag(&self.0) {
+            Some(_) => format!("{}:{what}", self.0),
+            None => format!("{{{}}}:{what}", self.0),
+        }
+    }
+}
+
+/// What proves a hold to be one's own. Secret: whoever has it can release the lock.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(String);
+
+impl Token {
+    /// A new one for each hold, of 122 random bits.
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}…)", self.0.chars().take(8).collect::<String>())
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    /// Anything may be asked about; only what `acquire` printed will hold a lock.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("the token is empty: did the acquire before it succeed?".into());
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// Strictly increasing over all grants of a lock: what a resource checks to turn away a holder
+/// that lost the lock and does not know it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(transparent)]
+pub(crate) struct Fence(pub(crate) u64);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How a hold goes together with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// Alone.
+    Exclusive,
+}
+
+impl Mode {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+        }
+    }
+}
+
+/// A short text from the user for those who wait or look: a job's URL, a ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Label(String);
+
+impl FromStr for Label {
+    type Err = String;
+
+    /// A decoration is no reason to fail: what would break a line becomes a space.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.len() > 1000 {
+            return Err("a label has at most 1000 bytes".into());
+        }
+        Ok(Self(printable(text)))
+    }
+}
+
+/// Which command made a hold, which says who keeps it alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// An `exec` renews it.
+    Exec,
+    /// Nobody but the script that acquired it.
+    Acquire,
+}
+
+/// What people see of the one who holds a lock or waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) host: String,
+    pub(crate) user: String,
+    pub(crate) pid: u32,
+    /// The program's name. Not its arguments: they can hold secrets.
+    pub(crate) command: String,
+    pub(crate) kind: Kind,
+    pub(crate) label: Option<Label>,
+}
+
+impl About {
+    /// As the server keeps it: a line each, the label last. Later versions may add lines.
+    pub(crate) fn to_lines(&self) -> String {
+        let kind = match self.kind {
+            Kind::Exec => "exec",
+            Kind::Acquire => "acquire",
+        };
+        let label = self.label.as_ref().map_or("", |label| &label.0);
+        format!(
+            "{}\n{}\n{}\n{}\n{kind}\n{label}",
+            printable(&self.host),
+            printable(&self.user),
+            self.pid,
+            printable(&self.command),
+        )
+    }
+
+    /// Reads what another rlock, perhaps of another version, perhaps hostile, wrote: what is
+    /// missing stays empty, and nothing in it can move a terminal's cursor.
+    pub(crate) fn from_lines(lines: &str) -> Self {
+        let mut lines = lines.split('\n').map(printable);
+        let mut next = || lines.next().unwrap_or_default();
+        Self {
+            host: next(),
+            user: next(),
+            pid: next().parse().unwrap_or(0),
+            command: next(),
+            kind: if next() == "exec" { Kind::Exec } else { Kind::Acquire },
+            label: Some(next()).filter(|label| !label.is_empty()).map(Label),
+        }
+    }
+
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.label.as_ref().map(|label| label.0.as_str())
+    }
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, user, pid, command, .. } = self;
+        write!(f, "{user}@{host} pid {pid} ({command})")
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
+}
+
+/// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
+/// deciding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerTime(pub(crate) u64);
+
+impl ServerTime {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// One hold, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    pub(crate) mode: Mode,
+    pub(crate) about: About,
+    pub(crate) fence: Fence,
+    pub(crate) acquired: ServerTime,
+    pub(crate) renewed: ServerTime,
+    pub(crate) deadline: ServerTime,
+}
+
+/// One place in the queue, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    /// The first 8 characters of the token it will hold the lock with.
+    pub(crate) id: String,
+    pub(crate) mode: Mode,
+    pub(crate) about: About,
+    pub(crate) since: ServerTime,
+}
+
+/// Whether a lock is held, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Free,
+    Held,
+    /// The key is there, but it is not ours: another tool's lock.
+    Foreign,
+}
+
+/// A lock as it was at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) now: ServerTime,
+    pub(crate) state: State,
+    /// Until the lock frees itself; `None` when it is free, or foreign without an expiry.
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) fence: Option<Fence>,
+    /// How many there are; `holders` may be only the first of them.
+    pub(crate) holder_count: u64,
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+impl fmt::Display for View {
+    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, job https://…`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use crate::duration::show;
+        match (self.state, self.holders.first()) {
+            (State::Foreign, _) => {
+                f.write_str("held by another tool")?;
+                match self.ttl {
+                    Some(ttl) => write!(f, ", its key expires in {}", show(ttl)),
+                    None => f.write_str(", its key has no expiry"),
+                }
+            }
+            (State::Held, Some(first)) => {
+                write!(f, "held by {}", first.about)?;
+                write!(f, " for {}", show(self.now.since(first.acquired)))?;
+                if let Some(label) = first.about.label() {
+                    write!(f, ", job {label}")?;
+                }
+                match self.holder_count.saturating_sub(1) {
+                    0 => Ok(()),
+                    others => write!(f, ", and {others} more"),
+                }
+            }
+            _ => f.write_str("free, but others are waiting for it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_break_a_key_a_pattern_or_a_line() {
+        for good in ["a", "deploy:prod", "ä/ö", "-n", &"x".repeat(200)] {
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "a\n", "a{b", "a}", "a*", "a?", "[a]", "a\\", "\u{7f}", "a\u{a0}b"] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+        }
+        assert!("x".repeat(201).parse::<Name>().is_err());
+    }
+
+    #[test]
+    fn all_keys_of_a_lock_have_the_same_hash_tag() {
+        let name: Name = "job".parse().unwrap();
+        for prefix in ["", "rlock:", "{app}:", "a{b", "x{app}y", "{{a}:"] {
+            let key = Key::new(&prefix.parse().unwrap(), &name);
+            let side = key.side("holds");
+            let slot_of_key = tag(key.as_str()).unwrap_or(key.as_str());
+            assert_eq!(tag(&side), Some(slot_of_key), "{side}");
+        }
+        for bad in ["}", "{}", "{}x{a}", "a}b"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_hold_tells_about_itself_survives_the_way_to_the_server_and_back() {
+        let about = About {
+            host: "ci-3".into(),
+            user: "ana".into(),
+            pid: 4242,
+            command: "make".into(),
+            kind: Kind::Exec,
+            label: Some("https://ci/1".parse().unwrap()),
+        };
+        assert_eq!(About::from_lines(&about.to_lines()), about);
+        assert_eq!(about.to_string(), "ana@ci-3 pid 4242 (make)");
+    }
+
+    #[test]
+    fn a_hostile_description_cannot_move_the_cursor() {
+        let about = About::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
+        assert_eq!(about.host, " [2Jhost");
+        assert_eq!(about.label(), Some("l 1m"));
+        assert_eq!(About::from_lines("").pid, 0);
+    }
+}

@@ -1,0 +1,64 @@
+//! Signals as things that can be waited for, each with its number.
+//!
+//! signal-hook, because what is forwarded to a command must keep its number; and only signals that
+//! were not ignored when we started, so that nohup stays nohup.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use nix::sys::signal::Signal;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
+
+use crate::inherited::Inherited;
+
+/// What ends a process that does not handle it, and therefore ends a wait.
+const ENDING: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// What matters only once there is a command.
+const RUNNING: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD];
+
+/// The signals that have come. While this exists they have no other effect.
+pub(crate) struct Signals {
+    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    inherited: Inherited,
+}
+
+impl Signals {
+    /// Listens to what should end a wait.
+    pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
+        let (read, write) = UnixStream::pair()?;
+        let heard = ENDING.into_iter().filter(|&signal| !inherited.ignores(signal));
+        let numbers = heard.map(|signal| signal as i32);
+        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, numbers)?;
+        Ok(Self { delivery, inherited })
+    }
+
+    /// Listens to what concerns a running command as well.
+    pub(crate) fn listen_for_a_command(&self) -> io::Result<()> {
+        for signal in RUNNING {
+            if signal == Signal::SIGCHLD || !self.inherited.ignores(signal) {
+                self.delivery.handle().add_signal(signal as i32)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Becomes readable when a signal has come.
+    pub(crate) fn arrival(&self) -> BorrowedFd<'_> {
+        self.delivery.get_read().as_fd()
+    }
+
+    /// Those that have come since the last call.
+    pub(crate) fn pending(&mut self) -> Vec<Signal> {
+        self.delivery.pending().filter_map(|number| Signal::try_from(number).ok()).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! Where locks are kept: what every kind of server can do, and in which words it answers.
+//!
+//! Nothing outside this module knows which kind it talks to, nor what it talks.
+
+mod address;
+mod connection;
+mod dial;
+mod refusal;
+mod reply;
+mod scripts;
+mod single;
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+pub(crate) use address::{Address, Credentials};
+
+use crate::duration::Ttl;
+use crate::lock::{Fence, Key, Mode, Name, Prefix, Token, View};
+
+/// Cuts an exchange short when it becomes readable.
+pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
+
+/// A request for a lock. The token makes it the same request however often it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    pub(crate) owner: String,
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Ttl,
+    /// How often a waiter tells that it is alive; `None` for one who does not wait.
+    pub(crate) heartbeat: Option<Duration>,
+    pub(crate) about: String,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Granted {
+        fence: Fence,
+    },
+    /// Somebody else has it, and the request was not to wait.
+    Busy(View),
+    /// In line; ask again after `sleep`, or when woken.
+    Queued {
+        view: View,
+        position: u64,
+        sleep: Duration,
+    },
+}
+
+/// What came of a renewal.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed { fence: Fence },
+    NotHeld,
+}
+
+/// What came of a release.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    Released,
+    NotHeld,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No connection, or it broke, or nothing came in time. The request may have been carried out
+    /// all the same if it was sent.
+    Unreachable { what: String, sent: bool },
+    /// The server answers but cannot serve now: loading, out of memory, a script running.
+    Unavailable(String),
+    /// It will not work until somebody changes something. It was carried out all the same where a
+    /// server without a password was given one, or one that lets strangers in a wrong one.
+    Misconfigured { what: String, executed: bool },
+    /// The interrupt came first. What was sent may have been carried out.
+    Interrupted,
+}
+
+impl Failure {
+    /// May the server have carried out the request, and only the answer be missing?
+    pub(crate) fn maybe_executed(&self) -> bool {
+        match self {
+            Self::Unreachable { sent, .. } => *sent,
+            Self::Misconfigured { executed, .. } => *executed,
+            Self::Interrupted => true,
+            Self::Unavailable(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable { what, .. }
+            | Self::Unavailable(what)
+            | Self::Misconfigured { what, .. } => f.write_str(what),
+            Self::Interrupted => f.write_str("interrupted"),
+        }
+    }
+}
+
+/// A place where locks are kept. Every call is bounded by the I/O timeout the store was opened
+/// with, and by its interrupt.
+pub(crate) trait Store: Send {
+    /// Asks for the lock, or asks again.
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure>;
+
+    /// Sleeps until a queued request may have been granted, or for `at_most`.
+    fn sleep(
+        &mut self,
+        request: &Request,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure>;
+
+    /// Makes the hold last for `ttl` from now.
+    fn renew(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Renewal, Failure>;
+
+    /// Ends the hold.
+    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure>;
+
+    /// Takes a request back: afterwards it is neither queued nor granted.
+    fn leave(&mut self, request: &Request) -> Result<View, Failure>;
+
+    /// One lock as it is now.
+    fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
+
+    /// All locks under a prefix that are held by anybody, sorted by name.
+    fn list(&mut self, prefix: &Prefix) -> Result<Vec<(Name, View)>, Failure>;
+}
+
+/// Opens the store at an address. Connects on first use only.
+pub(crate) fn open(address: &Address, io_timeout: Duration) -> Box<dyn Store> {
+    Box::new(single::Single::new(address.clone(), io_timeout))
+}

@@ -1,0 +1,174 @@
+//! Where a server is and who we are there.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, IntoConnectionInfo};
+
+/// What a URL may look like, for the messages about one that does not.
+const FORMS: &str = "use redis://[user:password@]host[:port][/db] or unix:///path/to/socket[?db=N]";
+
+/// One server, with everything needed to talk to it.
+#[derive(Clone)]
+pub(crate) struct Address {
+    pub(super) endpoint: Endpoint,
+    pub(super) database: u32,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+}
+
+#[derive(Clone)]
+pub(super) enum Endpoint {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+/// A user and a password from elsewhere than the URL.
+#[derive(Default)]
+pub(crate) struct Credentials {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl Address {
+    /// Reads a URL strictly: what Redis' own URL rules would silently ignore is an error. No error
+    /// repeats the URL, since it may have a password in it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text.contains(char::is_whitespace) {
+            return Err(format!("the URL has white space in it, and rlock takes one URL; {FORMS}"));
+        }
+        let url = redis::parse_redis_url(text).ok_or_else(|| match text.split_once("://") {
+            Some((scheme, _)) if !matches!(scheme, "redis" | "unix") => {
+                format!("this rlock does not know {scheme}:// URLs; {FORMS}")
+            }
+            _ => format!("not a URL; {FORMS}"),
+        })?;
+        let local = match url.scheme() {
+            "redis" => false,
+            "unix" => true,
+            other => return Err(format!("this rlock does not know {other}:// URLs; {FORMS}")),
+        };
+        if url.fragment().is_some() {
+            return Err(format!("a URL with '#' in it (in a password: %23); {FORMS}"));
+        }
+        for (option, _) in url.query_pairs() {
+            if !local {
+                return Err(format!("a redis:// URL takes no options after '?'; {FORMS}"));
+            }
+            if !matches!(&*option, "db" | "user" | "pass") {
+                return Err(format!("a unix:// URL takes db, user and pass after '?'; {FORMS}"));
+            }
+        }
+        if local && url.has_host() {
+            return Err(format!("a unix:// URL needs three slashes; {FORMS}"));
+        }
+        let info = url.into_connection_info().map_err(|error| {
+            let what = error.detail().unwrap_or_else(|| error.category()).to_lowercase();
+            format!("{what}; {FORMS}")
+        })?;
+        let endpoint = match info.addr() {
+            ConnectionAddr::Tcp(_, 0) => return Err("port 0 is no port".into()),
+            ConnectionAddr::Tcp(host, port) => Endpoint::Tcp { host: host.clone(), port: *port },
+            ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+            _ => return Err(format!("not a URL; {FORMS}")),
+        };
+        let settings = info.redis_settings();
+        Ok(Self {
+            endpoint,
+            database: u32::try_from(settings.db()).map_err(|_| "no such database number")?,
+            username: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+        })
+    }
+
+    pub(crate) fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// Fills in what the URL left out.
+    pub(crate) fn with(mut self, credentials: Credentials) -> Result<Self, String> {
+        self.password = self.password.or(credentials.password);
+        self.username = self.username.or(credentials.username);
+        if self.username.is_some() && self.password.is_none() {
+            return Err(
+                "there is a user but no password; set RLOCK_PASSWORD or --password-file".into()
+            );
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Address {
+    /// Without user and password, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.endpoint.fmt(f)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(url: &str) -> String {
+        let address = Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        format!("{address} {}", address.database)
+    }
+
+    #[test]
+    fn good_urls_are_understood() {
+        assert_eq!(shown("redis://h"), "h:6379 0");
+        assert_eq!(shown("redis://h:1/3"), "h:1 3");
+        assert_eq!(shown("redis://[::1]:7/"), "[::1]:7 0");
+        assert_eq!(shown("unix:///run/redis.sock?db=2"), "/run/redis.sock 2");
+        let address = Address::parse("redis://u:p%40ss@h").unwrap();
+        assert_eq!(address.username.as_deref(), Some("u"));
+        assert_eq!(address.password.as_deref(), Some("p@ss"));
+    }
+
+    #[test]
+    fn what_would_be_silently_wrong_is_refused_without_showing_the_password() {
+        for bad in [
+            "",
+            "h:6379",
+            "localhost",
+            "/run/redis.sock",
+            "http://secret@h",
+            "rediss://:secret@h",
+            "redis://:secret@",
+            "redis://:secret@h?db=3",
+            "redis://:secret@h:99999",
+            "redis://:secret@h:0",
+            "redis://:secret@h/x",
+            "redis://:secret@h/1/2",
+            "redis://:secret@h/-1",
+            "redis://:secret@h#insecure",
+            "redis://:secret@h redis://:secret@h2",
+            "unix:///s?database=3",
+            "unix://s?pass=secret",
+            "unix://",
+        ] {
+            match Address::parse(bad) {
+                Ok(address) => panic!("{bad:?} is read as {address}"),
+                Err(message) => assert!(!message.contains("secret"), "{message}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_user_needs_a_password() {
+        let address = || Address::parse("redis://u@h").unwrap();
+        assert!(address().with(Credentials::default()).is_err());
+        let password = Some("p".to_owned());
+        assert!(address().with(Credentials { username: None, password }).is_ok());
+    }
+}

@@ -1,0 +1,167 @@
+//! One connection: requests out, replies in, with one deadline for the whole exchange.
+//!
+//! The redis crate packs the requests and parses the replies; its own connection is not used
+//! because a signal ends its reads, and because it cannot tell "not sent" from "no reply".
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use redis::{Cmd, Parser, Value};
+use socket2::Socket;
+
+use super::address::Endpoint;
+use super::dial::dial;
+use super::{Failure, Interrupt};
+use crate::clock::Instant;
+use crate::duration::show;
+use crate::poll::{Want, ready};
+use crate::report::plain;
+
+/// A connection to one server. After a failure it is out of step and must be dropped.
+pub(super) struct Connection {
+    socket: Socket,
+    parser: Parser,
+    peer: String,
+}
+
+/// What ended an exchange.
+enum Broken {
+    Late,
+    Closed,
+    Interrupted,
+    Io(io::Error),
+}
+
+impl Connection {
+    pub(super) fn open(
+        endpoint: &Endpoint,
+        patience: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Self, Failure> {
+        let socket = dial(endpoint, patience, interrupt)?;
+        Ok(Self { socket, parser: Parser::new(), peer: endpoint.to_string() })
+    }
+
+    /// Sends the commands in one flight and reads one reply to each. An error that the server
+    /// answers is a reply (`Value::ServerError`), not a failure.
+    pub(super) fn exchange(
+        &mut self,
+        commands: &[Cmd],
+        patience: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Value>, Failure> {
+        let until = Instant::now() + patience;
+        let mut flight = Vec::new();
+        for command in commands {
+            command.write_packed_command(&mut flight);
+        }
+        self.send(&flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
+        let mut replies = Vec::with_capacity(commands.len());
+        for _ in commands {
+            let mut wire = Wire { socket: &self.socket, until, interrupt, broken: None };
+            match self.parser.parse_value(&mut wire) {
+                Ok(value) => replies.push(value),
+                Err(_) => {
+                    return Err(match wire.broken {
+                        Some(broken) => self.failure(broken, patience),
+                        None => self.not_redis(),
+                    });
+                }
+            }
+        }
+        Ok(replies)
+    }
+
+    fn send(
+        &self,
+        mut flight: &[u8],
+        until: Instant,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Broken> {
+        while !flight.is_empty() {
+            match self.socket.send(flight) {
+                Ok(sent) => flight = &flight[sent..],
+                Err(error) => retry(&self.socket, error, Want::Write, until, interrupt)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn failure(&self, broken: Broken, patience: Duration) -> Failure {
+        let peer = &self.peer;
+        let what = match broken {
+            Broken::Interrupted => return Failure::Interrupted,
+            Broken::Late => format!("{peer} did not answer within {}", show(patience)),
+            Broken::Closed => format!("{peer} closed the connection"),
+            Broken::Io(error) => format!("the connection to {peer} broke: {}", plain(&error)),
+        };
+        Failure::Unreachable { what, sent: true }
+    }
+
+    /// For replies that make no sense: no Redis is at the other end, or not one we know.
+    fn not_redis(&self) -> Failure {
+        let peer = &self.peer;
+        Failure::Misconfigured {
+            what: format!(
+                "what answers at {peer} is no Redis or Valkey; check the host and the port"
+            ),
+            executed: false,
+        }
+    }
+}
+
+/// The reading side as the parser wants it: it blocks, within the deadline, and keeps the reason
+/// when it fails.
+struct Wire<'a> {
+    socket: &'a Socket,
+    until: Instant,
+    interrupt: Interrupt<'a>,
+    broken: Option<Broken>,
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut socket = self.socket;
+        let broken = loop {
+            match socket.read(buffer) {
+                Ok(0) => break Broken::Closed,
+                Ok(count) => return Ok(count),
+                Err(error) => {
+                    let again = retry(socket, error, Want::Read, self.until, self.interrupt);
+                    if let Err(broken) = again {
+                        break broken;
+                    }
+                }
+            }
+        };
+        self.broken = Some(broken);
+        Err(io::ErrorKind::Other.into())
+    }
+}
+
+/// Waits until an operation that returned `error` is worth another try.
+fn retry(
+    socket: &Socket,
+    error: io::Error,
+    want: Want,
+    until: Instant,
+    interrupt: Interrupt<'_>,
+) -> Result<(), Broken> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => return Ok(()),
+        io::ErrorKind::WouldBlock => {}
+        _ => return Err(Broken::Io(error)),
+    }
+    let socket = (socket.as_fd(), want);
+    let [is_ready, interrupted] = match interrupt {
+        Some(interrupt) => ready([socket, (interrupt, Want::Read)], Some(until)),
+        None => ready([socket], Some(until)).map(|[is_ready]| [is_ready, false]),
+    }
+    .map_err(Broken::Io)?;
+    match (is_ready, interrupted) {
+        (_, true) => Err(Broken::Interrupted),
+        (true, false) => Ok(()),
+        (false, false) => Err(Broken::Late),
+    }
+}

@@ -1,0 +1,61 @@
+//! What a server's error replies mean for somebody who wants a lock.
+
+use redis::ServerError;
+
+use super::Failure;
+
+/// Codes that Redis 6.2 buries in the text of the error when a script raised it.
+const BURIED: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
+
+/// Sorts an error reply into what passes by itself and what somebody must mend.
+pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
+    let text = error.details().unwrap_or_default();
+    let code = match error.code() {
+        // Strangers may not even send as many arguments as a script takes.
+        "ERR" if text.contains("unauthenticated") => "NOAUTH",
+        "ERR" => BURIED.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
+        code => code,
+    };
+    let passing = |what: &str| Failure::Unavailable(format!("{peer} {what}"));
+    let lasting =
+        |what: String| Failure::Misconfigured { what: format!("{peer} {what}"), executed: false };
+    match code {
+        "LOADING" => passing("is still loading its data; try again shortly"),
+        "BUSY" => passing("is busy with a script of somebody else's; see SCRIPT KILL"),
+        "MASTERDOWN" => passing("has lost its master and refuses to answer"),
+        "CLUSTERDOWN" => passing("says that its cluster is down"),
+        "TRYAGAIN" => passing("is moving the key; try again shortly"),
+        "OOM" => passing("is out of memory and refuses writes; raise maxmemory or free some"),
+        "MISCONF" => passing("cannot save to disk and refuses writes; see its log"),
+        "NOREPLICAS" => passing("has too few replicas and refuses writes"),
+        "NOAUTH" => lasting("wants a password; set RLOCK_PASSWORD or --password-file".into()),
+        "WRONGPASS" => lasting("refuses the user or the password".into()),
+        "NOPERM" => lasting(format!("denies this user a right: {}", first_line(text))),
+        // What a script is denied is only named in the server's own log.
+        "ERR" if text.contains("user executing the script") => lasting(format!(
+            "denies this user a right, see ACL LOG there: {}",
+            text.split(" script: ").next().unwrap_or(text)
+        )),
+        "READONLY" => lasting("is a replica; give the master's address".into()),
+        "WRONGTYPE" => lasting(
+            "keeps something else than a lock under this key; choose another name or --prefix"
+                .into(),
+        ),
+        "MOVED" | "ASK" | "CROSSSLOT" => {
+            lasting("is a node of a cluster, which this rlock cannot use yet".into())
+        }
+        "ERR" if text.contains("AUTH") => {
+            lasting("has no password set, but one was given; see requirepass or ACL SETUSER".into())
+        }
+        "ERR" if text.contains("DB index") => lasting("does not have that database".into()),
+        "ERR" if text.contains("max number of clients") => passing("has too many clients"),
+        "ERR" if text.contains("unknown command") => {
+            lasting(format!("lacks a command; Redis 6.2 or later is needed: {}", first_line(text)))
+        }
+        code => lasting(format!("answered {code} {}", first_line(text))),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.chars().take_while(|c| !c.is_control()).take(200).collect()
+}

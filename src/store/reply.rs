@@ -1,0 +1,141 @@
+//! From the scripts' replies to the words of the domain. `None` everywhere means: not a reply that
+//! one of our scripts gives.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::{Answer, Release, Renewal};
+use crate::lock::{About, Fence, Holder, Mode, ServerTime, State, View, Waiter};
+
+/// Reads an array from front to back.
+struct Fields(std::vec::IntoIter<Value>);
+
+impl Fields {
+    fn of(value: Value) -> Option<Self> {
+        match value {
+            Value::Array(values) => Some(Self(values.into_iter())),
+            _ => None,
+        }
+    }
+
+    fn text(&mut self) -> Option<String> {
+        match self.0.next()? {
+            Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            Value::SimpleString(text) => Some(text),
+            // A detail that was lost, with an evicted key for instance.
+            Value::Nil => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    fn integer(&mut self) -> Option<i64> {
+        match self.0.next()? {
+            Value::Int(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn count(&mut self) -> Option<u64> {
+        u64::try_from(self.integer()?).ok()
+    }
+
+    /// A number that came as text; 0 if it was lost.
+    fn number(&mut self) -> Option<u64> {
+        Some(self.text()?.parse().unwrap_or(0))
+    }
+
+    fn time(&mut self) -> Option<ServerTime> {
+        self.number().map(ServerTime)
+    }
+
+    fn mode(&mut self) -> Option<Mode> {
+        self.text().map(|_| Mode::Exclusive)
+    }
+
+    fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
+        Fields::of(self.0.next()?)?.0.map(read).collect()
+    }
+}
+
+pub(super) fn answer(reply: Value) -> Option<Answer> {
+    let mut fields = Fields::of(reply)?;
+    match fields.text()?.as_str() {
+        "granted" => Some(Answer::Granted { fence: Fence(fields.number()?) }),
+        "busy" => Some(Answer::Busy(view(fields.0.next()?)?)),
+        "queued" => Some(Answer::Queued {
+            view: view(fields.0.next()?)?,
+            position: fields.count()?,
+            sleep: Duration::from_millis(fields.count()?),
+        }),
+        _ => None,
+    }
+}
+
+pub(super) fn renewal(reply: Value) -> Option<Renewal> {
+    let mut fields = Fields::of(reply)?;
+    match fields.text()?.as_str() {
+        "renewed" => Some(Renewal::Renewed { fence: Fence(fields.number()?) }),
+        "not-held" => Some(Renewal::NotHeld),
+        _ => None,
+    }
+}
+
+pub(super) fn release(reply: Value) -> Option<Release> {
+    match Fields::of(reply)?.text()?.as_str() {
+        "released" => Some(Release::Released),
+        "not-held" => Some(Release::NotHeld),
+        _ => None,
+    }
+}
+
+pub(super) fn left(reply: Value) -> Option<View> {
+    let mut fields = Fields::of(reply)?;
+    match fields.text()?.as_str() {
+        "left" => view(fields.0.next()?),
+        _ => None,
+    }
+}
+
+pub(super) fn view(reply: Value) -> Option<View> {
+    let mut fields = Fields::of(reply)?;
+    let now = fields.time()?;
+    let state = match fields.text()?.as_str() {
+        "free" => State::Free,
+        "held" => State::Held,
+        "foreign" => State::Foreign,
+        _ => return None,
+    };
+    let ttl = u64::try_from(fields.integer()?).ok().map(Duration::from_millis);
+    let fence = fields.text()?.parse().ok().map(Fence);
+    let holder_count = fields.count()?;
+    let holders = fields.list(holder)?;
+    let _waiter_count = fields.count()?;
+    Some(View { now, state, ttl, fence, holder_count, holders, waiters: fields.list(waiter)? })
+}
+
+fn holder(reply: Value) -> Option<Holder> {
+    let mut fields = Fields::of(reply)?;
+    Some(Holder {
+        id: fields.text()?,
+        owner: fields.text()?,
+        mode: fields.mode()?,
+        about: About::from_lines(&fields.text()?),
+        fence: Fence(fields.number()?),
+        acquired: fields.time()?,
+        renewed: fields.time()?,
+        deadline: fields.time()?,
+    })
+}
+
+fn waiter(reply: Value) -> Option<Waiter> {
+    let mut fields = Fields::of(reply)?;
+    let id = fields.text()?;
+    let _owner = fields.text()?;
+    Some(Waiter {
+        id,
+        mode: fields.mode()?,
+        about: About::from_lines(&fields.text()?),
+        since: fields.time()?,
+    })
+}

@@ -1,0 +1,279 @@
+//! Locks on one Redis or Valkey server.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::connection::Connection;
+use super::scripts::{self, Call, Script, mailbox};
+use super::{
+    Address, Answer, Failure, Interrupt, Release, Renewal, Request, Store, refusal, reply,
+};
+use crate::duration::Ttl;
+use crate::lock::{Key, Name, Prefix, State, Token, View};
+
+/// How many keys a step of SCAN looks at, and how many locks are inspected in one flight.
+const STRIDE: usize = 1000;
+
+/// One server. The connection is made when first needed, kept, and made again after a failure.
+pub(super) struct Single {
+    address: Address,
+    io_timeout: Duration,
+    connection: Option<Connection>,
+}
+
+/// A reply, and whether the request may have been carried out once before this reply's request.
+struct Reply {
+    value: Value,
+    repeated: bool,
+}
+
+impl Single {
+    pub(super) fn new(address: Address, io_timeout: Duration) -> Self {
+        Self { address, io_timeout, connection: None }
+    }
+
+    fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
+        Call::new(script, key, token, &self.address)
+    }
+
+    /// Runs a script. It travels as its hash, together with AUTH if the connection is new; a server
+    /// that does not know it yet costs one more round trip.
+    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        let (mut replies, mut repeated) =
+            self.exchange(&[call.by_hash()], self.io_timeout, interrupt)?;
+        if matches!(&replies[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
+            let again;
+            (replies, again) = self.exchange(&[call.in_full()], self.io_timeout, interrupt)?;
+            repeated |= again;
+        }
+        match replies.pop() {
+            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            Some(value) => Ok(Reply { value, repeated }),
+            None => Err(self.nonsense()),
+        }
+    }
+
+    /// One flight. A connection that had been idle may have been closed under us, so what fails on
+    /// it is tried once more on a new one: all our requests can be repeated. Says if it was.
+    fn exchange(
+        &mut self,
+        commands: &[Cmd],
+        patience: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(Vec<Value>, bool), Failure> {
+        if let Some(mut connection) = self.connection.take() {
+            match connection.exchange(commands, patience, interrupt) {
+                Ok(replies) => {
+                    self.connection = Some(connection);
+                    return Ok((replies, false));
+                }
+                Err(Failure::Unreachable { .. }) => {}
+                Err(failure) => return Err(failure),
+            }
+            return Ok((self.exchange_anew(commands, patience, interrupt)?, true));
+        }
+        Ok((self.exchange_anew(commands, patience, interrupt)?, false))
+    }
+
+    fn exchange_anew(
+        &mut self,
+        commands: &[Cmd],
+        patience: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut connection = Connection::open(&self.address.endpoint, self.io_timeout, interrupt)?;
+        let introduction = self.introduction();
+        let mut flight = introduction.clone();
+        flight.extend_from_slice(commands);
+        let mut replies = connection.exchange(&flight, patience, interrupt)?;
+        let rest = replies.split_off(introduction.len());
+        for reply in replies {
+            if let Value::ServerError(error) = reply {
+                let mut failure = self.refused(&error);
+                if let Failure::Misconfigured { executed, .. } = &mut failure {
+                    *executed = !matches!(&rest[..], [Value::ServerError(_)]);
+                }
+                return Err(failure);
+            }
+        }
+        self.connection = Some(connection);
+        Ok(rest)
+    }
+
+    /// What a new connection has to say first.
+    fn introduction(&self) -> Vec<Cmd> {
+        let mut commands = Vec::new();
+        if let Some(password) = &self.address.password {
+            let mut auth = redis::cmd("AUTH");
+            auth.arg(self.address.username.as_slice()).arg(password);
+            commands.push(auth);
+        }
+        commands
+    }
+
+    /// Goes ahead of a command that is not a script; those select their database themselves.
+    fn select(&self) -> Vec<Cmd> {
+        match self.address.database {
+            0 => Vec::new(),
+            database => vec![redis::cmd("SELECT").arg(database).to_owned()],
+        }
+    }
+
+    fn refused(&self, error: &redis::ServerError) -> Failure {
+        refusal::failure(error, &self.address.to_string())
+    }
+
+    /// For a reply that is well-formed and means nothing to us.
+    fn nonsense(&mut self) -> Failure {
+        self.connection = None;
+        Failure::Misconfigured {
+            what: format!("{} answered something that no Redis or Valkey answers", self.address),
+            executed: true,
+        }
+    }
+
+    fn read<T>(&mut self, reply: Option<T>) -> Result<T, Failure> {
+        reply.ok_or_else(|| self.nonsense())
+    }
+}
+
+impl Store for Single {
+    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
+        let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
+        let call = self
+            .call(scripts::ACQUIRE, &request.key, Some(&request.token))
+            .with(request.ttl.as_millis())
+            .with(heartbeat)
+            .with(request.mode.as_str())
+            .with(&request.owner)
+            .with(&request.about);
+        let reply = self.run(&call, interrupt)?;
+        self.read(reply::answer(reply.value))
+    }
+
+    fn sleep(
+        &mut self,
+        request: &Request,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure> {
+        // BLPOP takes 0 for "for ever".
+        let at_most = at_most.max(Duration::from_millis(1));
+        let mut flight = self.select();
+        flight.push(
+            redis::cmd("BLPOP")
+                .arg(mailbox(&request.key, request.token.as_str()))
+                .arg(format!("{:.3}", at_most.as_secs_f64()))
+                .to_owned(),
+        );
+        let (replies, _) = self.exchange(&flight, at_most + self.io_timeout, interrupt)?;
+        match replies.last() {
+            Some(Value::ServerError(error)) => Err(self.refused(error)),
+            // A message or the end of the time: either way the next thing is to ask again.
+            _ => Ok(()),
+        }
+    }
+
+    fn renew(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Renewal, Failure> {
+        let call = self.call(scripts::RENEW, key, Some(token)).with(ttl.as_millis());
+        let reply = self.run(&call, interrupt)?;
+        self.read(reply::renewal(reply.value))
+    }
+
+    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
+        let reply = self.run(&self.call(scripts::RELEASE, key, Some(token)), None)?;
+        let release = self.read(reply::release(reply.value))?;
+        // Gone on the second try: the first one did it, and only its reply was lost.
+        Ok(if reply.repeated { Release::Released } else { release })
+    }
+
+    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+        let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
+        let reply = self.run(&call, None)?;
+        self.read(reply::left(reply.value))
+    }
+
+    fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
+        let reply = self.run(&self.call(scripts::INSPECT, key, None), None)?;
+        self.read(reply::view(reply.value))
+    }
+
+    fn list(&mut self, prefix: &Prefix) -> Result<Vec<(Name, View)>, Failure> {
+        let mut names = std::collections::BTreeSet::new();
+        let mut cursor = b"0".to_vec();
+        loop {
+            let page = self.scan(prefix, &cursor)?;
+            cursor = page.cursor;
+            names.extend(page.names);
+            if cursor == b"0" {
+                break;
+            }
+        }
+        let names: Vec<Name> = names.into_iter().collect();
+        let mut locks = Vec::new();
+        for names in names.chunks(STRIDE) {
+            let views = self.inspect_all(prefix, names)?;
+            locks.extend(names.iter().cloned().zip(views).filter(|(_, v)| v.state != State::Free));
+        }
+        Ok(locks)
+    }
+}
+
+struct Page {
+    cursor: Vec<u8>,
+    names: Vec<Name>,
+}
+
+impl Single {
+    /// Locks that are held have a guard, and a guard is the only string we keep.
+    fn scan(&mut self, prefix: &Prefix, cursor: &[u8]) -> Result<Page, Failure> {
+        let mut flight = self.select();
+        let scan = redis::cmd("SCAN")
+            .arg(cursor)
+            .arg("MATCH")
+            .arg(format!("{}*", prefix.as_str()))
+            .arg("COUNT")
+            .arg(STRIDE)
+            .arg("TYPE")
+            .arg("string")
+            .to_owned();
+        flight.push(scan);
+        let (mut replies, _) = self.exchange(&flight, self.io_timeout, None)?;
+        if let Some(Value::ServerError(error)) =
+            replies.iter().find(|reply| matches!(reply, Value::ServerError(_)))
+        {
+            return Err(self.refused(error));
+        }
+        let page: Option<(Vec<u8>, Vec<Vec<u8>>)> =
+            replies.pop().and_then(|page| redis::from_redis_value(page).ok());
+        let (cursor, keys) = self.read(page)?;
+        let name =
+            |key: Vec<u8>| String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok();
+        Ok(Page { cursor, names: keys.into_iter().filter_map(name).collect() })
+    }
+
+    fn inspect_all(&mut self, prefix: &Prefix, names: &[Name]) -> Result<Vec<View>, Failure> {
+        // The first one by itself, so that the server surely has the script for the rest.
+        let Some((first, rest)) = names.split_first() else { return Ok(Vec::new()) };
+        let mut views = vec![self.inspect(&Key::new(prefix, first))?];
+        let calls: Vec<Cmd> = rest
+            .iter()
+            .map(|name| self.call(scripts::INSPECT, &Key::new(prefix, name), None).by_hash())
+            .collect();
+        let (replies, _) = self.exchange(&calls, self.io_timeout, None)?;
+        for reply in replies {
+            match reply {
+                Value::ServerError(error) => return Err(self.refused(&error)),
+                value => views.push(self.read(reply::view(value))?),
+            }
+        }
+        Ok(views)
+    }
+}

@@ -1,0 +1,180 @@
+//! Runs a command while a lease lasts: an event loop around a state machine that decides.
+
+mod child;
+mod keeper;
+mod machine;
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use child::Child;
+pub(crate) use child::Command;
+use keeper::Keeper;
+use machine::{Action, Event, Machine};
+
+use crate::clock::Instant;
+use crate::duration::show;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::inherited::Inherited;
+use crate::lease::Lease;
+use crate::lock::{Key, Token};
+use crate::poll::{Want, ready};
+use crate::report::Report;
+use crate::signals::Signals;
+use crate::store::Store;
+
+/// Between SIGTERM and SIGKILL when the lock is lost.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+/// The hold under which a command runs.
+pub(crate) struct Hold {
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    pub(crate) lease: Lease,
+}
+
+/// How a command ended.
+pub(crate) struct Ending {
+    /// How rlock ends to be like the command.
+    pub(crate) exit: Exit,
+    /// Whether the lock was still held then.
+    pub(crate) lock: Lock,
+}
+
+/// What became of the lock while the command ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Kept,
+    Lost,
+}
+
+/// Runs the command to its end, renewing the lease meanwhile and passing signals on. The store
+/// comes back for the release, unless the thread that had it is gone.
+pub(crate) fn run(
+    command: &Command,
+    hold: Hold,
+    store: Box<dyn Store>,
+    signals: &mut Signals,
+    inherited: Inherited,
+    report: &Report,
+) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
+    let keeper = match Keeper::new(store, hold.key, hold.token, hold.lease) {
+        Ok(keeper) => keeper,
+        Err(error) => return (None, Err(internal(error, "cannot prepare for renewals"))),
+    };
+    let started = signals.listen_for_a_command().and_then(|()| Child::start(command, inherited));
+    let child = match started {
+        Ok(child) => child,
+        Err(error) => {
+            let program = command.program.to_string_lossy().into_owned();
+            return (keeper.stop(), Err(Error::Command { program, error }));
+        }
+    };
+    let machine = Machine::new(hold.lease, KILL_AFTER);
+    Supervisor { child, keeper, machine, signals, report, lock: Lock::Kept }.run()
+}
+
+fn internal(error: std::io::Error, what: &'static str) -> Error {
+    Error::Internal(anyhow::Error::from(error).context(what))
+}
+
+struct Supervisor<'a> {
+    child: Child,
+    keeper: Keeper,
+    machine: Machine,
+    signals: &'a mut Signals,
+    report: &'a Report,
+    lock: Lock,
+}
+
+impl Supervisor<'_> {
+    fn run(mut self) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
+        // The command may have ended before its end could be heard.
+        let mut events = self.look_at_the_child();
+        while {
+            self.take_in(events);
+            !self.machine.is_over()
+        } {
+            events = match self.next_events() {
+                Ok(events) => events,
+                Err(error) => {
+                    self.child.signal(Signal::SIGKILL);
+                    return (self.keeper.stop(), Err(internal(error, "cannot wait for events")));
+                }
+            };
+        }
+        let store = self.keeper.stop();
+        let ending = match self.child.reap() {
+            Ok(exit) => Ok(Ending { exit, lock: self.lock }),
+            Err(error) => Err(internal(error, "cannot wait for the command")),
+        };
+        (store, ending)
+    }
+
+    fn next_events(&mut self) -> std::io::Result<Vec<Event>> {
+        let [signalled, kept] = ready(
+            [(self.signals.arrival(), Want::Read), (self.keeper.arrival(), Want::Read)],
+            [self.machine.wake_at(), self.keeper.wake_at()].into_iter().flatten().min(),
+        )?;
+        let mut events = vec![Event::Tick];
+        events.extend(self.keeper.start_if_due(Instant::now()).err());
+        if kept {
+            events.extend(self.keeper.events());
+        }
+        if signalled {
+            for signal in self.signals.pending() {
+                match signal {
+                    Signal::SIGCHLD => events.extend(self.look_at_the_child()),
+                    signal => events.push(Event::Signal(signal)),
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    fn look_at_the_child(&self) -> Vec<Event> {
+        if self.child.has_ended() { vec![Event::Ended] } else { Vec::new() }
+    }
+
+    fn take_in(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.describe(&event);
+            for action in self.machine.on(event, Instant::now()) {
+                self.perform(action);
+            }
+        }
+    }
+
+    fn describe(&self, event: &Event) {
+        match event {
+            Event::Renewed(lease) => {
+                self.report.detail(format_args!("renewed for {}", show(lease.ttl().get())));
+            }
+            Event::Unanswered(reason) => {
+                self.report.detail(format_args!("not renewed: {reason}; trying again"));
+            }
+            _ => {}
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Forward(signal) => {
+                self.report.detail(format_args!("passing {signal} on"));
+                self.child.signal(signal);
+            }
+            Action::Tell(loss) => {
+                self.lock = Lock::Lost;
+                self.report.warn(format_args!("{loss}; stopping the command"));
+            }
+            Action::Terminate => {
+                self.child.signal(Signal::SIGTERM);
+                // A stopped process ends only once it goes on.
+                self.child.signal(Signal::SIGCONT);
+            }
+            Action::Kill => self.child.signal(Signal::SIGKILL),
+        }
+    }
+}

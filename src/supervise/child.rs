@@ -1,0 +1,164 @@
+//! The command: started as if rlock were not there, and its process group.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::errno::Errno;
+use nix::libc::{self, c_char, c_int};
+use nix::sched::{CloneFlags, clone};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, pthread_sigmask};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::{Pid, getpid, getppid, setpgid};
+
+use crate::exit::Exit;
+use crate::inherited::Inherited;
+
+/// What to run, and what to tell it about its lock.
+pub(crate) struct Command {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+/// A command that has been started. Its group has the same number, and keeps it until the command
+/// is reaped.
+pub(super) struct Child {
+    group: Pid,
+}
+
+impl Child {
+    /// Starts the command in a process group of its own, with everything it would have had
+    /// without us. To be called on the main thread: the command dies with the thread that
+    /// started it. An error is that of the exec, or of what comes before it.
+    ///
+    /// Not std's, for two reasons: only a child that shares our memory until it execs (as
+    /// vfork(2)'s does) is spared the copying of page tables, a tenth of the time that a short
+    /// command takes; and only here can everything up to the exec be seen to be in order.
+    pub(super) fn start(command: &Command, inherited: Inherited) -> io::Result<Self> {
+        let arguments = Strings::new(
+            [&command.program].into_iter().chain(&command.arguments).map(|text| text.as_bytes()),
+        )?;
+        let environment = Strings::of_environment(&command.variables)?;
+        let parent = getpid();
+        let failed = AtomicI32::new(0);
+        let in_child = || {
+            let error = prepare(parent, inherited).map_or_else(
+                |error| error,
+                |()| {
+                    let program = arguments.pointers[0];
+                    // SAFETY: both are arrays of NUL-terminated strings with a null at the end, and
+                    // outlive the call: our parent sleeps until we exec or exit.
+                    unsafe {
+                        libc::execvpe(program, arguments.as_ptr(), environment.as_ptr());
+                    }
+                    Errno::last()
+                },
+            );
+            failed.store(error as c_int, Ordering::Relaxed);
+            127
+        };
+        // For what libc's exec needs, and a copy of the arguments for a script without an
+        // interpreter. So large that it is mapped rather than zeroed: only touched pages cost.
+        let mut stack = vec![0; 256 * 1024 + size_of_val(&*arguments.pointers)];
+        let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
+        // Blocked meanwhile, a signal to the new process cannot run a handler of ours there, in our
+        // memory, and be taken for one to us.
+        let mut before = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+        // SAFETY: the child has a stack of its own and we sleep until it execs or exits
+        // (CLONE_VFORK), so what it reads stays as it is. It makes system calls and stores one
+        // number: no allocation, no lock.
+        let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
+        before.thread_set_mask()?;
+        let child = Self { group: started? };
+        match failed.load(Ordering::Relaxed) {
+            0 => Ok(child),
+            error => {
+                child.reap()?;
+                Err(io::Error::from_raw_os_error(error))
+            }
+        }
+    }
+
+    /// Sends a signal to the whole group. An error means that nobody is left in it.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = killpg(self.group, signal);
+    }
+
+    /// Has the command ended? Leaves it unreaped, so that its group cannot become another's.
+    pub(super) fn has_ended(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.group), flags) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => false,
+            // An error too: EINVAL is an end by a real-time signal, which nix has no name for.
+            _ => true,
+        }
+    }
+
+    /// Waits for the end and says how rlock should end to be like it.
+    pub(super) fn reap(self) -> io::Result<Exit> {
+        let mut status = 0;
+        loop {
+            // SAFETY: the pointer is valid for the one integer that is written.
+            let reaped = unsafe { libc::waitpid(self.group.as_raw(), &raw mut status, 0) };
+            match Errno::result(reaped) {
+                Ok(_) => break,
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let status = ExitStatus::from_raw(status);
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => Exit::Status(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => Exit::Signal(signal),
+            (None, None) => return Err(io::Error::other("the command neither exited nor died")),
+        })
+    }
+}
+
+/// What happens in the new process before the command's program is loaded.
+fn prepare(parent: Pid, inherited: Inherited) -> Result<(), Errno> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    // A dead rlock renews nothing, so its command must not outlive it; and rlock may have died
+    // before this took effect.
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != parent {
+        return Err(Errno::ESRCH);
+    }
+    inherited.hand_on()
+}
+
+/// An array of strings as exec(3) wants it.
+struct Strings {
+    pointers: Vec<*const c_char>,
+    _owned: Vec<CString>,
+}
+
+impl Strings {
+    fn new<'a>(strings: impl Iterator<Item = &'a [u8]>) -> io::Result<Self> {
+        Ok(Self::owning(strings.map(CString::new).collect::<Result<_, _>>()?))
+    }
+
+    /// Our own environment, with these variables instead of what they were.
+    fn of_environment(variables: &[(&'static str, String)]) -> io::Result<Self> {
+        let kept = std::env::vars_os()
+            .filter(|(name, _)| variables.iter().all(|(replaced, _)| name != replaced))
+            .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='));
+        let new = variables.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
+        Ok(Self::owning(kept.chain(new).map(CString::new).collect::<Result<_, _>>()?))
+    }
+
+    fn owning(owned: Vec<CString>) -> Self {
+        let null = std::iter::once(std::ptr::null());
+        let pointers = owned.iter().map(|string| string.as_ptr()).chain(null).collect();
+        Self { pointers, _owned: owned }
+    }
+
+    fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}

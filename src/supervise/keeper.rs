@@ -1,0 +1,151 @@
+//! Keeps a lease alive, on a thread of its own once it is needed.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use super::machine::Event;
+use crate::clock::Instant;
+use crate::lease::Lease;
+use crate::lock::{Key, Token};
+use crate::poll::{Want, ready};
+use crate::store::{Failure, Renewal, Store};
+
+/// The shortest and the longest time between two attempts while the server does not answer.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The renewing, seen from the supervisor. The thread starts when the first renewal is due: most
+/// commands end before that, and none should wait for a thread it does not need.
+pub(super) struct Keeper {
+    resting: Option<Renewing>,
+    due: Instant,
+    thread: Option<JoinHandle<Option<Box<dyn Store>>>>,
+    events: Receiver<Event>,
+    arrival: UnixStream,
+    stop: UnixStream,
+}
+
+impl Keeper {
+    /// Takes over the lease, and the store until it is stopped.
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        key: Key,
+        token: Token,
+        lease: Lease,
+    ) -> io::Result<Self> {
+        let (arrival, announce) = UnixStream::pair()?;
+        // An unread announcement is announcement enough.
+        announce.set_nonblocking(true)?;
+        arrival.set_nonblocking(true)?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let (sender, events) = channel();
+        let renewing = Renewing { store, key, token, lease, sender, announce, stopped };
+        let due = lease.renew_at();
+        Ok(Self { resting: Some(renewing), due, thread: None, events, arrival, stop })
+    }
+
+    /// When `start_if_due` wants to be called.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.resting.as_ref().map(|_| self.due)
+    }
+
+    /// Starts the thread if it is time. If the system has no thread for us now, it may later.
+    pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
+        let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
+        // Handed over only when the thread is there, so that it is not lost with one that is not.
+        let (hand_over, handed_over) = channel::<Renewing>();
+        let thread = Builder::new()
+            .name("keeper".into())
+            .spawn(move || handed_over.recv().ok().map(Renewing::run));
+        match thread {
+            Ok(thread) => {
+                let _ = hand_over.send(renewing);
+                self.thread = Some(thread);
+                Ok(())
+            }
+            Err(error) => {
+                self.due = now + BACK_OFF.1;
+                self.resting = Some(renewing);
+                Err(Event::Unanswered(format!("no thread to renew it with: {error}")))
+            }
+        }
+    }
+
+    /// Becomes readable when there are events.
+    pub(super) fn arrival(&self) -> BorrowedFd<'_> {
+        self.arrival.as_fd()
+    }
+
+    /// What has happened since the last call.
+    pub(super) fn events(&self) -> Vec<Event> {
+        let mut announcements = [0; 64];
+        while matches!(io::Read::read(&mut &self.arrival, &mut announcements), Ok(1..)) {}
+        self.events.try_iter().collect()
+    }
+
+    /// Ends the renewing, cutting short what is under way, and gives the store back.
+    pub(super) fn stop(self) -> Option<Box<dyn Store>> {
+        drop(self.stop);
+        match self.thread {
+            Some(thread) => thread.join().ok().flatten(),
+            None => self.resting.map(|renewing| renewing.store),
+        }
+    }
+}
+
+struct Renewing {
+    store: Box<dyn Store>,
+    key: Key,
+    token: Token,
+    lease: Lease,
+    sender: Sender<Event>,
+    announce: UnixStream,
+    stopped: UnixStream,
+}
+
+impl Renewing {
+    fn run(mut self) -> Box<dyn Store> {
+        let mut next = self.lease.renew_at();
+        let mut back_off = BACK_OFF.0;
+        while !self.stopped_before(Some(next)) {
+            let sent = Instant::now();
+            let ttl = self.lease.ttl();
+            let stopped = Some(self.stopped.as_fd());
+            match self.store.renew(&self.key, &self.token, ttl, stopped) {
+                Ok(Renewal::Renewed { .. }) => {
+                    self.lease = Lease::won(sent, ttl);
+                    self.tell(Event::Renewed(self.lease));
+                    next = self.lease.renew_at();
+                    back_off = BACK_OFF.0;
+                }
+                Ok(Renewal::NotHeld) => {
+                    self.tell(Event::NotHeld);
+                    // The supervisor hears of our end too, so it is not before it is wanted.
+                    self.stopped_before(None);
+                    break;
+                }
+                Err(Failure::Interrupted) => break,
+                Err(failure) => {
+                    self.tell(Event::Unanswered(failure.to_string()));
+                    next = Instant::now() + back_off;
+                    back_off = (back_off * 2).min(BACK_OFF.1);
+                }
+            }
+        }
+        self.store
+    }
+
+    fn stopped_before(&self, moment: Option<Instant>) -> bool {
+        // An error here would mean renewing without ever stopping: stop, and let the lease end.
+        ready([(self.stopped.as_fd(), Want::Read)], moment).is_ok_and(|[stopped]| stopped)
+    }
+
+    fn tell(&self, event: Event) {
+        // If the supervisor is gone there is nobody to tell.
+        let _ = self.sender.send(event);
+        let _ = io::Write::write(&mut &self.announce, b"!");
+    }
+}

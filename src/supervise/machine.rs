@@ -1,0 +1,230 @@
+//! The decisions of a supervisor, and nothing else: events and the time come in, actions go out.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::clock::Instant;
+use crate::lease::Lease;
+
+/// What can happen while a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Nothing but time has passed.
+    Tick,
+    /// A signal came that is meant for the command.
+    Signal(Signal),
+    /// The lease was renewed.
+    Renewed(Lease),
+    /// A renewal got no answer; there will be another.
+    Unanswered(String),
+    /// The server says that we do not hold the lock.
+    NotHeld,
+    /// The command has ended. It is not reaped yet.
+    Ended,
+}
+
+/// What is to be done, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Pass a signal on to the command and all of its group.
+    Forward(Signal),
+    /// Tell the operator.
+    Tell(Loss),
+    /// Ask the group to end, even if it is stopped.
+    Terminate,
+    /// End the group.
+    Kill,
+}
+
+/// Why a command may not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Somebody else may have the lock by now.
+    NotHeld,
+    /// The lease is about to end and cannot be renewed, for the reason of the last attempt.
+    Ending { unanswered: String },
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotHeld => f.write_str(
+                "the lock was lost: it expired, was deleted, or was taken over on the server",
+            ),
+            Self::Ending { unanswered } => {
+                write!(f, "the lease is ending and cannot be renewed: {unanswered}")
+            }
+        }
+    }
+}
+
+/// The supervisor's state.
+#[derive(Debug)]
+pub(super) struct Machine {
+    lease: Lease,
+    kill_after: Duration,
+    unanswered: Option<String>,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Running,
+    /// The command has been asked to end and gets until then to do so.
+    Stopping {
+        kill_at: Instant,
+    },
+    Killed,
+    Over,
+}
+
+impl Machine {
+    /// `kill_after`: the time a command gets to end by itself once the lock is lost; never more
+    /// than a third of the TTL, or it would have to be stopped before a renewal could succeed.
+    pub(super) fn new(lease: Lease, kill_after: Duration) -> Self {
+        let kill_after = kill_after.min(lease.ttl().get() / 3);
+        Self { lease, kill_after, unanswered: None, phase: Phase::Running }
+    }
+
+    /// Takes in one event. Whatever it is, the time is looked at first: after a pause of rlock
+    /// itself the lease may be over already.
+    pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        // A renewal that was answered before the command had to be stopped is in time.
+        if let Event::Renewed(lease) = event {
+            self.lease = lease;
+            self.unanswered = None;
+        }
+        self.look_at_the_time(now, &mut actions);
+        match event {
+            Event::Tick | Event::Renewed(_) => {}
+            Event::Unanswered(reason) => self.unanswered = Some(reason),
+            Event::Signal(signal) if !matches!(self.phase, Phase::Over) => {
+                actions.push(Action::Forward(signal));
+            }
+            Event::Signal(_) => {}
+            Event::NotHeld => self.lose(Loss::NotHeld, now + self.kill_after, &mut actions),
+            Event::Ended => {
+                // What is left of the group has no lock either.
+                if matches!(self.phase, Phase::Stopping { .. }) {
+                    actions.push(Action::Kill);
+                }
+                self.phase = Phase::Over;
+            }
+        }
+        actions
+    }
+
+    fn look_at_the_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let deadline = self.lease.deadline();
+        if now >= deadline - self.kill_after {
+            let unanswered = self.unanswered.clone();
+            let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
+            self.lose(Loss::Ending { unanswered }, deadline, actions);
+        }
+        if let Phase::Stopping { kill_at } = self.phase
+            && now >= kill_at
+        {
+            actions.push(Action::Kill);
+            self.phase = Phase::Killed;
+        }
+    }
+
+    fn lose(&mut self, loss: Loss, kill_at: Instant, actions: &mut Vec<Action>) {
+        if matches!(self.phase, Phase::Running) {
+            actions.extend([Action::Tell(loss), Action::Terminate]);
+            self.phase = Phase::Stopping { kill_at };
+        }
+    }
+
+    /// When to come back with a `Tick` if nothing else happens.
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running => Some(self.lease.deadline() - self.kill_after),
+            Phase::Stopping { kill_at } => Some(kill_at),
+            Phase::Killed | Phase::Over => None,
+        }
+    }
+
+    /// Has the command ended?
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::duration::Ttl;
+
+    const KILL_AFTER: Duration = Duration::from_secs(5);
+
+    /// A lease of 30 s won at 0: its deadline is at 29,698 ms.
+    fn machine() -> Machine {
+        Machine::new(lease_won_at(0), KILL_AFTER)
+    }
+
+    fn lease_won_at(millis: u64) -> Lease {
+        Lease::won(Instant::at_millis(millis), Ttl::from_millis(30_000))
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_lets_the_command_run() {
+        let mut machine = machine();
+        let renewed = Event::Renewed(lease_won_at(10_000));
+        assert_eq!(machine.on(renewed, Instant::at_millis(10_001)), []);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(34_000)), []);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(39_698 - 5_000)));
+    }
+
+    #[test]
+    fn a_lease_that_cannot_be_renewed_ends_the_command_before_it_ends_itself() {
+        let mut machine = machine();
+        machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
+        let told = Action::Tell(Loss::Ending { unanswered: "refused".into() });
+        let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
+        assert_eq!(actions, [told, Action::Terminate]);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
+        assert!(!machine.is_over());
+        machine.on(Event::Ended, Instant::at_millis(29_700));
+        assert!(machine.is_over());
+    }
+
+    #[test]
+    fn a_lock_that_is_lost_ends_the_command_at_once() {
+        let mut machine = machine();
+        let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
+        assert_eq!(actions, [Action::Tell(Loss::NotHeld), Action::Terminate]);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
+    }
+
+    #[test]
+    fn a_pause_past_the_deadline_kills_before_anything_else() {
+        let mut machine = machine();
+        let actions = machine.on(Event::Signal(Signal::SIGCONT), Instant::at_millis(60_000));
+        assert!(matches!(
+            actions[..],
+            [Action::Tell(_), Action::Terminate, Action::Kill, Action::Forward(Signal::SIGCONT)]
+        ));
+    }
+
+    #[test]
+    fn what_the_command_leaves_behind_dies_with_a_lost_lock_and_lives_otherwise() {
+        let mut lost = machine();
+        lost.on(Event::NotHeld, Instant::at_millis(1_000));
+        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::Kill]);
+        let mut kept = machine();
+        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), []);
+    }
+
+    #[test]
+    fn the_time_to_end_is_at_most_a_third_of_the_lease() {
+        let lease = Lease::won(Instant::at_millis(0), Ttl::from_millis(3_000));
+        let machine = Machine::new(lease, KILL_AFTER);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
+    }
+}
