@@ -1,0 +1,84 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_rlock_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_rlock_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_rlock_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_rlock_using_subcommand
+    set -l cmd (__fish_rlock_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c rlock -n "__fish_rlock_needs_command" -s h -l help -d 'Print help'
+complete -c rlock -n "__fish_rlock_needs_command" -s V -l version -d 'Print version'
+complete -c rlock -n "__fish_rlock_needs_command" -f -a "exec" -d 'Run a command while holding a lock'
+complete -c rlock -n "__fish_rlock_needs_command" -f -a "acquire" -d 'Acquire a lock and print the token that renews and releases it'
+complete -c rlock -n "__fish_rlock_needs_command" -f -a "renew" -d 'Make a lock that is held last longer'
+complete -c rlock -n "__fish_rlock_needs_command" -f -a "release" -d 'Release a lock that is held'
+complete -c rlock -n "__fish_rlock_needs_command" -f -a "inspect" -d 'Show who holds a lock and who waits for it'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail at once if the lock is busy'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s n -l nonblock -d 'Fail at once if the lock is busy'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print assignments for a shell to eval'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s h -l help -d 'Print help'
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -s h -l help -d 'Print help'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand release" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -s h -l help -d 'Print help'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s h -l help -d 'Print help'

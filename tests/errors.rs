@@ -1,0 +1,324 @@
+//! Bad input and bad servers: one clear line, the right status, never a panic, nothing left behind.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::{Finished, Server, acquire, free_port, rlock, run};
+
+/// One line, and what it must say.
+#[track_caller]
+fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
+    let output = run(command);
+    let told = output.err();
+    assert_eq!(output.code(), status, "{command:?}: {output:?}");
+    assert_eq!(told.lines().count(), 1, "{command:?}: {told}");
+    assert!(told.starts_with("rlock: "), "{told}");
+    for part in parts {
+        assert!(told.contains(part), "no {part:?} in: {told}");
+    }
+    output
+}
+
+#[test]
+fn a_wrong_command_line_is_64() {
+    fails(&mut rlock::<&str>([]), 64, &["exec, acquire"]);
+    fails(&mut rlock(["lock"]), 64, &["unrecognized subcommand 'lock'"]);
+    fails(&mut rlock(["exec"]), 64, &["required"]);
+    fails(&mut rlock(["exec", "L"]), 64, &["COMMAND"]);
+    fails(&mut rlock(["exec", "--wiat", "5", "L", "true"]), 64, &["--wait"]);
+    fails(&mut rlock(["exec", "-n", "-w", "5", "L", "true"]), 64, &["cannot be used with"]);
+    fails(&mut rlock(["acquire", "--json", "--shell", "L"]), 64, &["cannot be used with"]);
+    fails(&mut rlock(["inspect", "a", "b"]), 64, &["'b'"]);
+    let broken = std::ffi::OsStr::from_bytes(b"\xff");
+    fails(rlock(["exec"]).arg(broken).arg("true"), 64, &["UTF-8"]);
+}
+
+#[test]
+fn bad_names_are_64() {
+    for name in ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"] {
+        for command in [vec!["exec", name, "true"], vec!["acquire", name], vec!["inspect", name]] {
+            fails(&mut rlock(command), 64, &["name"]);
+        }
+    }
+    fails(&mut rlock(["inspect", &"x".repeat(201)]), 64, &["200 bytes"]);
+}
+
+#[test]
+fn bad_durations_are_64_and_say_what_is_meant() {
+    for bad in ["", "x", "-1", "10S", "1e9", "inf", "5 parsecs", "99999999999999999999"] {
+        fails(&mut rlock(["acquire", &format!("--wait={bad}"), "L"]), 64, &["--wait"]);
+        fails(&mut rlock(["acquire", &format!("--ttl={bad}"), "L"]), 64, &["--ttl"]);
+    }
+    fails(&mut rlock(["acquire", "--ttl", "5M", "L"]), 64, &["5months", "minutes are 'm'"]);
+    fails(&mut rlock(["acquire", "--wait", "5M", "L"]), 64, &["5months"]);
+    fails(&mut rlock(["acquire", "--ttl", "99ms", "L"]), 64, &["at least 100ms"]);
+    fails(&mut rlock(["acquire", "--io-timeout", "0", "L"]), 64, &["--io-timeout"]);
+    fails(rlock(["acquire", "L"]).env("RLOCK_TTL", "soon"), 64, &["RLOCK_TTL"]);
+    fails(rlock(["acquire", "L"]).env("RLOCK_WAIT", "5M"), 64, &["RLOCK_WAIT", "5months"]);
+}
+
+#[test]
+fn options_beat_the_environment_and_an_empty_variable_is_none() {
+    let server = Server::start();
+    let mut command = server.rlock(["acquire", "--json", "--ttl", "7", "L"]);
+    let output = run(command.env("RLOCK_TTL", "9s").env("RLOCK_LABEL", ""));
+    assert!(output.out().contains("\"ttl_ms\":7000"), "{output:?}");
+    let mut command = server.rlock(["acquire", "--json", "M"]);
+    let output = run(command.env("RLOCK_TTL", "9s"));
+    assert!(output.out().contains("\"ttl_ms\":9000"), "{output:?}");
+    let mut command = server.rlock(["acquire", "--json", "N"]);
+    let output = run(command.env("RLOCK_TTL", ""));
+    assert!(output.out().contains("\"ttl_ms\":30000"), "{output:?}");
+    // -n with a wait in the environment is no contradiction.
+    let output = run(server.rlock(["acquire", "-n", "N"]).env("RLOCK_WAIT", "1h"));
+    assert_eq!(output.code(), 75);
+}
+
+#[test]
+fn no_url_is_78_and_shows_how_to_set_one() {
+    for command in [vec!["exec", "L", "true"], vec!["inspect"], vec!["release", "L", "t"]] {
+        fails(&mut rlock(&command), 78, &["RLOCK_URL=redis://127.0.0.1:6379/0"]);
+        fails(rlock(&command).env("RLOCK_URL", ""), 78, &["RLOCK_URL"]);
+    }
+}
+
+#[test]
+fn a_bad_url_is_78_and_never_shows_its_password() {
+    for url in [
+        "localhost",
+        "localhost:6379",
+        "http://:secret@h",
+        "rediss://:secret@h",
+        "redis://:secret@h:port",
+        "redis://:secret@h:70000",
+        "redis://:secret@h/db",
+        "redis://:secret@h?db=3",
+        "redis://:secret@h redis://:secret@i",
+        "redis://user@h",
+        "unix:///s?password=secret",
+    ] {
+        let output = fails(rlock(["inspect"]).env("RLOCK_URL", url), 78, &[]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+        let output = fails(&mut rlock(["inspect", "--url", url]), 78, &[]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+    }
+}
+
+#[test]
+fn nobody_listening_is_69() {
+    let port = free_port();
+    let url = format!("redis://127.0.0.1:{port}");
+    for command in [
+        vec!["exec", "L", "true"],
+        vec!["acquire", "L"],
+        vec!["release", "L", "t"],
+        vec!["inspect"],
+    ] {
+        let told = format!("cannot connect to 127.0.0.1:{port}: connection refused");
+        fails(rlock(command).env("RLOCK_URL", &url), 69, &[&told]);
+    }
+    let url = "unix:///nonexistent/socket";
+    fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no such file or directory"]);
+    let url = "redis://no-such-host.invalid";
+    fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no-such-host.invalid"]);
+}
+
+/// A port that says these words to whoever connects, and nothing more.
+fn saying(words: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut client in listener.incoming().flatten() {
+            let _ = client.write_all(words);
+            open.push(client);
+        }
+    });
+    url
+}
+
+#[test]
+fn something_else_than_redis_is_78() {
+    for words in [
+        &b"SSH-2.0-OpenSSH_9.2p1\r\n"[..],
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"220 mail ESMTP\r\n",
+        b"\x15\x03\x01\x00\x02\x02\x50",
+        b"\0\0\0\0",
+        b"+PONG\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"*0\r\n",
+        b"*1\r\n*1\r\n*1\r\n$3\r\nabc\r\n",
+        b"*2\r\n$6\r\nqueued\r\n$-1\r\n",
+        b"*2\r\n$4\r\nbusy\r\n*1\r\n:1\r\n",
+    ] {
+        let url = saying(words);
+        let mut command = rlock(["acquire", "-n", "--ttl", "1s", "L"]);
+        let output = run(command.env("RLOCK_URL", url));
+        assert_eq!(output.code(), 78, "{words:?}: {output:?}");
+        assert!(output.err().contains("no Redis or Valkey"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_is_69_after_the_timeout() {
+    for words in [&b""[..], b"*3\r\n$7\r\ngrant", b"$1000000\r\nabc"] {
+        let url = saying(words);
+        let start = Instant::now();
+        let mut command = rlock(["exec", "--io-timeout", "200ms", "L", "true"]);
+        let output = fails(command.env("RLOCK_URL", &url), 69, &["did not answer within 200ms"]);
+        assert!(start.elapsed() >= Duration::from_millis(200), "{output:?}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn a_server_that_hangs_up_is_69() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || listener.incoming().flatten().for_each(drop));
+    fails(rlock(["acquire", "L"]).env("RLOCK_URL", url), 69, &[]);
+}
+
+#[test]
+fn passwords_are_taken_from_url_variable_and_file() {
+    let server = Server::on_tcp(&["--requirepass", "s3cret"]);
+    let url = server.tcp_url();
+    let missing = fails(rlock(["acquire", "L"]).env("RLOCK_URL", &url), 78, &["RLOCK_PASSWORD"]);
+    assert!(!missing.err().contains("s3cret"));
+    let wrong = |command: &mut Command| {
+        let output = fails(command, 78, &["refuses the user or the password"]);
+        assert!(!output.err().contains("wr0ng"), "{output:?}");
+    };
+    wrong(rlock(["acquire", "-v", "L"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
+    let right = |command: &mut Command| assert_eq!(run(command).code(), 0, "{command:?}");
+    right(rlock(["exec", "L", "true"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "s3cret"));
+    let file = server.directory().join("password");
+    std::fs::write(&file, "s3cret\nchanged on Monday\n").unwrap();
+    right(rlock(["inspect"]).env("RLOCK_URL", &url).arg("--password-file").arg(&file));
+    let with_password = url.replace("redis://", "redis://:s3cret@");
+    right(rlock(["inspect"]).env("RLOCK_URL", &with_password));
+    let shown = run(&mut rlock(["inspect", "--url", &with_password]));
+    assert_eq!(shown.code(), 0);
+    assert!(shown.err().contains("ps"), "{shown:?}");
+    assert!(!shown.err().contains("s3cret"));
+    std::fs::write(&file, "\n").unwrap();
+    let mut command = rlock(["inspect"]);
+    fails(command.env("RLOCK_URL", &url).arg("--password-file").arg(&file), 78, &["no password"]);
+    fails(
+        rlock(["inspect", "--password-file", "/nonexistent"]).env("RLOCK_URL", &url),
+        78,
+        &["/nonexistent"],
+    );
+}
+
+#[test]
+fn a_user_with_a_password_of_his_own_can_lock() {
+    let server =
+        Server::on_tcp(&["--user", "ana", "on", ">pw", "~*", "+@all", "--user", "default", "off"]);
+    let mut command = rlock(["exec", "L", "true"]);
+    command.env("RLOCK_URL", server.tcp_url());
+    assert_eq!(run(command.env("RLOCK_USERNAME", "ana").env("RLOCK_PASSWORD", "pw")).code(), 0);
+    fails(command.env("RLOCK_USERNAME", "bob"), 78, &["refuses the user or the password"]);
+    command.env_remove("RLOCK_PASSWORD");
+    fails(&mut command, 78, &["no password"]);
+}
+
+#[test]
+fn a_password_too_many_is_78_and_leaves_no_lock() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "L", "true"]);
+    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["no password set"]);
+    assert_eq!(server.cli(&["KEYS", "rlock:L"]), "");
+}
+
+#[test]
+fn a_missing_right_is_78_and_named() {
+    let options = ["--user", "default", "on", "nopass", "~*", "+@all", "-zadd"];
+    let server = Server::with(&options);
+    fails(&mut server.rlock(["exec", "L", "true"]), 78, &["denies", "ACL LOG"]);
+    let server = Server::with(&["--user", "default", "on", "nopass", "~other:*", "+@all"]);
+    fails(&mut server.rlock(["exec", "L", "true"]), 78, &["denies", "key"]);
+}
+
+#[test]
+fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
+    let server = Server::on_tcp(&["--requirepass", "pw", "--databases", "4"]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let url =
+        |database: u32| proxy.url().replace("redis://", "redis://:pw@") + &format!("/{database}");
+    let cli =
+        |arguments: &[&str]| server.cli(&[&["-a", "pw", "--no-auth-warning"], arguments].concat());
+    run(rlock(["exec", "warm", "true"]).env("RLOCK_URL", url(0)));
+    let before = proxy.flights();
+    assert_eq!(run(rlock(["acquire", "L"]).env("RLOCK_URL", url(3))).code(), 0);
+    assert_eq!(proxy.flights() - before, 1);
+    assert_eq!(cli(&["-n", "3", "EXISTS", "rlock:L"]), "1");
+    assert_eq!(cli(&["-n", "0", "EXISTS", "rlock:L"]), "0");
+    fails(rlock(["acquire", "M"]).env("RLOCK_URL", url(4)), 78, &["does not have that database"]);
+    assert_eq!(cli(&["-n", "0", "EXISTS", "rlock:M"]), "0");
+    // Waiting and listing select it too.
+    let waited = run(rlock(["exec", "-w", "300ms", "L", "true"]).env("RLOCK_URL", url(3)));
+    assert_eq!(waited.code(), 75);
+    let listed = run(rlock(["inspect"]).env("RLOCK_URL", url(3)));
+    assert!(listed.out().contains("\nL "), "{listed:?}");
+}
+
+#[test]
+fn a_replica_is_78() {
+    let master = Server::on_tcp(&[]);
+    let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::until("they are connected", || {
+        replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    for command in [vec!["exec", "L", "true"], vec!["acquire", "L"]] {
+        fails(&mut replica.rlock(command), 78, &["is a replica"]);
+    }
+}
+
+#[test]
+fn a_server_out_of_memory_is_69_and_can_still_be_inspected() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "held");
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    fails(&mut server.rlock(["exec", "L", "true"]), 69, &["out of memory", "maxmemory"]);
+    assert!(run(&mut server.rlock(["inspect", "held"])).out().contains(&token[..8]));
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn a_key_of_another_type_is_refused_and_left_alone() {
+    let server = Server::start();
+    server.cli(&["LPUSH", "rlock:L", "theirs"]);
+    for command in [vec!["exec", "L", "true"], vec!["acquire", "-n", "L"], vec!["inspect", "L"]] {
+        fails(&mut server.rlock(command), 78, &["something else than a lock"]);
+    }
+    assert_eq!(server.cli(&["LRANGE", "rlock:L", "0", "-1"]), "theirs");
+}
+
+#[test]
+fn a_script_that_the_server_forgot_is_sent_again() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "L");
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(run(&mut server.rlock(["renew", "L", &token])).code(), 0);
+    server.cli(&["SCRIPT", "FLUSH"]);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+}
+
+#[test]
+fn a_closed_stderr_does_not_stop_the_work() {
+    let server = Server::start();
+    let script = format!("{} exec -v L sh -c 'exit 7' 2>&-", env!("CARGO_BIN_EXE_rlock"));
+    let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
+    assert_eq!(output.code(), 7);
+}

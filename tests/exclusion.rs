@@ -1,0 +1,115 @@
+//! Two exclusive holders never run at once, and nobody barges past the queue.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+
+use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+
+#[test]
+fn fifty_processes_that_increment_a_file_lose_no_count() {
+    let server = Server::start();
+    let file = server.directory().join("count");
+    fs::write(&file, "0").unwrap();
+    let increment = format!("read n < {0}; echo $((n + 1)) > {0}", file.display());
+    let processes: Vec<Running> = (0..50)
+        .map(|_| Running::start(&mut server.rlock(["exec", "-q", "L", "sh", "-c", &increment])))
+        .collect();
+    for process in processes {
+        let output = process.finish();
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap().trim(), "50");
+}
+
+#[test]
+fn twenty_waiters_enter_in_the_order_they_came() {
+    let server = Server::start();
+    let order = server.directory().join("order");
+    let first = holder(&server, &[], "L");
+    let waiters: Vec<Running> = (0..20)
+        .map(|number| {
+            let enter = format!("echo {number} >> {}", order.display());
+            let mut waiter = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", &enter]));
+            waiter.told(&format!("waiting in place {}:", number + 1));
+            waiter
+        })
+        .collect();
+    first.finish();
+    for waiter in waiters {
+        assert_eq!(waiter.finish().code(), 0);
+    }
+    let wanted: String = (0..20).map(|number| format!("{number}\n")).collect();
+    assert_eq!(fs::read_to_string(&order).unwrap(), wanted);
+}
+
+#[test]
+fn a_newcomer_does_not_barge_past_a_waiter() {
+    let server = Server::start();
+    let mut first = holder(&server, &[], "L");
+    let patient = waiter(&server, &[], "L", "patient");
+    // Stopped, it cannot claim what it is granted, which keeps the lock between two holders.
+    patient.signal("STOP");
+    first.say("go");
+    assert_eq!(first.end().code(), 0);
+    let newcomer = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+    assert_eq!(newcomer.code(), 75);
+    patient.signal("CONT");
+    assert_eq!(patient.finish().out(), "ENTERED patient");
+}
+
+#[test]
+fn a_handoff_sends_one_message_however_many_wait() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let waiters: Vec<Running> =
+        (0..10).map(|number| waiter(&server, &[], "L", &number.to_string())).collect();
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    first.finish();
+    for waiter in waiters {
+        waiter.finish();
+    }
+    assert_eq!(server.calls_of("rpush"), 10);
+    // Each of the ten claims once and releases once; the first holder releases once.
+    assert_eq!(server.calls_of("evalsha"), 21);
+}
+
+#[test]
+fn a_waiter_sleeps_on_the_server_and_asks_for_nothing() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let patient = waiter(&server, &[], "L", "");
+    until("it sleeps", || server.cli(&["INFO", "clients"]).contains("blocked_clients:1"));
+    assert_eq!(server.calls_of("evalsha"), 1);
+    // Two commands a heartbeat, which for a lease of 30 s is every 10 s.
+    let asleep = server.cli(&["CLIENT", "LIST"]);
+    assert!(asleep.contains("cmd=blpop"), "{asleep}");
+    first.finish();
+    patient.finish();
+}
+
+#[test]
+fn the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data() {
+    let server = Server::start();
+    let mut last = 0;
+    for round in 0..6 {
+        let output = run(&mut server.rlock(["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
+        let fence: u64 = output.out().parse().unwrap();
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+        if round == 3 {
+            server.cli(&["FLUSHALL"]);
+        }
+    }
+}
+
+#[test]
+fn locks_of_different_names_and_prefixes_do_not_meet() {
+    let server = Server::start();
+    acquire(&server, &[], "a");
+    acquire(&server, &[], "b");
+    acquire(&server, &["--prefix", "other:"], "a");
+    assert_eq!(run(&mut server.rlock(["acquire", "-n", "a"])).code(), 75);
+}

@@ -1,0 +1,145 @@
+//! inspect shows who holds a lock and who waits, to people and to programs.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use serde_json::Value;
+use support::{Finished, Server, acquire, holder, run, waiter};
+
+fn json(server: &Server, arguments: &[&str]) -> Value {
+    let output = run(&mut server.rlock(["inspect", "--json"].iter().chain(arguments)));
+    serde_json::from_str(&output.out()).unwrap()
+}
+
+#[test]
+fn a_lock_with_its_holder_and_its_queue() {
+    let server = Server::start();
+    let first = holder(&server, &["--label", "job/17"], "deploy:prod");
+    let second = waiter(&server, &["--label", "job/18"], "deploy:prod", "");
+    let third = waiter(&server, &[], "deploy:prod", "");
+
+    let output = run(&mut server.rlock(["inspect", "deploy:prod"]));
+    assert_eq!(output.code(), 0);
+    let page = output.out();
+    for part in [
+        "deploy:prod: held by ".into(),
+        format!("pid {} (sh)", first.pid()),
+        "job/17".into(),
+        "1. ".into(),
+        format!("pid {} (sh)", second.pid()),
+        "job/18".into(),
+        "2. ".into(),
+        format!("pid {} (sh)", third.pid()),
+    ] {
+        assert!(page.contains(&part), "no {part:?} in {page}");
+    }
+
+    let document = json(&server, &["deploy:prod"]);
+    let lock = &document[0];
+    assert_eq!(lock["name"], "deploy:prod");
+    assert_eq!(lock["key"], "rlock:deploy:prod");
+    assert_eq!((&lock["state"], &lock["mode"]), (&"held".into(), &"exclusive".into()));
+    assert_eq!(lock["slots"], Value::Null);
+    let left = lock["ttl_ms"].as_u64().unwrap();
+    assert!((1..=30_000).contains(&left));
+    let holder = &lock["holders"][0];
+    let token = server.cli(&["GET", "rlock:deploy:prod"]);
+    assert_eq!(holder["id"], token[..8]);
+    assert!(!document.to_string().contains(&token), "a token is nobody else's business");
+    assert_eq!(holder["pid"], first.pid());
+    assert_eq!((&holder["command"], &holder["label"]), (&"sh".into(), &"job/17".into()));
+    assert_eq!(holder["kind"], "exec");
+    assert_eq!(holder["fence"], lock["fence"]);
+    assert!(holder["fence"].as_u64().unwrap() > 1_700_000_000_000);
+    let acquired = holder["acquired_at"].as_str().unwrap();
+    assert!(acquired.starts_with("20") && acquired.ends_with('Z') && acquired.len() == 24);
+    let waiters = lock["waiters"].as_array().unwrap();
+    assert_eq!(waiters.len(), 2);
+    assert_eq!((&waiters[0]["position"], &waiters[0]["pid"]), (&1.into(), &second.pid().into()));
+    assert_eq!((&waiters[1]["position"], &waiters[1]["pid"]), (&2.into(), &third.pid().into()));
+    assert!(waiters[0]["waiting_ms"].is_u64());
+    first.finish();
+    second.finish();
+    third.finish();
+}
+
+#[test]
+fn a_free_lock_is_status_1_and_an_empty_array() {
+    let server = Server::start();
+    let output = run(&mut server.rlock(["inspect", "L"]));
+    assert_eq!((output.code(), output.out()), (1, "L: free".into()));
+    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
+    assert_eq!((output.code(), output.out()), (1, "[]".into()));
+}
+
+#[test]
+fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
+    let server = Server::start();
+    assert_eq!(run(&mut server.rlock(["inspect"])).code(), 0);
+    assert_eq!(json(&server, &[]), Value::Array(vec![]));
+    for name in ["b", "c", "a"] {
+        acquire(&server, &[], name);
+    }
+    acquire(&server, &["--prefix", "other:"], "d");
+    server.cli(&["SET", "unrelated", "1"]);
+    server.cli(&["SET", "rlock:theirs", "1"]);
+    let names = |document: &Value| -> Vec<String> {
+        let locks = document.as_array().unwrap().iter();
+        locks.map(|lock| lock["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let document = json(&server, &[]);
+    assert_eq!(names(&document), ["a", "b", "c", "theirs"]);
+    assert_eq!(document[3]["state"], "foreign");
+    assert_eq!(document[3]["ttl_ms"], Value::Null);
+    assert_eq!(names(&json(&server, &["--prefix", "other:"])), ["d"]);
+    let table = run(&mut server.rlock(["inspect"])).out();
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 5, "{table}");
+    assert!(rows[0].starts_with("NAME") && rows[1].starts_with("a "), "{table}");
+    assert!(rows[4].starts_with("theirs") && rows[4].contains("another tool"), "{table}");
+}
+
+#[test]
+fn thousands_of_locks_take_a_handful_of_round_trips() {
+    let server = Server::on_tcp(&[]);
+    let proxy = support::proxy::Proxy::to(server.port(), std::time::Duration::ZERO);
+    let fill = "for i = 1, 2500 do redis.call('SET', 'rlock:' .. i, 'theirs') end";
+    server.cli(&["EVAL", fill, "0"]);
+    let mut command = server.rlock(["inspect", "--json"]);
+    let output = run(command.env("RLOCK_URL", proxy.url()));
+    let document: Value = serde_json::from_str(&output.out()).unwrap();
+    assert_eq!(document.as_array().unwrap().len(), 2500);
+    // A large flight may arrive in several pieces, which the proxy counts one by one.
+    assert!(proxy.flights() < 100, "{}", proxy.flights());
+}
+
+#[test]
+fn inspecting_changes_nothing() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let second = waiter(&server, &[], "L", "");
+    let state = || {
+        ["HGETALL {rlock:L}:state", "ZRANGE {rlock:L}:queue 0 -1", "ZRANGE {rlock:L}:holds 0 -1"]
+            .map(|command| server.cli(&command.split(' ').collect::<Vec<_>>()))
+    };
+    let before = state();
+    run(&mut server.rlock(["inspect", "L"]));
+    run(&mut server.rlock(["inspect"]));
+    assert_eq!(state(), before);
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let server = Server::start();
+    acquire(&server, &[], "L");
+    let script = format!("{} inspect | :; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_rlock"));
+    for _ in 0..5 {
+        let mut shell = std::process::Command::new("bash");
+        let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
+        // The pipe may also be closed only after we have written.
+        assert!(["0", "141"].contains(&&*output.out()), "{output:?}");
+        assert_eq!(output.err(), "");
+    }
+}

@@ -1,0 +1,210 @@
+//! A command runs under a lease that is renewed, and not without one.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::{Finished, READY, Running, Server, holder, run, until};
+
+#[test]
+fn a_command_that_outlives_its_ttl_keeps_the_lock() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "300ms"], "L");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    // Ten renewals are three leases' worth of time.
+    until("ten renewals", || server.calls_of("evalsha") >= 10);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+}
+
+#[test]
+fn a_lock_that_is_lost_ends_the_command_with_76() {
+    let server = Server::start();
+    for take_away in [&["DEL", "rlock:L"][..], &["SET", "rlock:L", "theirs"], &["FLUSHALL"]] {
+        let mut first = holder(&server, &["--ttl", "600ms"], "L");
+        server.cli(take_away);
+        first.told("the lock was lost");
+        assert_eq!(first.end().code(), 76, "{take_away:?}");
+        server.cli(&["FLUSHALL"]);
+    }
+}
+
+#[test]
+fn a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed() {
+    let server = Server::start();
+    // The child ignores TERM, and so does its own child.
+    let script = "trap '' TERM; sleep 1000 & echo $!; wait";
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+    let grandchild = first.line();
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(first.end().code(), 76);
+    until("the grandchild is gone", || {
+        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
+        state.map_or(true, |state| state.contains(") Z "))
+    });
+}
+
+#[test]
+fn waiting_for_a_command_that_will_not_end_costs_nothing() {
+    let server = Server::start();
+    let script = "TIMEFORMAT=%U+%S; time $RLOCK exec --ttl 3s L bash -c \
+        'trap \"\" TERM; redis-cli -s $SOCKET DEL rlock:L; read _ <> <(:)'";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).env("RLOCK", env!("CARGO_BIN_EXE_rlock"));
+    let output = run(shell.env("RLOCK_URL", server.url()).env("SOCKET", server.socket()));
+    assert_eq!(output.code(), 76, "{output:?}");
+    let told = output.err();
+    let seconds: f64 =
+        told.lines().last().unwrap().split('+').map(|part| part.parse::<f64>().unwrap()).sum();
+    // It is killed a second after it was asked to end.
+    assert!(seconds < 0.5, "{seconds} s of CPU time");
+}
+
+#[test]
+fn a_stopped_command_ends_too_when_the_lock_is_lost() {
+    let server = Server::start();
+    let stop = "echo READY; kill -STOP $$";
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", stop]));
+    assert_eq!(first.line(), "READY");
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(first.end().code(), 76);
+}
+
+#[test]
+fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
+    let server = Server::start();
+    let mut first = holder(&server, &["--ttl", "1s"], "L");
+    // Frozen, it says nothing, and what it holds expires as soon as it goes on.
+    server.signal("STOP");
+    first.told("cannot be renewed");
+    assert_eq!(first.end().code(), 76);
+    server.signal("CONT");
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn a_short_absence_of_the_server_is_ridden_out() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY]);
+    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
+    assert_eq!(first.line(), "READY");
+    for _ in 0..3 {
+        proxy.cut();
+        first.told("renewed");
+    }
+    let output = first.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+}
+
+#[test]
+fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
+    let mut server = Server::start();
+    let mut command = server.rlock(["exec", "L", "sh", "-c", "echo READY; read _; exit 7"]);
+    let mut first = Running::start(&mut command);
+    assert_eq!(first.line(), "READY");
+    server.kill();
+    first.say("go");
+    let output = first.end();
+    assert_eq!(output.code(), 7);
+    assert!(output.err().contains("not released"), "{output:?}");
+    assert!(output.err().contains("frees itself within 30s"), "{output:?}");
+}
+
+#[test]
+fn a_lost_reply_to_the_release_is_asked_for_again() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    // So that the server knows the scripts already.
+    run(&mut server.rlock(["exec", "L", "true"]));
+    let script = "echo READY; read _; exit 7";
+    let mut command = server.rlock(["exec", "--io-timeout", "200ms", "L", "sh", "-c", script]);
+    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
+    assert_eq!(first.line(), "READY");
+    proxy.drop_replies(true);
+    first.say("go");
+    until("the lock is free", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    let output = first.end();
+    assert_eq!(output.code(), 7);
+    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one_ttl() {
+    let server = Server::start();
+    let script = "echo $$; exec sleep 1000";
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "500ms", "L", "sh", "-c", script]));
+    let command = first.line();
+    let start = Instant::now();
+    first.signal("KILL");
+    assert_eq!(first.end().status.signal(), Some(9));
+    until("the command is gone", || {
+        !std::path::Path::new(&format!("/proc/{command}")).exists()
+            || std::fs::read_to_string(format!("/proc/{command}/stat"))
+                .map_or(true, |stat| stat.contains(") Z "))
+    });
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_lease_of_100_ms_neither_lapses_nor_spins() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "100ms"], "L");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let start = Instant::now();
+    until("thirty renewals", || server.calls_of("evalsha") >= 30);
+    // A renewal is due every 33 ms, so thirty take 960 ms; a bit less for the one under way.
+    assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
+    let output = first.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn everything_but_the_guard_expires_by_itself_too() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let second = support::waiter(&server, &[], "L", "");
+    // Nobody is left to read its message.
+    second.signal("KILL");
+    second.end();
+    until("it is gone", || server.cli(&["INFO", "clients"]).contains("blocked_clients:0"));
+    first.finish();
+    let third = support::waiter(&server, &[], "L", "");
+    let keys = server.cli(&["KEYS", "*"]);
+    assert_eq!(keys.lines().count(), 5, "{keys}");
+    for key in keys.lines() {
+        assert!(server.cli_number(&["PTTL", key]) > 0, "{key}");
+    }
+    third.finish();
+    until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
+    // A free lock leaves its fence, for a day and no longer.
+    assert_eq!(server.cli(&["KEYS", "*"]), "{rlock:L}:state");
+    assert_eq!(server.cli(&["HKEYS", "{rlock:L}:state"]), "fence");
+    let day = 24 * 3600 * 1000;
+    let left = server.cli_number(&["PTTL", "{rlock:L}:state"]);
+    assert!((day - 60_000..=day + 60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
+    let server = Server::on_tcp(&[]);
+    // The first renewal is sent after a third of a second and answered 80 ms later.
+    let proxy = Proxy::to(server.port(), Duration::from_millis(40));
+    for _ in 0..5 {
+        let script = "sleep 0.37; exit 9";
+        let mut command = server.rlock(["exec", "--ttl", "1s", "L", "sh", "-c", script]);
+        let output = run(command.env("RLOCK_URL", proxy.url()));
+        assert_eq!(output.code(), 9, "{output:?}");
+        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    }
+}

@@ -1,0 +1,154 @@
+//! acquire, renew and release: only the right token, only while it holds.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::process::Command;
+
+use support::{Finished, Server, acquire, holder, run, until};
+
+#[test]
+fn acquire_prints_a_token_that_renews_and_releases() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "5s"], "L");
+    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+    let output = run(&mut server.rlock(["renew", "--ttl", "90s", "L", &token]));
+    assert_eq!((output.code(), output.out(), output.err()), (0, String::new(), String::new()));
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 80_000);
+    // Set to, not added: the lease may become shorter too.
+    run(&mut server.rlock(["renew", "--ttl", "10s", "L", &token]));
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) <= 10_000);
+    let output = run(server.rlock(["release", "L"]).env("RLOCK_TOKEN", &token));
+    assert_eq!((output.code(), output.out(), output.err()), (0, String::new(), String::new()));
+    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+}
+
+#[test]
+fn a_wrong_a_prefix_and_an_expired_token_change_nothing() {
+    let server = Server::start();
+    let expired = acquire(&server, &["--ttl", "100ms"], "L");
+    until("the lease ends", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    let token = acquire(&server, &[], "L");
+    let before = server.cli(&["HGETALL", "{rlock:L}:state"]);
+    let longer = format!("{token}x");
+    let fields = format!("{token}:about");
+    for wrong in [&expired, &token[..8], &token[..35], &longer, &fields, "x", "guard", "ticket"] {
+        for command in ["renew", "release"] {
+            let output = run(&mut server.rlock([command, "L", wrong]));
+            assert_eq!(output.code(), 77, "{command} {wrong}: {output:?}");
+            assert!(output.err().contains("does not hold the lock"), "{output:?}");
+        }
+    }
+    assert_eq!(server.cli(&["HGETALL", "{rlock:L}:state"]), before);
+    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+}
+
+#[test]
+fn the_token_of_one_lock_is_nothing_to_another() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "a");
+    acquire(&server, &[], "b");
+    assert_eq!(run(&mut server.rlock(["release", "b", &token])).code(), 77);
+    assert_eq!(run(&mut server.rlock(["release", "--prefix", "", "a", &token])).code(), 77);
+}
+
+#[test]
+fn a_waiters_token_cannot_be_used_before_it_holds() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let second = support::waiter(&server, &[], "L", "second");
+    let waiting = server.cli(&["ZRANGE", "{rlock:L}:queue", "0", "0"]);
+    assert_eq!(run(&mut server.rlock(["release", "L", &waiting])).code(), 77);
+    first.finish();
+    assert_eq!(second.finish().out(), "ENTERED second");
+}
+
+#[test]
+fn no_token_and_an_empty_token_are_usage_errors() {
+    let server = Server::start();
+    for command in ["renew", "release"] {
+        assert_eq!(run(&mut server.rlock([command, "L"])).code(), 64);
+        assert_eq!(run(&mut server.rlock([command, "L", ""])).code(), 64);
+        assert_eq!(run(server.rlock([command, "L"]).env("RLOCK_TOKEN", "")).code(), 64);
+    }
+}
+
+#[test]
+fn a_server_restarted_without_data_knows_no_hold() {
+    let mut server = Server::start();
+    let token = acquire(&server, &[], "L");
+    server.kill();
+    server.start_again();
+    for command in ["renew", "release"] {
+        let output = run(&mut server.rlock([command, "L", &token]));
+        assert_eq!(output.code(), 77, "{command}");
+    }
+}
+
+#[test]
+fn a_key_deleted_or_overwritten_by_hand_is_a_lost_lock() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "L");
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(run(&mut server.rlock(["renew", "L", &token])).code(), 77);
+    let token = acquire(&server, &[], "L");
+    server.cli(&["SET", "rlock:L", "theirs"]);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
+    assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
+}
+
+#[test]
+fn every_outcome_has_a_json_document() {
+    let server = Server::start();
+    let document = |arguments: &[&str]| {
+        let output = run(&mut server.rlock(arguments));
+        let out = output.out();
+        assert_eq!(out.lines().count(), 1, "{output:?}");
+        let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(document["name"], "L");
+        (output.code(), document)
+    };
+    let (status, acquired) = document(&["acquire", "--json", "--ttl", "5s", "L"]);
+    assert_eq!((status, &acquired["status"]), (0, &"acquired".into()));
+    assert_eq!(acquired["ttl_ms"], 5000);
+    assert!(acquired["fence"].is_u64());
+    let token = acquired["token"].as_str().unwrap();
+    let (status, busy) = document(&["acquire", "-n", "--json", "L"]);
+    assert_eq!((status, &busy["status"], &busy["exit"]), (75, &"busy".into(), &75.into()));
+    assert_eq!(busy["holders"][0]["id"], token[..8]);
+    assert_eq!(busy["holders"][0]["kind"], "acquire");
+    let (status, renewed) = document(&["renew", "--json", "L", token]);
+    assert_eq!((status, &renewed["status"]), (0, &"renewed".into()));
+    assert_eq!(renewed["fence"], acquired["fence"]);
+    let (status, released) = document(&["release", "--json", "L", token]);
+    assert_eq!((status, &released["status"]), (0, &"released".into()));
+    let (status, not_held) = document(&["release", "--json", "L", token]);
+    assert_eq!((status, &not_held["status"]), (77, &"not-held".into()));
+    let unreachable = ["release", "--json", "--url", "redis://127.0.0.1:1", "L", token];
+    let (status, unreachable) = document(&unreachable);
+    assert_eq!((status, &unreachable["status"]), (69, &"unreachable".into()));
+}
+
+#[test]
+fn what_shell_prints_can_be_evaluated() {
+    let server = Server::start();
+    let script = format!(
+        "eval \"$({rlock} acquire --shell L)\" && sh -c '{rlock} release $RLOCK_NAME && echo $RLOCK_HELD'",
+        rlock = env!("CARGO_BIN_EXE_rlock")
+    );
+    let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.out().starts_with("rlock:L="), "{output:?}");
+}
+
+#[test]
+fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
+    let server = Server::start();
+    for redirection in [">&-", ">/dev/full"] {
+        let script = format!("{} acquire L {redirection}", env!("CARGO_BIN_EXE_rlock"));
+        let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
+        assert_eq!(output.code(), 70, "{output:?}");
+        assert!(output.err().contains("standard output"), "{output:?}");
+        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{redirection}");
+    }
+}

@@ -1,0 +1,183 @@
+//! `rlock exec NAME -- COMMAND` behaves like COMMAND; flock(1) is the oracle where it has an answer.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+
+use support::{Finished, Server, run};
+
+#[test]
+fn every_exit_status_of_a_command_is_ours() {
+    let server = Server::start();
+    for status in 0..=255 {
+        let exit = format!("exit {status}");
+        let output = run(&mut server.rlock(["exec", "status", "sh", "-c", &exit]));
+        assert_eq!(output.code(), status, "{output:?}");
+        assert_eq!(output.err(), "");
+    }
+}
+
+#[test]
+fn a_command_that_dies_by_a_signal_is_followed_by_the_same_signal() {
+    let server = Server::start();
+    // The last one is a real-time signal, which most libraries have no name for.
+    for signal in [1, 2, 3, 6, 9, 13, 15, 40] {
+        let kill = format!("kill -{signal} $$");
+        let output = run(&mut server.rlock(["exec", "death", "bash", "-c", &kill]));
+        // Where these tests run, a signal may be ignored from the start.
+        let plain = run(Command::new("bash").args(["-c", &kill]));
+        assert_eq!(output.status.signal(), plain.status.signal(), "{output:?}");
+        assert_eq!(output.status.code(), plain.status.code(), "{output:?}");
+        assert!(!output.status.core_dumped());
+    }
+}
+
+/// Under flock and under rlock, with the same preparation, a command must print the same.
+fn same_as_under_flock(prepare: &str, script: &str) {
+    let server = Server::start();
+    let file = server.directory().join("flock");
+    let wrapped = |wrapper: &str| {
+        let mut shell = Command::new("bash");
+        shell
+            .env("RLOCK_URL", server.url())
+            .env("SCRIPT", script)
+            .args(["-c", &format!("{prepare}\nexec {wrapper} bash -c \"$SCRIPT\"")])
+            .stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        (output.status.code(), output.out(), output.err())
+    };
+    let rlock = wrapped(&format!("{} exec L --", env!("CARGO_BIN_EXE_rlock")));
+    let flock = wrapped(&format!("flock {}", file.display()));
+    assert_eq!(rlock, flock, "{prepare}; {script}");
+    assert_ne!(flock.1, "", "the script says nothing: {flock:?}");
+}
+
+#[test]
+fn ignored_signals_stay_ignored_and_others_do_not() {
+    let dispositions = "grep -E '^Sig(Ign|Cgt)' /proc/self/status";
+    same_as_under_flock(":", dispositions);
+    same_as_under_flock("trap '' HUP", dispositions);
+    same_as_under_flock("trap '' INT QUIT TERM USR1 USR2 WINCH PIPE", dispositions);
+}
+
+#[test]
+fn an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten() {
+    let server = Server::start();
+    // A shell cannot ignore SIGCHLD for its children, Perl can.
+    let script = "$SIG{CHLD} = 'IGNORE'; exec @ARGV";
+    let status = ["grep", "^SigIgn", "/proc/self/status", "/nonexistent"];
+    let mut perl = Command::new("perl");
+    perl.args(["-e", script, env!("CARGO_BIN_EXE_rlock"), "exec", "L"]).args(status);
+    let output = run(perl.env("RLOCK_URL", server.url()));
+    assert_eq!(output.code(), 2, "grep's status for a file that is not there");
+    let ignored = u64::from_str_radix(output.out().split_whitespace().last().unwrap(), 16).unwrap();
+    assert_ne!(ignored & (1 << (17 - 1)), 0, "{output:?}");
+}
+
+#[test]
+fn blocked_signals_stay_blocked() {
+    let server = Server::start();
+    let script =
+        "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1, SIGCHLD)); exec @ARGV";
+    let perl = |wrapper: &[&str]| {
+        let mut perl = Command::new("perl");
+        perl.args(["-e", script]).args(wrapper).args(["grep", "^SigBlk", "/proc/self/status"]);
+        run(perl.env("RLOCK_URL", server.url())).out()
+    };
+    let plain = perl(&[]);
+    assert_eq!(perl(&[env!("CARGO_BIN_EXE_rlock"), "exec", "L", "--"]), plain);
+    assert!(plain.ends_with("010200"), "{plain}");
+}
+
+#[test]
+fn closed_descriptors_stay_closed_and_none_of_ours_leak() {
+    // The shell opens the list itself, as one more number on both sides.
+    let descriptors = "cd /proc/$$/fd && echo *";
+    for closed in ["", "exec <&-", "exec 2>&-", "exec <&- 2>&-"] {
+        let server = Server::start();
+        let listed = |wrapper: &str| {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &format!("{closed}\nexec {wrapper} sh -c \"$SCRIPT\"")]);
+            run(shell.env("RLOCK_URL", server.url()).env("SCRIPT", descriptors)).out()
+        };
+        let under_rlock = listed(&format!("{} exec L", env!("CARGO_BIN_EXE_rlock")));
+        assert_eq!(under_rlock, listed(""), "{closed}");
+    }
+}
+
+#[test]
+fn umask_directory_arguments_and_environment_pass_through() {
+    same_as_under_flock("umask 027; cd /", "umask; pwd; env | grep -v -e ^RLOCK_ -e ^_= | sort");
+    let server = Server::start();
+    let odd = ["printf", "%s|", "", " a  b ", "-x", "--", "ü\n", "*"];
+    let output = run(&mut server.rlock(["exec", "L"].iter().chain(&odd)));
+    assert_eq!(output.stdout, "| a  b |-x|--|ü\n|*|".as_bytes());
+}
+
+#[test]
+fn options_end_at_the_commands_first_word() {
+    let server = Server::start();
+    for arguments in [
+        vec!["exec", "-n", "L", "echo", "-n", "-w", "5"],
+        vec!["exec", "L", "-n", "echo", "-n", "-w", "5"],
+        vec!["exec", "L", "-n", "--", "echo", "-n", "-w", "5"],
+    ] {
+        assert_eq!(run(&mut server.rlock(&arguments)).out(), "-w 5", "{arguments:?}");
+    }
+}
+
+#[test]
+fn stdin_and_stdout_are_the_commands_own_to_the_last_byte() {
+    let server = Server::start();
+    let bytes: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let path = server.directory().join("bytes");
+    std::fs::write(&path, &bytes).unwrap();
+    let input = std::fs::File::open(&path).unwrap();
+    let output = server.rlock(["exec", "L", "cat"]).stdin(input).output().unwrap();
+    assert!(output.stdout == bytes);
+}
+
+#[test]
+fn the_command_is_told_about_its_lock() {
+    let server = Server::start();
+    let script = "echo $RLOCK_NAME; echo $RLOCK_TOKEN; echo $RLOCK_FENCE; echo $RLOCK_HELD";
+    let mut command = server.rlock(["exec", "inner", "sh", "-c", script]);
+    let output = run(command.env("RLOCK_HELD", "rlock:outer=t0"));
+    let lines: Vec<String> = output.out().lines().map(str::to_owned).collect();
+    assert_eq!(lines[0], "inner");
+    assert_eq!(lines[1].len(), 36);
+    assert!(lines[2].parse::<u64>().unwrap() > 1_700_000_000_000);
+    assert_eq!(lines[3], format!("rlock:outer=t0 rlock:inner={}", lines[1]));
+}
+
+#[test]
+fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
+    let server = Server::start();
+    let output = run(&mut server.rlock(["exec", "L", "no-such-command"]));
+    assert_eq!(output.code(), 127);
+    assert!(output.err().contains("no-such-command: command not found"), "{output:?}");
+    for program in ["/", "/etc/passwd"] {
+        let output = run(&mut server.rlock(["exec", "L", program]));
+        assert_eq!(output.code(), 126, "{output:?}");
+    }
+    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn a_script_without_an_interpreter_line_runs_as_under_flock() {
+    let server = Server::start();
+    let script = server.directory().join("script");
+    std::fs::write(&script, "echo $#").unwrap();
+    run(Command::new("chmod").arg("+x").arg(&script));
+    let output = run(server.rlock(["exec", "L"]).arg(&script).args(["a", "b"]));
+    assert_eq!(output.out(), "2");
+}
+
+#[test]
+fn rlocks_own_name_is_not_read() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "L", "true"]);
+    assert_eq!(run(command.arg0("other")).code(), 0);
+}

@@ -1,0 +1,199 @@
+//! Waiting: for as long as asked, in line, through faults, and gone without a trace when given up.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+
+#[test]
+fn nonblock_fails_at_once_and_says_who_holds_the_lock() {
+    let server = Server::start();
+    let first = holder(&server, &["--label", "https://ci/17"], "deploy");
+    for options in [vec!["-n"], vec!["--nonblock"], vec!["-w", "0"]] {
+        let arguments = ["exec"].iter().chain(&options).chain(&["deploy", "true"]);
+        let output = run(server.rlock(arguments).env("USER", "x"));
+        assert_eq!(output.code(), 75);
+        let told = output.err();
+        assert!(told.starts_with("rlock: deploy: held by "), "{told}");
+        for part in [&format!("pid {} (sh) for ", first.pid()), ", job https://ci/17; not waiting"]
+        {
+            assert!(told.contains(part), "{told}");
+        }
+        assert_eq!(told.lines().count(), 1);
+    }
+    first.finish();
+}
+
+#[test]
+fn the_conflict_exit_code_can_be_chosen() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    for status in [0, 1, 255] {
+        let status = status.to_string();
+        let output = run(&mut server.rlock(["exec", "-nE", &status, "L", "true"]));
+        assert_eq!(output.code().to_string(), status);
+        let output = run(&mut server.rlock(["acquire", "-n", "-E", &status, "L"]));
+        assert_eq!(output.code().to_string(), status);
+    }
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "-E", "256", "L", "true"])).code(), 64);
+    first.finish();
+}
+
+#[test]
+fn quiet_says_nothing_about_being_busy_but_everything_that_went_wrong() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let output = run(&mut server.rlock(["exec", "-q", "-w", "0.2", "L", "true"]));
+    assert_eq!((output.code(), output.err()), (75, String::new()));
+    first.finish();
+    let output = run(&mut server.rlock(["exec", "-q", "L", "no-such-command"]));
+    assert_ne!(output.err(), "");
+}
+
+#[test]
+fn a_wait_that_is_over_leaves_the_queue() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let start = Instant::now();
+    let output = run(&mut server.rlock(["exec", "-w", "300ms", "L", "true"]));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    assert_eq!(output.code(), 75);
+    assert!(output.err().contains("gave up after 3"), "{output:?}");
+    assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+    first.finish();
+}
+
+#[test]
+fn a_signal_ends_a_wait_and_leaves_the_queue() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    for (signal, number) in [("TERM", 15), ("HUP", 1), ("USR1", 10)] {
+        let patient = waiter(&server, &[], "L", "");
+        patient.signal(signal);
+        let output = patient.end();
+        // What a shell shows as 128+n.
+        assert_eq!(output.status.signal(), Some(number), "{output:?}");
+        assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0", "{signal}");
+    }
+    let mut acquiring = Running::start(&mut server.rlock(["acquire", "L"]));
+    acquiring.told("waiting in place 1");
+    acquiring.signal("TERM");
+    assert_eq!(acquiring.end().status.signal(), Some(15));
+    assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+    first.finish();
+}
+
+#[test]
+fn a_dead_holder_frees_the_lock_when_its_lease_ends() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "1s"], "L");
+    let next = waiter(&server, &[], "L", "next");
+    let start = Instant::now();
+    first.signal("KILL");
+    assert_eq!(next.finish().out(), "ENTERED next");
+    // A lease of 1 s is renewed every third of a second, so two thirds of it at least were left.
+    assert!(start.elapsed() >= Duration::from_millis(600), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most() {
+    let server = Server::start();
+    // A short lease makes for short heartbeats: a third of it.
+    let first = holder(&server, &[], "L");
+    let dead = waiter(&server, &["--ttl", "1500ms"], "L", "dead");
+    let next = waiter(&server, &["--ttl", "1500ms"], "L", "next");
+    dead.signal("KILL");
+    assert_eq!(dead.end().status.signal(), Some(9));
+    let start = Instant::now();
+    first.finish();
+    assert_eq!(next.finish().out(), "ENTERED next");
+    let (claim, heartbeat) = (Duration::from_secs(2), Duration::from_millis(500));
+    let slack = Duration::from_secs(2);
+    assert!(start.elapsed() < claim + heartbeat + slack, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let dead = waiter(&server, &["--ttl", "300ms"], "L", "dead");
+    let next = waiter(&server, &["--ttl", "1500ms"], "L", "next");
+    dead.signal("KILL");
+    dead.end();
+    // A heartbeat of 100 ms and a claim later it does not count any more; the next one's heartbeat
+    // finds that out.
+    until("the dead waiter is dropped", || server.cli_number(&["ZCARD", "{rlock:L}:queue"]) == 1);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    first.finish();
+    assert_eq!(next.finish().out(), "ENTERED next");
+    assert_eq!(server.calls_of("rpush"), 1);
+}
+
+#[test]
+fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let first = holder(&server, &[], "L");
+    let mut patient = Running::start(
+        server
+            .rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"])
+            .env("RLOCK_URL", proxy.url()),
+    );
+    patient.told("waiting in place 1");
+    let second = waiter(&server, &[], "L", "second");
+    proxy.cut();
+    patient.told("in place 1, asleep");
+    patient.told("in place 1, asleep");
+    first.finish();
+    assert_eq!(patient.finish().out(), "in");
+    second.finish();
+}
+
+#[test]
+fn a_server_that_is_away_while_somebody_waits_is_waited_for() {
+    let mut server = Server::start();
+    let first = holder(&server, &["-q"], "L");
+    let mut patient = waiter(&server, &[], "L", "patient");
+    server.kill();
+    patient.told("still waiting");
+    first.signal("KILL");
+    first.end();
+    server.start_again();
+    patient.told("the server is back");
+    assert_eq!(patient.finish().out(), "ENTERED patient");
+}
+
+#[test]
+fn a_bounded_wait_for_a_server_that_is_gone_ends_as_unreachable() {
+    let mut server = Server::start();
+    let first = holder(&server, &["-q"], "L");
+    let patient = waiter(&server, &["-w", "1s"], "L", "");
+    server.kill();
+    assert_eq!(patient.finish().code(), 69);
+    first.signal("KILL");
+    first.end();
+}
+
+#[test]
+fn another_tools_lock_is_respected_and_waited_for() {
+    let server = Server::start();
+    server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
+    let output = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 75);
+    assert!(output.err().contains("held by another tool, its key expires in"), "{output:?}");
+    assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
+    let output = run(&mut server.rlock(["exec", "-w", "20s", "L", "echo", "in"]));
+    assert_eq!(output.out(), "in");
+}
+
+#[test]
+fn ours_is_respected_by_another_tool() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "L");
+    assert_eq!(server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]), "");
+    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+}
