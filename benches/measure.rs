@@ -1,0 +1,195 @@
+//! Prints what the README claims about speed and size, measured here and now, beside other tools:
+//! `cargo bench`. What is not installed is skipped by name.
+
+#![allow(clippy::expect_used, reason = "a measurement that fails has nothing to say")]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::{Server, holder, waiter};
+
+const RUNS: usize = 300;
+const WARM_UP: usize = 20;
+
+fn main() {
+    let server = Server::on_tcp(&[]);
+    uncontended(&server);
+    round_trips(&server);
+    memory(&server);
+    size();
+}
+
+/// Each contender in turn with flock, again and again, so that a drift of the machine's speed meets
+/// both alike.
+fn uncontended(server: &Server) {
+    println!("a free lock around `true`, medians of {RUNS} runs, each in turn with flock(1):");
+    let url = server.tcp_url();
+    let file = server.directory().join("flock").display().to_string();
+    let port = server.port().to_string();
+    let script = server.directory().join("lock.sh").display().to_string();
+    std::fs::write(&script, SCRIPT).expect("the script can be written");
+    let flock = move || command("flock", &["-n", &file, "true"]);
+    if !works(&flock) {
+        println!("  (flock: not installed, nothing to compare with)");
+        return;
+    }
+    compare("rlock exec -n NAME -- true", &flock, &|| {
+        let mut command = support::rlock(["exec", "-n", "bench", "--", "true"]);
+        command.env("RLOCK_URL", &url);
+        command
+    });
+    compare("redis-cli SET and EVAL in sh", &flock, &|| {
+        let mut command = command("sh", &[&script]);
+        command.env("PORT", &port);
+        command
+    });
+    match Etcd::start(server.directory()) {
+        Some(etcd) => compare("etcdctl lock NAME true", &flock, &|| etcd.lock()),
+        None => println!("  (etcdctl lock: skipped, etcd and etcdctl are not installed)"),
+    }
+}
+
+fn works(command: &dyn Fn() -> Command) -> bool {
+    command().stdin(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+fn compare(name: &str, flock: &dyn Fn() -> Command, contender: &dyn Fn() -> Command) {
+    if !works(contender) {
+        println!("  ({name}: skipped, it does not run here)");
+        return;
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for run in 0..WARM_UP + RUNS {
+        for (command, times) in [flock, contender].into_iter().zip(&mut times) {
+            let mut command = command();
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let start = Instant::now();
+            let status = command.status().expect("it could be started before");
+            let time = start.elapsed();
+            assert!(status.success(), "{name}");
+            if run >= WARM_UP {
+                times.push(time);
+            }
+        }
+    }
+    let [flock, contender] = times.each_mut().map(|times| median(times));
+    let ratio = contender.as_secs_f64() / flock.as_secs_f64();
+    let (flock, contender) = (millis(flock), millis(contender));
+    println!("  {name:<30} {contender:>6.2} ms   flock {flock:>5.2} ms   ratio {ratio:>5.2}");
+}
+
+/// What people write by hand: nothing renews it.
+const SCRIPT: &str = r#"
+token=$(cat /proc/sys/kernel/random/uuid)
+[ "$(redis-cli -p "$PORT" SET by-hand "$token" NX PX 30000)" = OK ] || exit 75
+true
+redis-cli -p "$PORT" EVAL 'if redis.call("GET", KEYS[1]) == ARGV[1] then
+  return redis.call("DEL", KEYS[1]) end' 1 by-hand "$token" >/dev/null
+"#;
+
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+struct Etcd {
+    process: Child,
+    endpoint: String,
+}
+
+impl Etcd {
+    fn start(directory: &Path) -> Option<Self> {
+        let (client, peer) = (support::free_port(), support::free_port());
+        let endpoint = format!("http://127.0.0.1:{client}");
+        let peers = format!("http://127.0.0.1:{peer}");
+        Command::new("etcdctl").arg("version").stdout(Stdio::null()).status().ok()?;
+        let process = Command::new("etcd")
+            .args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("default={peers}"), "--data-dir"])
+            .arg(directory.join("etcd"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()?;
+        let etcd = Self { process, endpoint };
+        support::until("etcd answers", || works(&|| etcd.lock()));
+        Some(etcd)
+    }
+
+    fn lock(&self) -> Command {
+        let mut command =
+            command("etcdctl", &["--endpoints", &self.endpoint, "lock", "bench", "true"]);
+        command.env("ETCDCTL_API", "3").stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn round_trips(server: &Server) {
+    const DELAY: Duration = Duration::from_millis(25);
+    let proxy = Proxy::to(server.port(), DELAY);
+    let mut times = Vec::new();
+    let mut flights = 0;
+    for _ in 0..10 {
+        let before = proxy.flights();
+        let mut command = support::rlock(["exec", "-n", "far", "--", "true"]);
+        let start = Instant::now();
+        let status = command.env("RLOCK_URL", proxy.url()).status().expect("rlock runs");
+        assert!(status.success());
+        times.push(start.elapsed());
+        flights = proxy.flights() - before;
+    }
+    println!(
+        "the same through a proxy with 50 ms of round-trip time: {flights} round trips after the \
+         handshake (which the proxy does not delay), {:.1} ms",
+        millis(median(&mut times)),
+    );
+}
+
+fn memory(server: &Server) {
+    let holder = holder(server, &[], "memory");
+    let waiter = waiter(server, &[], "memory", "");
+    println!(
+        "resident memory: holder {:.1} MiB ({:.1} of it not shared), waiter {:.1} MiB ({:.1})",
+        mebibytes(holder.pid(), "VmRSS"),
+        mebibytes(holder.pid(), "RssAnon"),
+        mebibytes(waiter.pid(), "VmRSS"),
+        mebibytes(waiter.pid(), "RssAnon"),
+    );
+    holder.finish();
+    waiter.finish();
+}
+
+fn mebibytes(pid: u32, field: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kibibytes.map_or(f64::NAN, |kibibytes| kibibytes / 1024.0)
+}
+
+fn size() {
+    let size = std::fs::metadata(env!("CARGO_BIN_EXE_rlock")).map_or(0, |file| file.len());
+    println!("binary: {:.2} MiB", size as f64 / 1024.0 / 1024.0);
+}
+
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
