@@ -49,6 +49,9 @@ if position == 1 and foreign then
   sleep = math.min(sleep, POLL, left >= 0 and left + 1 or POLL)
 elseif position == 1 and live then
   local first = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  if first[2] then sleep = math.min(sleep, tonumber(first[2]) - now + 1) end
+  sleep = math.min(sleep, tonumber(first[2] or now) - now + 1)
+elseif not live and not foreign then
+  -- More dead than go in one call are still ahead.
+  sleep = 1
 end
 return { 'queued', view(3, false), position, sleep }

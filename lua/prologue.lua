@@ -24,7 +24,7 @@ local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed' }
 
 local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
-local BATCH = 100            -- of the expired and the dead, at most this many go in one call
+local BATCH = 1000           -- of the expired and the dead, at most this many go in one call
 local POLL = 1000            -- behind another tool's lock, which sends no messages
 local DAY = 24 * 3600 * 1000 -- how long the fence outlives its last use
 
@@ -85,8 +85,13 @@ local function put(token, deadline, ...)
   if count > 1 then watch_latest(...) else watch(token, int(deadline), ...) end
 end
 
--- Makes the hold last for another ttl from now; never adds to what is left.
-local function extend(token, ttl) put(token, now + ttl, token .. ':renewed', int(now)) end
+-- Makes the hold last for another ttl from now; never adds to what is left. A server that is out
+-- of memory stops a script at its first write if that takes memory, and no later one: the
+-- PEXPIREAT comes first so that nobody loses a lock he holds for lack of memory.
+local function extend(token, ttl)
+  redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
+  put(token, now + ttl, token .. ':renewed', int(now))
+end
 
 -- May a request of this mode be granted now, as far as the present holds go?
 local function admissible(mode) return mode == 'exclusive' and not live and not foreign end
@@ -139,9 +144,8 @@ end
 local function admit()
   -- There is a ticket for as long as somebody may be waiting.
   if not ticket then return nil end
-  local head
   for _ = 1, BATCH do
-    head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+    local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     if not head then break end
     if tonumber(detail(head, 'alive') or 0) < now then
       redis.call('ZREM', QUEUE, head)
@@ -155,8 +159,10 @@ local function admit()
       return head
     end
   end
+  local rest = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  if rest then return rest end
   -- An idle lock keeps its fence and nothing else.
-  if not head and not live then
+  if not live then
     redis.call('DEL', STATE)
     if fence then
       redis.call('HSET', STATE, 'fence', fence)
@@ -164,14 +170,14 @@ local function admit()
     end
     ticket = nil
   end
-  return head
+  return nil
 end
 
 -- The lock as people see it, with at most so many holders in full (-1: all), and waiters if asked:
 --   { now, 'free' | 'held' | 'foreign', guard's TTL in ms (-1: none, -2: free), last fence or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline }
---   waiter: { id, owner, mode, about, since }
+--   waiter: { id, mode, about, since }
 -- An id is the first 8 characters of a token: enough to tell holds apart, useless to release one.
 local function view(holders_at_most, with_waiters)
   local holders, waiters, live_holds = {}, {}, {}
@@ -187,8 +193,8 @@ local function view(holders_at_most, with_waiters)
   end
   for _, token in ipairs(with_waiters and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if tonumber(detail(token, 'alive') or 0) >= now then
-      waiters[#waiters + 1] = { string.sub(token, 1, 8), detail(token, 'owner'),
-        detail(token, 'mode'), detail(token, 'about'), detail(token, 'since') }
+      waiters[#waiters + 1] = { string.sub(token, 1, 8), detail(token, 'mode'),
+        detail(token, 'about'), detail(token, 'since') }
     end
   end
   local state = live and 'held' or foreign and 'foreign' or 'free'

@@ -1,8 +1,12 @@
 //! Time as a lease needs it: it runs on while the machine is suspended and nobody can set it.
 
+use std::io;
 use std::ops::{Add, Sub};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
 /// A moment since boot, suspend included. Never a wall-clock time.
@@ -41,5 +45,51 @@ impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
         Self(self.0.saturating_sub(rhs))
+    }
+}
+
+/// Something that becomes readable at a moment. Other than a timeout of poll(2), whose clock stands
+/// still in suspend, it does so right after a suspend that went past the moment.
+pub(crate) struct Alarm(TimerFd);
+
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        Ok(Self(TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags)?))
+    }
+
+    /// Sets the moment, instead of the last one.
+    pub(crate) fn set(&self, moment: Option<Instant>) -> io::Result<()> {
+        let Some(Instant(since_boot)) = moment else { return Ok(self.0.unset()?) };
+        // Zero would mean never.
+        let since_boot = since_boot.max(Duration::from_nanos(1));
+        let expiration = Expiration::OneShot(TimeSpec::from_duration(since_boot));
+        Ok(self.0.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll::{Want, ready};
+
+    #[test]
+    fn an_alarm_goes_off_at_its_moment_and_not_before() {
+        let alarm = Alarm::new().unwrap();
+        let moment = Instant::now() + Duration::from_millis(50);
+        alarm.set(Some(moment)).unwrap();
+        let [gone_off] = ready([(alarm.as_fd(), Want::Read)], None).unwrap();
+        assert!(gone_off && Instant::now() >= moment);
+        alarm.set(Some(Instant::now() + Duration::from_secs(3600))).unwrap();
+        let [gone_off] = ready([(alarm.as_fd(), Want::Read)], Some(Instant::now())).unwrap();
+        assert!(!gone_off);
+        alarm.set(Some(Instant::at_millis(0))).unwrap();
+        assert_eq!(ready([(alarm.as_fd(), Want::Read)], None).unwrap(), [true]);
     }
 }

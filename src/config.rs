@@ -76,9 +76,7 @@ impl Config {
             warning,
         })
     }
-}
 
-impl Config {
     pub(crate) fn warnings(&self, report: &Report) {
         if let Some(warning) = self.warning {
             report.note(warning);

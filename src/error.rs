@@ -22,7 +22,7 @@ pub(crate) enum Error {
     /// No server, or not one that can be used.
     Store(Failure),
     /// Somebody else has the lock.
-    Busy { view: View, waited: Waited, status: u8 },
+    Busy { view: Box<View>, waited: Waited, status: u8 },
     /// A token that does not hold the lock.
     NotHeld,
     /// A command that cannot be started.
@@ -99,9 +99,9 @@ impl fmt::Display for Error {
             ),
             Self::Command { program, error } => match error.kind() {
                 io::ErrorKind::NotFound => {
-                    write!(f, "{program}: command not found; the lock has been released")
+                    write!(f, "{program}: command not found")
                 }
-                _ => write!(f, "{program}: {}; the lock has been released", plain(error)),
+                _ => write!(f, "{program}: {}", plain(error)),
             },
             Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
             Self::Unread => f.write_str("nobody reads the output"),

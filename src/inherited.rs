@@ -9,6 +9,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
+/// Signals by which a terminal stops a process.
+const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
 /// Signals whose action rlock changes for itself, and no others.
 const TOUCHED: [Signal; 10] = [
     Signal::SIGHUP,
@@ -35,7 +38,7 @@ impl Inherited {
     /// there is one thread.
     pub(crate) fn take_over() -> io::Result<Self> {
         let mut ignored = SigSet::empty();
-        for signal in TOUCHED {
+        for signal in TOUCHED.into_iter().chain(STOPPING) {
             if is_ignored(signal)? {
                 ignored.add(signal);
             }
@@ -56,9 +59,10 @@ impl Inherited {
 
     /// Puts back what was taken over; for the child, between fork and exec. What was sent to it
     /// before that is dropped: whoever sent it to the whole group also sent it to rlock, which
-    /// forwards it. Async-signal-safe.
+    /// forwards it, and a stop would be one of rlock too, which waits for the exec. Makes system
+    /// calls only, and may therefore run between fork and exec.
     pub(crate) fn hand_on(&self) -> Result<(), Errno> {
-        for signal in TOUCHED {
+        for signal in TOUCHED.into_iter().chain(STOPPING) {
             act(signal, SigHandler::SigIgn)?;
             if !self.ignores(signal) {
                 act(signal, SigHandler::SigDfl)?;

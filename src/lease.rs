@@ -32,6 +32,12 @@ impl Lease {
         self.sent + self.ttl.get() / 3
     }
 
+    /// When to stop what runs under the lease if it was not renewed by then, to leave it that much
+    /// time to end by itself.
+    pub(crate) fn stop_at(&self, before: Duration) -> Instant {
+        self.deadline() - before
+    }
+
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }

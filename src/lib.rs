@@ -11,6 +11,7 @@ use std::io::Write;
 pub mod cli;
 pub mod exit;
 
+mod back_off;
 mod clock;
 mod commands;
 mod config;

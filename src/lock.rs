@@ -308,6 +308,8 @@ pub(crate) struct View {
     /// How many there are; `holders` may be only the first of them.
     pub(crate) holder_count: u64,
     pub(crate) holders: Vec<Holder>,
+    /// How many there are, some of them dead perhaps; `waiters` has the live ones if asked for.
+    pub(crate) waiter_count: u64,
     pub(crate) waiters: Vec<Waiter>,
 }
 
@@ -334,7 +336,8 @@ impl fmt::Display for View {
                     others => write!(f, ", and {others} more"),
                 }
             }
-            _ => f.write_str("free, but others are waiting for it"),
+            _ if self.waiter_count > 0 => f.write_str("about to be taken by others who wait"),
+            _ => f.write_str("free by now"),
         }
     }
 }

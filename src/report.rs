@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 
 use crate::clock::Instant;
+use crate::poll::{Want, ready};
 
 /// How much to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +48,19 @@ impl Report {
         }
     }
 
+    /// One write, so that lines of several processes do not mix. If nobody takes it, it is dropped:
+    /// a full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is
+    /// ready to be written takes a page of 4 KiB.)
     fn line(&self, what: &dyn Display) {
-        // One write, so that lines of several processes do not mix. Nothing to do if it fails.
-        let line = format!("rlock: {}{what}\n", self.subject);
-        let _ = io::stderr().write_all(line.as_bytes());
+        let mut line = format!("rlock: {}{what}", self.subject);
+        let end = (0..=4000).rev().find(|&end| line.is_char_boundary(end));
+        line.truncate(end.unwrap_or(0));
+        line.push('\n');
+        let mut stderr = io::stderr();
+        let now = Some(Instant::now());
+        if ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[ready]| ready) {
+            let _ = stderr.write_all(line.as_bytes());
+        }
     }
 }
 

@@ -63,6 +63,8 @@ pub(crate) enum Renewal {
 pub(crate) enum Release {
     Released,
     NotHeld,
+    /// Not held when asked again after a lost reply: released the first time, most likely.
+    Unknown,
 }
 
 /// Why there is no answer.
@@ -76,17 +78,16 @@ pub(crate) enum Failure {
     /// It will not work until somebody changes something. It was carried out all the same where a
     /// server without a password was given one, or one that lets strangers in a wrong one.
     Misconfigured { what: String, executed: bool },
-    /// The interrupt came first. What was sent may have been carried out.
-    Interrupted,
+    /// The interrupt came first. What was sent by then may have been carried out.
+    Interrupted { sent: bool },
 }
 
 impl Failure {
     /// May the server have carried out the request, and only the answer be missing?
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
-            Self::Unreachable { sent, .. } => *sent,
+            Self::Unreachable { sent, .. } | Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
-            Self::Interrupted => true,
             Self::Unavailable(_) => false,
         }
     }
@@ -98,7 +99,7 @@ impl fmt::Display for Failure {
             Self::Unreachable { what, .. }
             | Self::Unavailable(what)
             | Self::Misconfigured { what, .. } => f.write_str(what),
-            Self::Interrupted => f.write_str("interrupted"),
+            Self::Interrupted { .. } => f.write_str("interrupted"),
         }
     }
 }

@@ -4,16 +4,17 @@ mod child;
 mod keeper;
 mod machine;
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use child::Child;
 pub(crate) use child::Command;
-use keeper::Keeper;
+use child::{Child, NotStarted};
+use keeper::{Channels, Keeper};
 use machine::{Action, Event, Machine};
 
-use crate::clock::Instant;
+use crate::clock::{Alarm, Instant};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -23,7 +24,7 @@ use crate::lock::{Key, Token};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::store::Store;
+use crate::store::{Failure, Store};
 
 /// Between SIGTERM and SIGKILL when the lock is lost.
 const KILL_AFTER: Duration = Duration::from_secs(5);
@@ -60,20 +61,37 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
-    let keeper = match Keeper::new(store, hold.key, hold.token, hold.lease) {
-        Ok(keeper) => keeper,
-        Err(error) => return (None, Err(internal(error, "cannot prepare for renewals"))),
-    };
-    let started = signals.listen_for_a_command().and_then(|()| Child::start(command, inherited));
-    let child = match started {
-        Ok(child) => child,
-        Err(error) => {
-            let program = command.program.to_string_lossy().into_owned();
-            return (keeper.stop(), Err(Error::Command { program, error }));
-        }
+    let wires = Channels::open().and_then(|channels| Ok((channels, Alarm::new()?)));
+    let (channels, alarm) = match wires {
+        Ok(wires) => wires,
+        Err(error) => return (Some(store), Err(internal(error, "cannot prepare for renewals"))),
     };
     let machine = Machine::new(hold.lease, KILL_AFTER);
-    Supervisor { child, keeper, machine, signals, report, lock: Lock::Kept }.run()
+    let child = match signals
+        .listen_for_a_command()
+        .map_err(NotStarted::from)
+        .and_then(|()| Child::start(command, inherited, machine.stop_at()))
+    {
+        Ok(child) => child,
+        Err(why) => return (Some(store), Err(not_started(command, why))),
+    };
+    let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
+    let lock = Lock::Kept;
+    Supervisor { child, keeper, machine, alarm, signals, report, lock }.run()
+}
+
+fn not_started(command: &Command, why: NotStarted) -> Error {
+    match why {
+        NotStarted::Exec(error) => {
+            let program = command.program.to_string_lossy().into_owned();
+            Error::Command { program, error }
+        }
+        NotStarted::System(error) => internal(error, "cannot start a process"),
+        NotStarted::TooLate => Error::Store(Failure::Unreachable {
+            what: "the lease had all but ended before the command could start".into(),
+            sent: true,
+        }),
+    }
 }
 
 fn internal(error: std::io::Error, what: &'static str) -> Error {
@@ -84,6 +102,7 @@ struct Supervisor<'a> {
     child: Child,
     keeper: Keeper,
     machine: Machine,
+    alarm: Alarm,
     signals: &'a mut Signals,
     report: &'a Report,
     lock: Lock,
@@ -114,15 +133,20 @@ impl Supervisor<'_> {
     }
 
     fn next_events(&mut self) -> std::io::Result<Vec<Event>> {
-        let [signalled, kept] = ready(
-            [(self.signals.arrival(), Want::Read), (self.keeper.arrival(), Want::Read)],
-            [self.machine.wake_at(), self.keeper.wake_at()].into_iter().flatten().min(),
+        let wake_at = [self.machine.wake_at(), self.keeper.wake_at()];
+        self.alarm.set(wake_at.into_iter().flatten().min())?;
+        let [_, signalled, kept] = ready(
+            [
+                (self.alarm.as_fd(), Want::Read),
+                (self.signals.arrival(), Want::Read),
+                (self.keeper.arrival(), Want::Read),
+            ],
+            None,
         )?;
-        let mut events = vec![Event::Tick];
+        // A renewal first: it may have been in time even if we look only now.
+        let mut events = if kept { self.keeper.events() } else { Vec::new() };
+        events.push(Event::Tick);
         events.extend(self.keeper.start_if_due(Instant::now()).err());
-        if kept {
-            events.extend(self.keeper.events());
-        }
         if signalled {
             for signal in self.signals.pending() {
                 match signal {

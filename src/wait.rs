@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::back_off::BackOff;
 use crate::clock::Instant;
 use crate::config::Patience;
 use crate::duration::show;
@@ -17,8 +18,8 @@ use crate::store::{Answer, Failure, Request, Store};
 /// who wants that wants to know early.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
-/// The shortest and the longest time between two attempts to get back to a lost server.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// Between two attempts to get back to a lost server.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// A lock that was won.
 pub(crate) struct Won {
@@ -46,9 +47,9 @@ pub(crate) fn acquire(
         Patience::For(duration) => Some(started + duration),
         Patience::None | Patience::Forever => None,
     };
-    let place = Place::None;
+    let (contact, told) = (Contact::None, false);
     let mut wait =
-        Wait { store, request, signals, report, started, until, conflict_exit_code, place };
+        Wait { store, request, signals, report, started, until, conflict_exit_code, contact, told };
     wait.until_won()
 }
 
@@ -60,19 +61,22 @@ struct Wait<'a> {
     started: Instant,
     until: Option<Instant>,
     conflict_exit_code: u8,
-    place: Place,
+    contact: Contact,
+    /// Whether the server may know of the request, so that it has to be taken back.
+    told: bool,
 }
 
-/// Where we stand with the server.
+/// How we stand with the server.
 #[derive(Clone, Copy)]
-enum Place {
+enum Contact {
     /// It has not answered yet.
     None,
     InLine,
-    /// In line, as far as we know: the server has not answered since then.
+    /// In line, as far as we know, but it does not answer.
     Lost {
         since: Instant,
-        back_off: Duration,
+        noted: bool,
+        back_off: BackOff,
     },
 }
 
@@ -80,11 +84,10 @@ impl Wait<'_> {
     fn until_won(&mut self) -> Result<Won, Error> {
         loop {
             match self.ask() {
-                Ok((sent, Answer::Granted { fence })) => {
-                    if let Some(won) = self.won(sent, fence) {
-                        return Ok(won);
-                    }
-                }
+                Ok((sent, Answer::Granted { fence })) => match self.won(sent, fence) {
+                    Ok(won) => return Ok(won),
+                    Err(failure) => self.ride_out(failure)?,
+                },
                 Ok((_, Answer::Busy(view))) => return Err(self.busy(view, Waited::NotAtAll)),
                 Ok((_, Answer::Queued { view, position, sleep })) => {
                     self.stand_in_line(view, position, sleep)?;
@@ -97,39 +100,46 @@ impl Wait<'_> {
     /// Sends the request. If its reply is lost it is sent once more, on a new connection: it is the
     /// same request, and a lock that was granted should not be left unused for its TTL.
     fn ask(&mut self) -> Result<(Instant, Answer), Failure> {
-        let mut sent = Instant::now();
-        let mut answer = self.store.acquire(self.request, Some(self.signals.arrival()));
+        let (mut sent, mut answer) = self.ask_once();
         if let Err(failure @ Failure::Unreachable { sent: true, .. }) = &answer {
             self.report.detail(format_args!("{failure}; asking again"));
-            sent = Instant::now();
-            answer = self.store.acquire(self.request, Some(self.signals.arrival()));
+            (sent, answer) = self.ask_once();
         }
         let answer = answer?;
-        if let Place::Lost { since, .. } = self.place {
-            let away = show(Instant::now().since(since));
-            self.report.note(format_args!("the server is back after {away}"));
-            self.place = Place::InLine;
+        if let Contact::Lost { since, noted, .. } = self.contact {
+            if noted {
+                let away = show(Instant::now().since(since));
+                self.report.note(format_args!("the server is back after {away}"));
+            }
+            self.contact = Contact::InLine;
         }
         Ok((sent, answer))
     }
 
+    fn ask_once(&mut self) -> (Instant, Result<Answer, Failure>) {
+        let sent = Instant::now();
+        let answer = self.store.acquire(self.request, Some(self.signals.arrival()));
+        self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
+        (sent, answer)
+    }
+
     /// A grant counts only while its lease does: an answer may have been long under way.
-    fn won(&self, sent: Instant, fence: Fence) -> Option<Won> {
+    fn won(&self, sent: Instant, fence: Fence) -> Result<Won, Failure> {
         let now = Instant::now();
         let lease = Lease::won(sent, self.request.ttl);
         if now >= lease.deadline() {
-            self.report.detail("granted too late to be of use; asking again");
-            return None;
+            let what = "the server's answer came when the lease it granted was over".into();
+            return Err(Failure::Unreachable { what, sent: true });
         }
         let waited = show(now.since(self.started));
         self.report.detail(format_args!("granted after {waited}, fence {fence}"));
-        Some(Won { lease, fence })
+        Ok(Won { lease, fence })
     }
 
     fn stand_in_line(&mut self, view: View, place: u64, sleep: Duration) -> Result<(), Error> {
-        if matches!(self.place, Place::None) {
+        if matches!(self.contact, Contact::None) {
             self.report.note(format_args!("waiting in place {place}: {view}"));
-            self.place = Place::InLine;
+            self.contact = Contact::InLine;
         }
         let now = Instant::now();
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
@@ -147,31 +157,39 @@ impl Wait<'_> {
     }
 
     /// `Ok` if it is worth asking again. Somebody who is in line keeps at it while there is time:
-    /// the place is kept for a while, and asking again is the same request.
+    /// the place is kept for a while, and asking again is the same request. Once is not worth a
+    /// word, and not worth a pause.
     fn ride_out(&mut self, failure: Failure) -> Result<(), Error> {
         let now = Instant::now();
-        let has_time = self.until.is_none_or(|until| now < until);
-        let (since, back_off) = match (&failure, self.place) {
-            (Failure::Interrupted, _) => return self.stop_if_told(),
-            (Failure::Unreachable { .. } | Failure::Unavailable(_), Place::InLine) if has_time => {
-                self.report.note(format_args!("{failure}; still waiting, trying again"));
-                (now, BACK_OFF.0)
+        let in_time = self.until.is_none_or(|until| now < until);
+        match (&failure, self.contact) {
+            (Failure::Interrupted { .. }, _) => self.stop_if_told(),
+            (Failure::Unreachable { .. } | Failure::Unavailable(_), Contact::InLine) if in_time => {
+                self.report.detail(format_args!("{failure}; asking again"));
+                self.contact = Contact::Lost { since: now, noted: false, back_off: BACK_OFF };
+                Ok(())
             }
             (
                 Failure::Unreachable { .. } | Failure::Unavailable(_),
-                Place::Lost { since, back_off },
-            ) if has_time => (since, (back_off * 2).min(BACK_OFF.1)),
-            (_, place) => {
-                if failure.maybe_executed() || !matches!(place, Place::None) {
-                    self.leave();
+                Contact::Lost { since, noted, mut back_off },
+            ) if in_time => {
+                if !noted {
+                    self.report.note(format_args!("{failure}; still waiting, trying again"));
                 }
-                return Err(failure.into());
+                let again = now + back_off.pause();
+                self.contact = Contact::Lost { since, noted: true, back_off };
+                self.pause(self.until.map_or(again, |until| until.min(again)))
             }
-        };
-        self.place = Place::Lost { since, back_off };
-        let again = self.until.map_or(now + back_off, |until| until.min(now + back_off));
+            _ => {
+                self.leave();
+                Err(failure.into())
+            }
+        }
+    }
+
+    fn pause(&mut self, until: Instant) -> Result<(), Error> {
         let arrival = (self.signals.arrival(), Want::Read);
-        let [arrived] = ready([arrival], Some(again)).map_err(anyhow::Error::from)?;
+        let [arrived] = ready([arrival], Some(until)).map_err(anyhow::Error::from)?;
         if arrived { self.stop_if_told() } else { Ok(()) }
     }
 
@@ -185,8 +203,11 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes the request back. What cannot be told to the server lapses there by itself.
+    /// Takes the request back, if the server may have it. What it cannot be told lapses by itself.
     fn leave(&mut self) -> Option<View> {
+        if !self.told {
+            return None;
+        }
         match self.store.leave(self.request) {
             Ok(view) => Some(view),
             Err(failure) => {
@@ -197,6 +218,6 @@ impl Wait<'_> {
     }
 
     fn busy(&self, view: View, waited: Waited) -> Error {
-        Error::Busy { view, waited, status: self.conflict_exit_code }
+        Error::Busy { view: Box::new(view), waited, status: self.conflict_exit_code }
     }
 }

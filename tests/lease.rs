@@ -67,6 +67,38 @@ fn waiting_for_a_command_that_will_not_end_costs_nothing() {
 }
 
 #[test]
+fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
+    let server = Server::start();
+    let script = "head -c 1000000 /dev/zero >&2 & echo READY; sleep 1000";
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+    assert_eq!(first.line(), "READY");
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(first.process.wait().unwrap().code(), Some(76));
+}
+
+#[test]
+fn a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "L", "redis-cli", "-s"]);
+    let output = run(command.arg(server.socket()).arg("FLUSHALL"));
+    assert_eq!(output.code(), 76, "{output:?}");
+    assert!(output.err().contains("was lost while the command ran"), "{output:?}");
+}
+
+#[test]
+fn a_server_out_of_memory_still_renews_and_hands_over() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "600ms"], "L");
+    let next = support::waiter(&server, &[], "L", "next");
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    until("five renewals", || server.calls_of("evalsha") >= 5);
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(next.finish().out(), "ENTERED next");
+}
+
+#[test]
 fn a_stopped_command_ends_too_when_the_lock_is_lost() {
     let server = Server::start();
     let stop = "echo READY; kill -STOP $$";

@@ -154,6 +154,42 @@ fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
 }
 
 #[test]
+fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let first = holder(&server, &[], "L");
+    let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"]);
+    let mut patient = Running::start(command.env("RLOCK_URL", proxy.url()));
+    patient.told("asleep");
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    proxy.drop_replies(true);
+    first.finish();
+    until("the message is sent", || server.calls_of("rpush") == 1);
+    proxy.drop_replies(false);
+    assert_eq!(patient.finish().out(), "in");
+    // It claimed what it was granted; the turn was not given to it a second time.
+    assert_eq!(server.calls_of("rpush"), 1);
+}
+
+#[test]
+fn a_crowd_of_dead_waiters_is_passed_over() {
+    let server = Server::start();
+    let dead = |count: u32| {
+        let script = format!(
+            "for i = 1, {count} do redis.call('ZADD', KEYS[1], i, 'dead' .. i) end
+             redis.call('HSET', KEYS[2], 'ticket', {count})"
+        );
+        server.cli(&["EVAL", &script, "2", "{rlock:L}:queue", "{rlock:L}:state"]);
+    };
+    dead(900);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    dead(5000);
+    let start = Instant::now();
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    assert!(start.elapsed() < Duration::from_secs(9), "a heartbeat is 10 s");
+}
+
+#[test]
 fn a_server_that_is_away_while_somebody_waits_is_waited_for() {
     let mut server = Server::start();
     let first = holder(&server, &["-q"], "L");

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
 use crate::report::Report;
-use crate::store::{Release, Request, Store};
-use crate::supervise::{self, Command, Ending, Hold, Lock};
+use crate::store::{Failure, Release, Request, Store};
+use crate::supervise::{self, Command, Hold, Lock};
 
 pub(super) fn run(
     options: &cli::Exec,
@@ -25,7 +25,7 @@ pub(super) fn run(
     // A signal that came with the grant: too late to be noticed by the wait, too early for the
     // command.
     if let Some(&signal) = grant.signals.pending().first() {
-        release(&mut *grant.store, &grant.request, report);
+        let _ = release(&mut *grant.store, &grant.request, report);
         return Err(Error::Stopped(signal));
     }
 
@@ -38,23 +38,28 @@ pub(super) fn run(
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let (store, ending) = supervise::run(&command, hold, store, &mut signals, inherited, report);
 
-    if let Some(mut store) = store {
-        release(&mut *store, &request, report);
-    }
-    match ending? {
-        Ending { exit, lock: Lock::Kept } => Ok(exit),
-        Ending { lock: Lock::Lost, .. } => Ok(Exit::Status(exit::LOST)),
+    let released = store.map(|mut store| release(&mut *store, &request, report));
+    let ending = ending?;
+    match (ending.lock, released) {
+        (Lock::Kept, Some(Ok(Release::NotHeld))) => {
+            report.warn("the lock was lost while the command ran, and its end came first");
+            Ok(Exit::Status(exit::LOST))
+        }
+        (Lock::Kept, _) => Ok(ending.exit),
+        (Lock::Lost, _) => Ok(Exit::Status(exit::LOST)),
     }
 }
 
-/// The command has ended, so whatever goes wrong now is only worth a warning.
-fn release(store: &mut dyn Store, request: &Request, report: &Report) {
-    match store.release(&request.key, &request.token) {
-        Ok(Release::Released) => report.detail("released"),
+/// The command has ended, so a failure now is only worth a warning.
+fn release(store: &mut dyn Store, request: &Request, report: &Report) -> Result<Release, Failure> {
+    let released = store.release(&request.key, &request.token);
+    match &released {
+        Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld) => report.detail("not held any more, nothing to release"),
         Err(failure) => {
             let ttl = show(request.ttl.get());
             report.warn(format_args!("not released: {failure}; it frees itself within {ttl}"));
         }
     }
+    released
 }

@@ -18,7 +18,7 @@ pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error
     let mut store = store::open(&config.address, config.io_timeout);
     match store.release(&key, &token)? {
         Release::NotHeld => Err(Error::NotHeld),
-        Release::Released => {
+        Release::Released | Release::Unknown => {
             report.detail("released");
             if options.hold.json {
                 output::document(&Done::new("released", name))?;

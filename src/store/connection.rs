@@ -91,7 +91,7 @@ impl Connection {
     fn failure(&self, broken: Broken, patience: Duration) -> Failure {
         let peer = &self.peer;
         let what = match broken {
-            Broken::Interrupted => return Failure::Interrupted,
+            Broken::Interrupted => return Failure::Interrupted { sent: true },
             Broken::Late => format!("{peer} did not answer within {}", show(patience)),
             Broken::Closed => format!("{peer} closed the connection"),
             Broken::Io(error) => format!("the connection to {peer} broke: {}", plain(&error)),

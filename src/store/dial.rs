@@ -47,7 +47,7 @@ pub(super) fn dial(
             .and_then(|addresses| connect_any(&addresses, until, interrupt)),
     };
     dialled.map_err(|error| match error {
-        Undialled::Interrupted => Failure::Interrupted,
+        Undialled::Interrupted => Failure::Interrupted { sent: false },
         Undialled::Failed(what) => Failure::Unreachable {
             what: if until.since(Instant::now()).is_zero() {
                 format!("cannot connect to {endpoint}: no answer within {}", show(patience))

@@ -24,6 +24,7 @@ pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
         "BUSY" => passing("is busy with a script of somebody else's; see SCRIPT KILL"),
         "MASTERDOWN" => passing("has lost its master and refuses to answer"),
         "CLUSTERDOWN" => passing("says that its cluster is down"),
+        "UNBLOCKED" => passing("ended the wait: it is not a master any more, or was told to"),
         "TRYAGAIN" => passing("is moving the key; try again shortly"),
         "OOM" => passing("is out of memory and refuses writes; raise maxmemory or free some"),
         "MISCONF" => passing("cannot save to disk and refuses writes; see its log"),

@@ -50,7 +50,11 @@ impl Fields {
     }
 
     fn mode(&mut self) -> Option<Mode> {
-        self.text().map(|_| Mode::Exclusive)
+        match self.text()?.as_str() {
+            // Empty if it was lost.
+            "exclusive" | "" => Some(Mode::Exclusive),
+            _ => None,
+        }
     }
 
     fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
@@ -110,8 +114,9 @@ pub(super) fn view(reply: Value) -> Option<View> {
     let fence = fields.text()?.parse().ok().map(Fence);
     let holder_count = fields.count()?;
     let holders = fields.list(holder)?;
-    let _waiter_count = fields.count()?;
-    Some(View { now, state, ttl, fence, holder_count, holders, waiters: fields.list(waiter)? })
+    let waiter_count = fields.count()?;
+    let waiters = fields.list(waiter)?;
+    Some(View { now, state, ttl, fence, holder_count, holders, waiter_count, waiters })
 }
 
 fn holder(reply: Value) -> Option<Holder> {
@@ -130,10 +135,8 @@ fn holder(reply: Value) -> Option<Holder> {
 
 fn waiter(reply: Value) -> Option<Waiter> {
     let mut fields = Fields::of(reply)?;
-    let id = fields.text()?;
-    let _owner = fields.text()?;
     Some(Waiter {
-        id,
+        id: fields.text()?,
         mode: fields.mode()?,
         about: About::from_lines(&fields.text()?),
         since: fields.time()?,

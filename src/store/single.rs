@@ -55,7 +55,8 @@ impl Single {
     }
 
     /// One flight. A connection that had been idle may have been closed under us, so what fails on
-    /// it is tried once more on a new one: all our requests can be repeated. Says if it was.
+    /// it is tried once more on a new one: all our scripts can be repeated. Says if that may have
+    /// happened.
     fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -68,10 +69,11 @@ impl Single {
                     self.connection = Some(connection);
                     return Ok((replies, false));
                 }
-                Err(Failure::Unreachable { .. }) => {}
+                Err(Failure::Unreachable { sent, .. }) => {
+                    return Ok((self.exchange_anew(commands, patience, interrupt)?, sent));
+                }
                 Err(failure) => return Err(failure),
             }
-            return Ok((self.exchange_anew(commands, patience, interrupt)?, true));
         }
         Ok((self.exchange_anew(commands, patience, interrupt)?, false))
     }
@@ -167,7 +169,11 @@ impl Store for Single {
                 .arg(format!("{:.3}", at_most.as_secs_f64()))
                 .to_owned(),
         );
-        let (replies, _) = self.exchange(&flight, at_most + self.io_timeout, interrupt)?;
+        // Not repeated on a new connection: the message that a lost reply brought does not come
+        // again, and asking will tell.
+        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let replies = connection.exchange(&flight, at_most + self.io_timeout, interrupt)?;
+        self.connection = Some(connection);
         match replies.last() {
             Some(Value::ServerError(error)) => Err(self.refused(error)),
             // A message or the end of the time: either way the next thing is to ask again.
@@ -190,8 +196,10 @@ impl Store for Single {
     fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
         let reply = self.run(&self.call(scripts::RELEASE, key, Some(token)), None)?;
         let release = self.read(reply::release(reply.value))?;
-        // Gone on the second try: the first one did it, and only its reply was lost.
-        Ok(if reply.repeated { Release::Released } else { release })
+        Ok(match release {
+            Release::NotHeld if reply.repeated => Release::Unknown,
+            release => release,
+        })
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::libc::{self, c_char, c_int};
@@ -14,6 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, pthread_sigmask};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpid, getppid, setpgid};
 
+use crate::clock::Instant;
 use crate::exit::Exit;
 use crate::inherited::Inherited;
 
@@ -24,6 +25,29 @@ pub(crate) struct Command {
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
+/// Why a command was not started.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// It cannot be executed.
+    Exec(io::Error),
+    /// There was no process to execute it in.
+    System(io::Error),
+    /// The lease was about to end.
+    TooLate,
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Errno> for NotStarted {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
 /// A command that has been started. Its group has the same number, and keeps it until the command
 /// is reaped.
 pub(super) struct Child {
@@ -32,23 +56,29 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts the command in a process group of its own, with everything it would have had
-    /// without us. To be called on the main thread: the command dies with the thread that
-    /// started it. An error is that of the exec, or of what comes before it.
+    /// without us; not after `stop_at`, however long it takes to get there. To be called on the
+    /// main thread: the command dies with the thread that started it.
     ///
     /// Not std's, for two reasons: only a child that shares our memory until it execs (as
     /// vfork(2)'s does) is spared the copying of page tables, a tenth of the time that a short
     /// command takes; and only here can everything up to the exec be seen to be in order.
-    pub(super) fn start(command: &Command, inherited: Inherited) -> io::Result<Self> {
+    pub(super) fn start(
+        command: &Command,
+        inherited: Inherited,
+        stop_at: Instant,
+    ) -> Result<Self, NotStarted> {
         let arguments = Strings::new(
             [&command.program].into_iter().chain(&command.arguments).map(|text| text.as_bytes()),
         )?;
         let environment = Strings::of_environment(&command.variables)?;
         let parent = getpid();
         let failed = AtomicI32::new(0);
+        let prepared = AtomicBool::new(false);
         let in_child = || {
-            let error = prepare(parent, inherited).map_or_else(
+            let error = prepare(parent, inherited, stop_at).map_or_else(
                 |error| error,
                 |()| {
+                    prepared.store(true, Ordering::Relaxed);
                     let program = arguments.pointers[0];
                     // SAFETY: both are arrays of NUL-terminated strings with a null at the end, and
                     // outlive the call: our parent sleeps until we exec or exit.
@@ -79,7 +109,12 @@ impl Child {
             0 => Ok(child),
             error => {
                 child.reap()?;
-                Err(io::Error::from_raw_os_error(error))
+                let error = io::Error::from_raw_os_error(error);
+                Err(match prepared.load(Ordering::Relaxed) {
+                    true => NotStarted::Exec(error),
+                    false if error.kind() == io::ErrorKind::TimedOut => NotStarted::TooLate,
+                    false => NotStarted::System(error),
+                })
             }
         }
     }
@@ -121,7 +156,7 @@ impl Child {
 }
 
 /// What happens in the new process before the command's program is loaded.
-fn prepare(parent: Pid, inherited: Inherited) -> Result<(), Errno> {
+fn prepare(parent: Pid, inherited: Inherited, stop_at: Instant) -> Result<(), Errno> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     // A dead rlock renews nothing, so its command must not outlive it; and rlock may have died
     // before this took effect.
@@ -129,7 +164,9 @@ fn prepare(parent: Pid, inherited: Inherited) -> Result<(), Errno> {
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
-    inherited.hand_on()
+    inherited.hand_on()?;
+    // It may have been stopped on the way, and rlock with it.
+    if Instant::now() < stop_at { Ok(()) } else { Err(Errno::ETIMEDOUT) }
 }
 
 /// An array of strings as exec(3) wants it.

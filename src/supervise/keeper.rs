@@ -8,14 +8,37 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use super::machine::Event;
+use crate::back_off::BackOff;
 use crate::clock::Instant;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::poll::{Want, ready};
 use crate::store::{Failure, Renewal, Store};
 
-/// The shortest and the longest time between two attempts while the server does not answer.
-const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// Between two attempts while the server does not answer.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// Until the next attempt to start the thread.
+const THREAD_RETRY: Duration = Duration::from_secs(1);
+
+/// What connects the two threads: events one way, an end to everything the other way.
+pub(super) struct Channels {
+    arrival: UnixStream,
+    announce: UnixStream,
+    stop: UnixStream,
+    stopped: UnixStream,
+}
+
+impl Channels {
+    pub(super) fn open() -> io::Result<Self> {
+        let (arrival, announce) = UnixStream::pair()?;
+        // An unread announcement is announcement enough.
+        announce.set_nonblocking(true)?;
+        arrival.set_nonblocking(true)?;
+        let (stop, stopped) = UnixStream::pair()?;
+        Ok(Self { arrival, announce, stop, stopped })
+    }
+}
 
 /// The renewing, seen from the supervisor. The thread starts when the first renewal is due: most
 /// commands end before that, and none should wait for a thread it does not need.
@@ -35,16 +58,13 @@ impl Keeper {
         key: Key,
         token: Token,
         lease: Lease,
-    ) -> io::Result<Self> {
-        let (arrival, announce) = UnixStream::pair()?;
-        // An unread announcement is announcement enough.
-        announce.set_nonblocking(true)?;
-        arrival.set_nonblocking(true)?;
-        let (stop, stopped) = UnixStream::pair()?;
+        channels: Channels,
+    ) -> Self {
+        let Channels { arrival, announce, stop, stopped } = channels;
         let (sender, events) = channel();
         let renewing = Renewing { store, key, token, lease, sender, announce, stopped };
         let due = lease.renew_at();
-        Ok(Self { resting: Some(renewing), due, thread: None, events, arrival, stop })
+        Self { resting: Some(renewing), due, thread: None, events, arrival, stop }
     }
 
     /// When `start_if_due` wants to be called.
@@ -67,7 +87,7 @@ impl Keeper {
                 Ok(())
             }
             Err(error) => {
-                self.due = now + BACK_OFF.1;
+                self.due = now + THREAD_RETRY;
                 self.resting = Some(renewing);
                 Err(Event::Unanswered(format!("no thread to renew it with: {error}")))
             }
@@ -109,7 +129,7 @@ struct Renewing {
 impl Renewing {
     fn run(mut self) -> Box<dyn Store> {
         let mut next = self.lease.renew_at();
-        let mut back_off = BACK_OFF.0;
+        let mut back_off = BACK_OFF;
         while !self.stopped_before(Some(next)) {
             let sent = Instant::now();
             let ttl = self.lease.ttl();
@@ -119,7 +139,7 @@ impl Renewing {
                     self.lease = Lease::won(sent, ttl);
                     self.tell(Event::Renewed(self.lease));
                     next = self.lease.renew_at();
-                    back_off = BACK_OFF.0;
+                    back_off = BACK_OFF;
                 }
                 Ok(Renewal::NotHeld) => {
                     self.tell(Event::NotHeld);
@@ -127,11 +147,10 @@ impl Renewing {
                     self.stopped_before(None);
                     break;
                 }
-                Err(Failure::Interrupted) => break,
+                Err(Failure::Interrupted { .. }) => break,
                 Err(failure) => {
                     self.tell(Event::Unanswered(failure.to_string()));
-                    next = Instant::now() + back_off;
-                    back_off = (back_off * 2).min(BACK_OFF.1);
+                    next = Instant::now() + back_off.pause();
                 }
             }
         }

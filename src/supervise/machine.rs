@@ -117,11 +117,10 @@ impl Machine {
     }
 
     fn look_at_the_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let deadline = self.lease.deadline();
-        if now >= deadline - self.kill_after {
+        if now >= self.stop_at() {
             let unanswered = self.unanswered.clone();
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
-            self.lose(Loss::Ending { unanswered }, deadline, actions);
+            self.lose(Loss::Ending { unanswered }, self.lease.deadline(), actions);
         }
         if let Phase::Stopping { kill_at } = self.phase
             && now >= kill_at
@@ -133,7 +132,7 @@ impl Machine {
 
     fn lose(&mut self, loss: Loss, kill_at: Instant, actions: &mut Vec<Action>) {
         if matches!(self.phase, Phase::Running) {
-            actions.extend([Action::Tell(loss), Action::Terminate]);
+            actions.extend([Action::Terminate, Action::Tell(loss)]);
             self.phase = Phase::Stopping { kill_at };
         }
     }
@@ -141,10 +140,15 @@ impl Machine {
     /// When to come back with a `Tick` if nothing else happens.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Running => Some(self.lease.deadline() - self.kill_after),
+            Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at } => Some(kill_at),
             Phase::Killed | Phase::Over => None,
         }
+    }
+
+    /// When the command has to be stopped, unless the lease is renewed.
+    pub(super) fn stop_at(&self) -> Instant {
+        self.lease.stop_at(self.kill_after)
     }
 
     /// Has the command ended?
@@ -185,7 +189,7 @@ mod tests {
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
         let told = Action::Tell(Loss::Ending { unanswered: "refused".into() });
         let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
-        assert_eq!(actions, [told, Action::Terminate]);
+        assert_eq!(actions, [Action::Terminate, told]);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
         assert!(!machine.is_over());
@@ -197,7 +201,7 @@ mod tests {
     fn a_lock_that_is_lost_ends_the_command_at_once() {
         let mut machine = machine();
         let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
-        assert_eq!(actions, [Action::Tell(Loss::NotHeld), Action::Terminate]);
+        assert_eq!(actions, [Action::Terminate, Action::Tell(Loss::NotHeld)]);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
     }
@@ -208,7 +212,7 @@ mod tests {
         let actions = machine.on(Event::Signal(Signal::SIGCONT), Instant::at_millis(60_000));
         assert!(matches!(
             actions[..],
-            [Action::Tell(_), Action::Terminate, Action::Kill, Action::Forward(Signal::SIGCONT)]
+            [Action::Terminate, Action::Tell(_), Action::Kill, Action::Forward(Signal::SIGCONT)]
         ));
     }
 
