@@ -101,7 +101,10 @@ local function grant(token, deadline, ...)
   -- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a
   -- script that has written anything is not stopped any more when the server is out of memory.
   if not fence and redis.call('EXISTS', HOLDS) == 1 then redis.call('DEL', HOLDS) end
-  fence = int(math.max(tonumber(fence or 0) + 1, now))
+  -- One that no grant can have written, for it is exact only below 2^53, counts as none.
+  local last = tonumber(fence or 0)
+  if not (last and last < 2 ^ 53 - 1) then last = 0 end
+  fence = int(math.max(last + 1, now))
   count, live = count + 1, true
   put(token, deadline, 'fence', fence, token .. ':fence', fence, token .. ':acquired', int(now),
     token .. ':renewed', int(now), ...)

@@ -182,6 +182,8 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let what = line(text.split("\n\n").next().unwrap_or_default());
     let what = what.strip_prefix("error: ").unwrap_or(&what);
+    // A value that is far too long is shown in part.
+    let what: String = what.chars().take(400).collect();
     let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
     format!("{what}; {}", tip.unwrap_or("see rlock --help"))
 }

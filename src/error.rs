@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use nix::sys::signal::Signal;
 
 use crate::duration::show;
@@ -43,6 +44,11 @@ pub(crate) enum Waited {
 }
 
 impl Error {
+    /// The system refused us something we cannot do without.
+    pub(crate) fn system(what: &str, error: &io::Error) -> Self {
+        Self::Internal(anyhow!("{what}: {}", plain(error)))
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         Exit::Status(match self {
             Self::Usage(_) => exit::USAGE,

@@ -57,7 +57,10 @@ fn explain(error: &clap::Error) -> Exit {
     match error.kind() {
         DisplayHelp | DisplayVersion => match write!(std::io::stdout(), "{error}") {
             Ok(()) => Exit::Status(exit::OK),
-            Err(_) => Exit::Status(exit::INTERNAL),
+            Err(error) => {
+                let _ = writeln!(std::io::stderr(), "rlock: {}", report::plain(&error));
+                Exit::Status(exit::INTERNAL)
+            }
         },
         _ => {
             let _ = writeln!(std::io::stderr(), "rlock: {}", cli::one_line(error));

@@ -67,12 +67,14 @@ pub(crate) enum Release {
     Unknown,
 }
 
+/// A lock in a list, or why there is nothing to say of it.
+pub(crate) type Listed = (Name, Result<View, Failure>);
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// No connection, or it broke, or nothing came in time. The request may have been carried out
-    /// all the same if it was sent.
-    Unreachable { what: String, sent: bool },
+    /// No connection, or it broke, or nothing came in time.
+    Unreachable { what: String, fate: Fate },
     /// The server answers but cannot serve now: loading, out of memory, a script running.
     Unavailable(String),
     /// It will not work until somebody changes something. It was carried out all the same where a
@@ -82,11 +84,23 @@ pub(crate) enum Failure {
     Interrupted { sent: bool },
 }
 
+/// What became of a request that was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It never reached the server.
+    NotSent,
+    /// The connection broke after it was sent: it may have been carried out or not.
+    Lost,
+    /// The server has it, but has not answered in time: it may still be carried out.
+    Pending,
+}
+
 impl Failure {
     /// May the server have carried out the request, and only the answer be missing?
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
-            Self::Unreachable { sent, .. } | Self::Interrupted { sent } => *sent,
+            Self::Unreachable { fate, .. } => *fate != Fate::NotSent,
+            Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
             Self::Unavailable(_) => false,
         }
@@ -136,8 +150,9 @@ pub(crate) trait Store: Send {
     /// One lock as it is now.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
-    /// All locks under a prefix that are held by anybody, sorted by name.
-    fn list(&mut self, prefix: &Prefix) -> Result<Vec<(Name, View)>, Failure>;
+    /// All locks under a prefix that are held by anybody, sorted by name. One that cannot be read
+    /// does not hide the others.
+    fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure>;
 }
 
 /// Opens the store at an address. Connects on first use only.

@@ -24,7 +24,7 @@ use crate::lock::{Key, Token};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::store::{Failure, Store};
+use crate::store::{Failure, Fate, Store};
 
 /// Between SIGTERM and SIGKILL when the lock is lost.
 const KILL_AFTER: Duration = Duration::from_secs(5);
@@ -64,7 +64,9 @@ pub(crate) fn run(
     let wires = Channels::open().and_then(|channels| Ok((channels, Alarm::new()?)));
     let (channels, alarm) = match wires {
         Ok(wires) => wires,
-        Err(error) => return (Some(store), Err(internal(error, "cannot prepare for renewals"))),
+        Err(error) => {
+            return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
+        }
     };
     let machine = Machine::new(hold.lease, KILL_AFTER);
     let child = match signals
@@ -83,19 +85,18 @@ pub(crate) fn run(
 fn not_started(command: &Command, why: NotStarted) -> Error {
     match why {
         NotStarted::Exec(error) => {
-            let program = command.program.to_string_lossy().into_owned();
+            let program = match command.program.to_string_lossy() {
+                empty if empty.is_empty() => "''".into(),
+                program => program.into_owned(),
+            };
             Error::Command { program, error }
         }
-        NotStarted::System(error) => internal(error, "cannot start a process"),
+        NotStarted::System(error) => Error::system("cannot start a process", &error),
         NotStarted::TooLate => Error::Store(Failure::Unreachable {
             what: "the lease had all but ended before the command could start".into(),
-            sent: true,
+            fate: Fate::NotSent,
         }),
     }
-}
-
-fn internal(error: std::io::Error, what: &'static str) -> Error {
-    Error::Internal(anyhow::Error::from(error).context(what))
 }
 
 struct Supervisor<'a> {
@@ -120,14 +121,17 @@ impl Supervisor<'_> {
                 Ok(events) => events,
                 Err(error) => {
                     self.child.signal(Signal::SIGKILL);
-                    return (self.keeper.stop(), Err(internal(error, "cannot wait for events")));
+                    return (
+                        self.keeper.stop(),
+                        Err(Error::system("cannot wait for events", &error)),
+                    );
                 }
             };
         }
         let store = self.keeper.stop();
         let ending = match self.child.reap() {
             Ok(exit) => Ok(Ending { exit, lock: self.lock }),
-            Err(error) => Err(internal(error, "cannot wait for the command")),
+            Err(error) => Err(Error::system("cannot wait for the command", &error)),
         };
         (store, ending)
     }

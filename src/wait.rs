@@ -12,7 +12,7 @@ use crate::lock::{Fence, View};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::store::{Answer, Failure, Request, Store};
+use crate::store::{Answer, Failure, Fate, Request, Store};
 
 /// A waiter is heard of this often at least; more often if it asks for a short lease, since one
 /// who wants that wants to know early.
@@ -97,11 +97,11 @@ impl Wait<'_> {
         }
     }
 
-    /// Sends the request. If its reply is lost it is sent once more, on a new connection: it is the
+    /// Sends the request. If the connection breaks it is sent once more, on a new one: it is the
     /// same request, and a lock that was granted should not be left unused for its TTL.
     fn ask(&mut self) -> Result<(Instant, Answer), Failure> {
         let (mut sent, mut answer) = self.ask_once();
-        if let Err(failure @ Failure::Unreachable { sent: true, .. }) = &answer {
+        if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer {
             self.report.detail(format_args!("{failure}; asking again"));
             (sent, answer) = self.ask_once();
         }
@@ -129,7 +129,7 @@ impl Wait<'_> {
         let lease = Lease::won(sent, self.request.ttl);
         if now >= lease.deadline() {
             let what = "the server's answer came when the lease it granted was over".into();
-            return Err(Failure::Unreachable { what, sent: true });
+            return Err(Failure::Unreachable { what, fate: Fate::Pending });
         }
         let waited = show(now.since(self.started));
         self.report.detail(format_args!("granted after {waited}, fence {fence}"));
@@ -189,7 +189,8 @@ impl Wait<'_> {
 
     fn pause(&mut self, until: Instant) -> Result<(), Error> {
         let arrival = (self.signals.arrival(), Want::Read);
-        let [arrived] = ready([arrival], Some(until)).map_err(anyhow::Error::from)?;
+        let [arrived] =
+            ready([arrival], Some(until)).map_err(|error| Error::system("cannot wait", &error))?;
         if arrived { self.stop_if_told() } else { Ok(()) }
     }
 

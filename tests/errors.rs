@@ -322,3 +322,34 @@ fn a_closed_stderr_does_not_stop_the_work() {
     let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
     assert_eq!(output.code(), 7);
 }
+
+#[test]
+fn a_system_without_descriptors_leaves_no_lock_behind() {
+    let server = Server::start();
+    for limit in 3..=12 {
+        let script = format!("ulimit -n {limit}; exec {} exec L true", env!("CARGO_BIN_EXE_rlock"));
+        let mut shell = Command::new("bash");
+        let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
+        // Too few even for the program itself, or for one thing or another, or enough.
+        assert!([127, 70, 69, 0].contains(&output.code()), "{limit}: {output:?}");
+        assert!(output.err().lines().count() <= 1, "{limit}: {output:?}");
+        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{limit}: {output:?}");
+    }
+}
+
+#[test]
+fn an_endless_answer_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let _ = client.write_all(b"$999999999999\r\n");
+            while client.write_all(&[b'x'; 64 * 1024]).is_ok() {}
+        }
+    });
+    let start = Instant::now();
+    let mut command = rlock(["inspect", "L"]);
+    let output = run(command.env("RLOCK_URL", url));
+    assert!([69, 78].contains(&output.code()), "{output:?}");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}

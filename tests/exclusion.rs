@@ -1,5 +1,5 @@
 //! Two exclusive holders never run at once, and nobody barges past the queue.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod support;
 
@@ -112,4 +112,15 @@ fn locks_of_different_names_and_prefixes_do_not_meet() {
     acquire(&server, &[], "b");
     acquire(&server, &["--prefix", "other:"], "a");
     assert_eq!(run(&mut server.rlock(["acquire", "-n", "a"])).code(), 75);
+}
+
+#[test]
+fn a_fence_that_somebody_spoilt_is_replaced_by_a_good_one() {
+    let server = Server::start();
+    for spoilt in ["abc", "", "-1", "inf", "nan", "1e300", "99999999999999999999"] {
+        server.cli(&["HSET", "{rlock:L}:state", "fence", spoilt]);
+        let output = run(&mut server.rlock(["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
+        let fence: u64 = output.out().parse().unwrap_or_else(|_| panic!("{spoilt}: {output:?}"));
+        assert!((1_700_000_000_000..10_000_000_000_000).contains(&fence), "{spoilt}: {fence}");
+    }
 }

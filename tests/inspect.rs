@@ -143,3 +143,16 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         assert_eq!(output.err(), "");
     }
 }
+
+#[test]
+fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
+    let server = Server::start();
+    acquire(&server, &[], "bad");
+    acquire(&server, &[], "good");
+    server.cli(&["DEL", "{rlock:bad}:state"]);
+    server.cli(&["SET", "{rlock:bad}:state", "x"]);
+    let output = run(&mut server.rlock(["inspect"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.out().contains("\ngood "), "{output:?}");
+    assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
+}

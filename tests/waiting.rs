@@ -172,6 +172,27 @@ fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
 }
 
 #[test]
+fn a_waiter_keeps_its_connection_even_if_its_heart_beats_fast() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let mut patient =
+        Running::start(&mut server.rlock(["exec", "-v", "--ttl", "100ms", "L", "true"]));
+    patient.told("waiting in place");
+    for _ in 0..10 {
+        patient.told("asleep");
+    }
+    let clients = server.cli(&["CLIENT", "LIST"]);
+    let ids: Vec<u64> = clients
+        .lines()
+        .map(|line| line.strip_prefix("id=").unwrap().split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    // The holder's, the waiter's, and one for each question of this test.
+    assert!(ids.iter().max().unwrap() - ids.iter().min().unwrap() <= 3, "{clients}");
+    first.finish();
+    patient.finish();
+}
+
+#[test]
 fn a_crowd_of_dead_waiters_is_passed_over() {
     let server = Server::start();
     let dead = |count: u32| {

@@ -2,8 +2,6 @@
 
 use std::env;
 
-use anyhow::Context;
-
 use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
@@ -47,7 +45,8 @@ impl Grant {
             },
             about: about(terms.label).to_lines(),
         };
-        let mut signals = Signals::listen(inherited).context("cannot listen to signals")?;
+        let mut signals = Signals::listen(inherited)
+            .map_err(|error| Error::system("cannot listen to signals", &error))?;
         let mut store = store::open(&config.address, config.io_timeout);
         let won = wait::acquire(
             &mut *store,

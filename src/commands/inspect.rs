@@ -6,16 +6,16 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::{json, table};
-use crate::lock::{Key, State};
+use crate::lock::{Key, Name, State, View};
 use crate::report::Report;
-use crate::store;
+use crate::store::{self, Listed};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
     let mut store = store::open(&config.address, config.io_timeout);
     let locks = match &options.name {
-        None => store.list(&config.prefix)?,
+        None => readable(store.list(&config.prefix)?, report)?,
         Some(name) => {
             let view = store.inspect(&Key::new(&config.prefix, name))?;
             let free = view.state == State::Free;
@@ -36,4 +36,23 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
         }
     }
     Ok(Exit::Status(status))
+}
+
+/// Those that can be shown; of the others it is told why not. An error if there are only such.
+fn readable(listed: Vec<Listed>, report: &Report) -> Result<Vec<(Name, View)>, Error> {
+    let mut locks = Vec::new();
+    let mut unreadable = Vec::new();
+    for (name, view) in listed {
+        match view {
+            Ok(view) => locks.push((name, view)),
+            Err(failure) => unreadable.push((name, failure)),
+        }
+    }
+    if locks.is_empty() && !unreadable.is_empty() {
+        return Err(unreadable.swap_remove(0).1.into());
+    }
+    for (name, failure) in unreadable {
+        report.warn(format_args!("{name}: {failure}"));
+    }
+    Ok(locks)
 }

@@ -91,6 +91,8 @@ pub(super) fn text(text: &str) -> Result<(), Error> {
     match written {
         // As most programs do, by their death of SIGPIPE, which we do not die of.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
-        written => Ok(written.context("cannot write to standard output")?),
+        written => {
+            written.map_err(|error| Error::system("cannot write to standard output", &error))
+        }
     }
 }

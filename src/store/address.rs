@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
+use socket2::SockAddr;
 
 /// What a URL may look like, for the messages about one that does not.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db] or unix:///path/to/socket[?db=N]";
@@ -63,13 +64,16 @@ impl Address {
             return Err(format!("a unix:// URL needs three slashes; {FORMS}"));
         }
         let info = url.into_connection_info().map_err(|error| {
-            let what = error.detail().unwrap_or_else(|| error.category()).to_lowercase();
+            let what = error.detail().unwrap_or("the host or the path is missing").to_lowercase();
             format!("{what}; {FORMS}")
         })?;
         let endpoint = match info.addr() {
             ConnectionAddr::Tcp(_, 0) => return Err("port 0 is no port".into()),
             ConnectionAddr::Tcp(host, port) => Endpoint::Tcp { host: host.clone(), port: *port },
-            ConnectionAddr::Unix(path) => Endpoint::Unix(path.clone()),
+            ConnectionAddr::Unix(path) => match SockAddr::unix(path) {
+                Ok(_) => Endpoint::Unix(path.clone()),
+                Err(_) => return Err("the path of the socket is too long".into()),
+            },
             _ => return Err(format!("not a URL; {FORMS}")),
         };
         let settings = info.redis_settings();

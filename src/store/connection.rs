@@ -12,11 +12,14 @@ use socket2::Socket;
 
 use super::address::Endpoint;
 use super::dial::dial;
-use super::{Failure, Interrupt};
+use super::{Failure, Fate, Interrupt};
 use crate::clock::Instant;
 use crate::duration::show;
 use crate::poll::{Want, ready};
 use crate::report::plain;
+
+/// No flight is answered with more than this, not even a list of all locks.
+const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// A connection to one server. After a failure it is out of step and must be dropped.
 pub(super) struct Connection {
@@ -30,6 +33,7 @@ enum Broken {
     Late,
     Closed,
     Interrupted,
+    TooMuch,
     Io(io::Error),
 }
 
@@ -58,8 +62,9 @@ impl Connection {
         }
         self.send(&flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
         let mut replies = Vec::with_capacity(commands.len());
+        let rest = LARGEST_ANSWER;
+        let mut wire = Wire { socket: &self.socket, until, interrupt, rest, broken: None };
         for _ in commands {
-            let mut wire = Wire { socket: &self.socket, until, interrupt, broken: None };
             match self.parser.parse_value(&mut wire) {
                 Ok(value) => replies.push(value),
                 Err(_) => {
@@ -90,13 +95,18 @@ impl Connection {
 
     fn failure(&self, broken: Broken, patience: Duration) -> Failure {
         let peer = &self.peer;
-        let what = match broken {
+        let (what, fate) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
-            Broken::Late => format!("{peer} did not answer within {}", show(patience)),
-            Broken::Closed => format!("{peer} closed the connection"),
-            Broken::Io(error) => format!("the connection to {peer} broke: {}", plain(&error)),
+            Broken::TooMuch => return self.not_redis(),
+            Broken::Late => {
+                (format!("{peer} did not answer within {}", show(patience)), Fate::Pending)
+            }
+            Broken::Closed => (format!("{peer} closed the connection"), Fate::Lost),
+            Broken::Io(error) => {
+                (format!("the connection to {peer} broke: {}", plain(&error)), Fate::Lost)
+            }
         };
-        Failure::Unreachable { what, sent: true }
+        Failure::Unreachable { what, fate }
     }
 
     /// For replies that make no sense: no Redis is at the other end, or not one we know.
@@ -117,6 +127,8 @@ struct Wire<'a> {
     socket: &'a Socket,
     until: Instant,
     interrupt: Interrupt<'a>,
+    /// How many more bytes are believed to be an answer.
+    rest: usize,
     broken: Option<Broken>,
 }
 
@@ -124,9 +136,17 @@ impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut socket = self.socket;
         let broken = loop {
+            // Even if there is always something to read.
+            if Instant::now() >= self.until {
+                break Broken::Late;
+            }
             match socket.read(buffer) {
                 Ok(0) => break Broken::Closed,
-                Ok(count) => return Ok(count),
+                Ok(count) if count > self.rest => break Broken::TooMuch,
+                Ok(count) => {
+                    self.rest -= count;
+                    return Ok(count);
+                }
                 Err(error) => {
                     let again = retry(socket, error, Want::Read, self.until, self.interrupt);
                     if let Err(broken) = again {

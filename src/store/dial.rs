@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::address::Endpoint;
-use super::{Failure, Interrupt};
+use super::{Failure, Fate, Interrupt};
 use crate::clock::Instant;
 use crate::duration::show;
 use crate::poll::{Want, ready};
@@ -52,9 +52,9 @@ pub(super) fn dial(
             what: if until.since(Instant::now()).is_zero() {
                 format!("cannot connect to {endpoint}: no answer within {}", show(patience))
             } else {
-                format!("cannot connect to {endpoint}: {what}")
+                format!("cannot connect to {endpoint}: {what}; is a server running there?")
             },
-            sent: false,
+            fate: Fate::NotSent,
         },
     })
 }

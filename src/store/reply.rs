@@ -45,6 +45,11 @@ impl Fields {
         Some(self.text()?.parse().unwrap_or(0))
     }
 
+    /// A fence has to be one: 0 would be older than any.
+    fn fence(&mut self) -> Option<Fence> {
+        self.text()?.parse().ok().map(Fence)
+    }
+
     fn time(&mut self) -> Option<ServerTime> {
         self.number().map(ServerTime)
     }
@@ -65,7 +70,7 @@ impl Fields {
 pub(super) fn answer(reply: Value) -> Option<Answer> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "granted" => Some(Answer::Granted { fence: Fence(fields.number()?) }),
+        "granted" => Some(Answer::Granted { fence: fields.fence()? }),
         "busy" => Some(Answer::Busy(view(fields.0.next()?)?)),
         "queued" => Some(Answer::Queued {
             view: view(fields.0.next()?)?,
@@ -79,7 +84,7 @@ pub(super) fn answer(reply: Value) -> Option<Answer> {
 pub(super) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "renewed" => Some(Renewal::Renewed { fence: Fence(fields.number()?) }),
+        "renewed" => Some(Renewal::Renewed { fence: fields.fence()? }),
         "not-held" => Some(Renewal::NotHeld),
         _ => None,
     }

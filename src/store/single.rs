@@ -7,13 +7,17 @@ use redis::{Cmd, Value};
 use super::connection::Connection;
 use super::scripts::{self, Call, Script, mailbox};
 use super::{
-    Address, Answer, Failure, Interrupt, Release, Renewal, Request, Store, refusal, reply,
+    Address, Answer, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Store, refusal,
+    reply,
 };
 use crate::duration::Ttl;
 use crate::lock::{Key, Name, Prefix, State, Token, View};
 
 /// How many keys a step of SCAN looks at, and how many locks are inspected in one flight.
 const STRIDE: usize = 1000;
+
+/// How much longer than asked for a server may sleep: it looks at its clock ten times a second.
+const TICK: Duration = Duration::from_millis(250);
 
 /// One server. The connection is made when first needed, kept, and made again after a failure.
 pub(super) struct Single {
@@ -69,8 +73,9 @@ impl Single {
                     self.connection = Some(connection);
                     return Ok((replies, false));
                 }
-                Err(Failure::Unreachable { sent, .. }) => {
-                    return Ok((self.exchange_anew(commands, patience, interrupt)?, sent));
+                Err(Failure::Unreachable { fate, .. }) => {
+                    let replies = self.exchange_anew(commands, patience, interrupt)?;
+                    return Ok((replies, fate != Fate::NotSent));
                 }
                 Err(failure) => return Err(failure),
             }
@@ -172,7 +177,8 @@ impl Store for Single {
         // Not repeated on a new connection: the message that a lost reply brought does not come
         // again, and asking will tell.
         let Some(mut connection) = self.connection.take() else { return Ok(()) };
-        let replies = connection.exchange(&flight, at_most + self.io_timeout, interrupt)?;
+        let patience = at_most + self.io_timeout + TICK;
+        let replies = connection.exchange(&flight, patience, interrupt)?;
         self.connection = Some(connection);
         match replies.last() {
             Some(Value::ServerError(error)) => Err(self.refused(error)),
@@ -213,7 +219,7 @@ impl Store for Single {
         self.read(reply::view(reply.value))
     }
 
-    fn list(&mut self, prefix: &Prefix) -> Result<Vec<(Name, View)>, Failure> {
+    fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure> {
         let mut names = std::collections::BTreeSet::new();
         let mut cursor = b"0".to_vec();
         loop {
@@ -228,8 +234,9 @@ impl Store for Single {
         let mut locks = Vec::new();
         for names in names.chunks(STRIDE) {
             let views = self.inspect_all(prefix, names)?;
-            locks.extend(names.iter().cloned().zip(views).filter(|(_, v)| v.state != State::Free));
+            locks.extend(names.iter().cloned().zip(views));
         }
+        locks.retain(|(_, view)| view.as_ref().map_or(true, |view| view.state != State::Free));
         Ok(locks)
     }
 }
@@ -267,20 +274,24 @@ impl Single {
         Ok(Page { cursor, names: keys.into_iter().filter_map(name).collect() })
     }
 
-    fn inspect_all(&mut self, prefix: &Prefix, names: &[Name]) -> Result<Vec<View>, Failure> {
+    fn inspect_all(
+        &mut self,
+        prefix: &Prefix,
+        names: &[Name],
+    ) -> Result<Vec<Result<View, Failure>>, Failure> {
         // The first one by itself, so that the server surely has the script for the rest.
         let Some((first, rest)) = names.split_first() else { return Ok(Vec::new()) };
-        let mut views = vec![self.inspect(&Key::new(prefix, first))?];
+        let mut views = vec![self.inspect(&Key::new(prefix, first))];
         let calls: Vec<Cmd> = rest
             .iter()
             .map(|name| self.call(scripts::INSPECT, &Key::new(prefix, name), None).by_hash())
             .collect();
         let (replies, _) = self.exchange(&calls, self.io_timeout, None)?;
         for reply in replies {
-            match reply {
-                Value::ServerError(error) => return Err(self.refused(&error)),
-                value => views.push(self.read(reply::view(value))?),
-            }
+            views.push(match reply {
+                Value::ServerError(error) => Err(self.refused(&error)),
+                value => self.read(reply::view(value)),
+            });
         }
         Ok(views)
     }
