@@ -1,11 +1,19 @@
-//! Puts the prologue before each script of `lua/` and takes the hash by which a server knows the
-//! result: at build time, because a run of rlock is too short to hash kilobytes first.
+//! What can be done at build time so that a run of rlock, which is short, need not do it.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
+    assemble_scripts()?;
+    link_the_unwinder();
+    Ok(())
+}
+
+/// Puts the prologue before each script of `lua/` and takes the hash by which a server knows the
+/// result.
+fn assemble_scripts() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
     let prologue = fs::read_to_string("lua/prologue.lua")?;
     let mut generated = String::new();
@@ -20,6 +28,25 @@ fn main() -> io::Result<()> {
             "pub(super) const {constant}: Script = Script {{ source: {source:?}, hash: {hash:?} }};"
         );
     }
-    let directory = env::var_os("OUT_DIR").unwrap_or_default();
-    fs::write(Path::new(&directory).join("scripts.rs"), generated)
+    fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)
+}
+
+/// Links the unwinder into the program. It is never used, since a panic ends the process, but
+/// Rust's library refers to it, and loading libgcc_s.so for that costs 0.1 ms at each start. Where
+/// the compiler has no static one, the shared one serves as it always does.
+fn link_the_unwinder() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if variable("CARGO_CFG_TARGET_ENV") != "gnu" || variable("HOST") != variable("TARGET") {
+        return;
+    }
+    let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
+    let path = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    // A compiler that does not find it prints the bare name.
+    if path.is_ok_and(|path| Path::new(&path).is_absolute()) {
+        println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
+    }
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_default()
 }
