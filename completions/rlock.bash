@@ -114,7 +114,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --help"
+            opts="-q -v -t -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --kill-after --on-lost --on-unreachable --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -166,6 +166,22 @@ _rlock() {
                     ;;
                 --label)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kill-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -k)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on-lost)
+                    COMPREPLY=($(compgen -W "kill continue" -- "${cur}"))
+                    return 0
+                    ;;
+                --on-unreachable)
+                    COMPREPLY=($(compgen -W "fail run" -- "${cur}"))
                     return 0
                     ;;
                 *)

@@ -39,6 +39,11 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -s t -l ttl -d 'Length
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s k -l kill-after -d 'Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default: 5s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-lost -d 'What to do with the command when the lock is lost' -r -f -a "kill\t''
+continue\t''"
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-unreachable -d 'When no server answers before the command starts: fail, or run it without a lock' -r -f -a "fail\t''
+run\t''"
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail at once if the lock is busy'

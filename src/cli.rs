@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::duration::{Span, Timeout, Ttl};
 use crate::exit;
 use crate::lock::{Label, Name, Prefix, Token};
+use crate::policy::{OnLost, OnUnreachable};
 
 /// Everything on the command line.
 #[derive(Parser)]
@@ -117,6 +118,16 @@ pub(crate) struct Exec {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) terms: Terms,
+    /// Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default:
+    /// 5s]
+    #[arg(short, long, value_name = "D")]
+    pub(crate) kill_after: Option<Span>,
+    /// What to do with the command when the lock is lost
+    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    pub(crate) on_lost: OnLost,
+    /// When no server answers before the command starts: fail, or run it without a lock
+    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    pub(crate) on_unreachable: OnUnreachable,
     /// The lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,

@@ -24,6 +24,8 @@ pub(crate) enum Error {
     Store(Failure),
     /// Somebody else has the lock.
     Busy { view: Box<View>, waited: Waited, status: u8 },
+    /// The lock is held by a command that this one is a part of: it would wait for itself.
+    Nested { status: u8 },
     /// A token that does not hold the lock.
     NotHeld,
     /// A command that cannot be started.
@@ -54,7 +56,7 @@ impl Error {
             Self::Usage(_) => exit::USAGE,
             Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => exit::CONFIG,
             Self::Store(_) => exit::UNREACHABLE,
-            Self::Busy { status, .. } => *status,
+            Self::Busy { status, .. } | Self::Nested { status } => *status,
             Self::NotHeld => exit::NOT_HELD,
             Self::Command { error, .. } => match error.kind() {
                 io::ErrorKind::NotFound => exit::NOT_FOUND,
@@ -72,13 +74,18 @@ impl Error {
             Self::Usage(_) => "usage",
             Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => "config",
             Self::Store(_) => "unreachable",
-            Self::Busy { .. } => "busy",
+            Self::Busy { .. } | Self::Nested { .. } => "busy",
             Self::NotHeld => "not-held",
             Self::Command { .. } => "command",
             Self::Stopped(_) => "stopped",
             Self::Unread => "unread",
             Self::Internal(_) => "internal",
         }
+    }
+
+    /// Is there just nobody who could give a lock?
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Store(Failure::Unreachable { .. } | Failure::Unavailable(_)))
     }
 
     /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.
@@ -100,6 +107,10 @@ impl fmt::Display for Error {
             Self::Busy { view, waited: Waited::For(time), .. } => {
                 write!(f, "{view}; gave up after {}", show(*time))
             }
+            Self::Nested { .. } => f.write_str(
+                "held by a command that this one runs inside of (see RLOCK_HELD), which would wait \
+                 for itself",
+            ),
             Self::NotHeld => f.write_str(
                 "this token does not hold the lock: it expired, was released, or is another's",
             ),

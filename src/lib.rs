@@ -21,6 +21,7 @@ mod inherited;
 mod inspect;
 mod lease;
 mod lock;
+mod policy;
 mod poll;
 mod report;
 mod signals;

@@ -118,11 +118,23 @@ impl Token {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What others may see of it.
+    pub(crate) fn id(&self) -> String {
+        self.0.chars().take(8).collect()
+    }
+}
+
+/// The hold of this key among those of `RLOCK_HELD`, which are `key=token`, the innermost last.
+pub(crate) fn enclosing_hold(held: &str, key: &Key) -> Option<Token> {
+    let mut holds = held.split(' ').filter_map(|hold| hold.rsplit_once('='));
+    let (_, token) = holds.rfind(|(held, _)| *held == key.as_str())?;
+    token.parse().ok()
 }
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Token({}…)", self.0.chars().take(8).collect::<String>())
+        write!(f, "Token({}…)", self.id())
     }
 }
 
@@ -369,6 +381,17 @@ mod tests {
         for bad in ["}", "{}", "{}x{a}", "a}b"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_innermost_hold_of_a_lock_is_found_among_those_around_a_command() {
+        let key = |name: &str| Key::new(&"p=".parse().unwrap(), &name.parse().unwrap());
+        let held = "p=a=t1 other=t2 p=a=t3 p=ab=t4";
+        let token = |name| enclosing_hold(held, &key(name)).map(|token| token.0);
+        assert_eq!(token("a").as_deref(), Some("t3"));
+        assert_eq!(token("b"), None);
+        assert_eq!(enclosing_hold("", &key("a")).map(|token| token.0), None);
+        assert_eq!(enclosing_hold("nonsense  p=a= ", &key("a")).map(|token| token.0), None);
     }
 
     #[test]

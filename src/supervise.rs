@@ -5,7 +5,6 @@ mod keeper;
 mod machine;
 
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -21,13 +20,11 @@ use crate::exit::Exit;
 use crate::inherited::Inherited;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
+use crate::policy::{OnLost, Parting};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{Failure, Fate, Store};
-
-/// Between SIGTERM and SIGKILL when the lock is lost.
-const KILL_AFTER: Duration = Duration::from_secs(5);
 
 /// The hold under which a command runs.
 pub(crate) struct Hold {
@@ -56,6 +53,7 @@ pub(crate) enum Lock {
 pub(crate) fn run(
     command: &Command,
     hold: Hold,
+    parting: Parting,
     store: Box<dyn Store>,
     signals: &mut Signals,
     inherited: Inherited,
@@ -68,7 +66,7 @@ pub(crate) fn run(
             return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
         }
     };
-    let machine = Machine::new(hold.lease, KILL_AFTER);
+    let machine = Machine::new(hold.lease, parting);
     let child = match signals
         .listen_for_a_command()
         .map_err(NotStarted::from)
@@ -78,8 +76,13 @@ pub(crate) fn run(
         Err(why) => return (Some(store), Err(not_started(command, why))),
     };
     let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
-    let lock = Lock::Kept;
-    Supervisor { child, keeper, machine, alarm, signals, report, lock }.run()
+    let (on_lost, lock) = (parting.on_lost, Lock::Kept);
+    Supervisor { child, keeper, machine, alarm, signals, report, on_lost, lock }.run()
+}
+
+/// Becomes the command, without a lock. Returns only if that is impossible.
+pub(crate) fn run_unlocked(command: &Command, inherited: Inherited) -> Error {
+    not_started(command, child::replace(command, inherited))
 }
 
 fn not_started(command: &Command, why: NotStarted) -> Error {
@@ -106,6 +109,7 @@ struct Supervisor<'a> {
     alarm: Alarm,
     signals: &'a mut Signals,
     report: &'a Report,
+    on_lost: OnLost,
     lock: Lock,
 }
 
@@ -195,7 +199,11 @@ impl Supervisor<'_> {
             }
             Action::Tell(loss) => {
                 self.lock = Lock::Lost;
-                self.report.warn(format_args!("{loss}; stopping the command"));
+                let then = match self.on_lost {
+                    OnLost::Kill => "stopping the command",
+                    OnLost::Continue => "letting the command finish without it",
+                };
+                self.report.warn(format_args!("{loss}; {then}"));
             }
             Action::Terminate => {
                 self.child.signal(Signal::SIGTERM);

@@ -8,7 +8,7 @@ use crate::config::Patience;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::{Fence, View};
+use crate::lock::{Fence, Token, View};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
@@ -32,11 +32,13 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until it is granted, the patience is over, or a signal comes. Whatever the
-/// reason for failing, nothing is left behind as far as the server can still be told.
+/// Asks for a lock until it is granted, the patience is over, or a signal comes; not at all long if
+/// it is the `enclosing` hold that is in the way. Whatever the reason for failing, nothing is left
+/// behind as far as the server can still be told.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
+    enclosing: Option<&Token>,
     patience: Patience,
     conflict_exit_code: u8,
     signals: &mut Signals,
@@ -48,14 +50,25 @@ pub(crate) fn acquire(
         Patience::None | Patience::Forever => None,
     };
     let (contact, told) = (Contact::None, false);
-    let mut wait =
-        Wait { store, request, signals, report, started, until, conflict_exit_code, contact, told };
+    let mut wait = Wait {
+        store,
+        request,
+        enclosing,
+        signals,
+        report,
+        started,
+        until,
+        conflict_exit_code,
+        contact,
+        told,
+    };
     wait.until_won()
 }
 
 struct Wait<'a> {
     store: &'a mut dyn Store,
     request: &'a Request,
+    enclosing: Option<&'a Token>,
     signals: &'a mut Signals,
     report: &'a Report,
     started: Instant,
@@ -137,6 +150,10 @@ impl Wait<'_> {
     }
 
     fn stand_in_line(&mut self, view: View, place: u64, sleep: Duration) -> Result<(), Error> {
+        if self.is_inside(&view) {
+            self.leave();
+            return Err(self.busy(view, Waited::NotAtAll));
+        }
         if matches!(self.contact, Contact::None) {
             self.report.note(format_args!("waiting in place {place}: {view}"));
             self.contact = Contact::InLine;
@@ -218,7 +235,14 @@ impl Wait<'_> {
         }
     }
 
+    fn is_inside(&self, view: &View) -> bool {
+        self.enclosing.is_some_and(|token| view.holders.iter().any(|hold| hold.id == token.id()))
+    }
+
     fn busy(&self, view: View, waited: Waited) -> Error {
+        if self.is_inside(&view) {
+            return Error::Nested { status: self.conflict_exit_code };
+        }
         Error::Busy { view: Box::new(view), waited, status: self.conflict_exit_code }
     }
 }

@@ -240,3 +240,58 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
         assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
     }
 }
+
+#[test]
+fn a_command_that_may_continue_finishes_without_its_lock_and_is_76_all_the_same() {
+    let server = Server::start();
+    let script = "echo READY; read _; echo finished";
+    let options = ["exec", "--ttl", "600ms", "--on-lost", "continue", "L", "sh", "-c", script];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    server.cli(&["DEL", "rlock:L"]);
+    first.told("letting the command finish");
+    first.say("go");
+    let output = first.end();
+    assert_eq!((output.code(), output.out()), (76, "finished".into()));
+}
+
+#[test]
+fn kill_after_is_the_time_a_command_has_to_clean_up() {
+    let server = Server::start();
+    let script = "trap 'echo cleaning; sleep 0.3; echo clean; exit' TERM; echo READY
+        while :; do sleep 0.01; done";
+    let run_with = |kill_after: &str| {
+        let options = ["exec", "--ttl", "3s", "-k", kill_after, "L", "sh", "-c", script];
+        let mut first = Running::start(&mut server.rlock(options));
+        assert_eq!(first.line(), "READY");
+        server.cli(&["DEL", "rlock:L"]);
+        let output = first.end();
+        assert_eq!(output.code(), 76);
+        output.out()
+    };
+    assert_eq!(run_with("1s"), "cleaning\nclean");
+    assert_ne!(run_with("50ms"), "cleaning\nclean");
+}
+
+#[test]
+fn without_a_server_a_command_may_run_unlocked_as_itself() {
+    let unlocked = |script: &str| {
+        let mut command =
+            support::rlock(["exec", "--on-unreachable", "run", "L", "sh", "-c", script]);
+        run(command.env("RLOCK_URL", "redis://127.0.0.1:1"))
+    };
+    let output = unlocked("echo in; echo \"<$RLOCK_TOKEN>\"; exit 7");
+    assert_eq!((output.code(), output.out()), (7, "in\n<>".into()));
+    assert!(output.err().contains("running the command without a lock"), "{output:?}");
+    assert_eq!(unlocked("kill -9 $$").status.signal(), Some(9));
+    let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "no-such-command"]);
+    assert_eq!(run(command.env("RLOCK_URL", "redis://127.0.0.1:1")).code(), 127);
+    // What is not absence is an error as ever.
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let busy = run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"]));
+    assert_eq!(busy.code(), 75);
+    first.finish();
+    let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "true"]);
+    assert_eq!(run(command.env("RLOCK_URL", "http://x")).code(), 78);
+}

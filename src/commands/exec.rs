@@ -3,10 +3,11 @@
 use super::grant::Grant;
 use super::identity;
 use crate::cli;
-use crate::duration::show;
+use crate::duration::{Span, show};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
+use crate::policy::{OnUnreachable, Parting};
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Hold, Lock};
@@ -20,8 +21,22 @@ pub(super) fn run(
         return Err(Error::Usage("no command given".into()));
     };
     let about = |label| identity::of_exec(program, label);
-    let mut grant =
-        Grant::obtain(&options.name, &options.common, &options.terms, about, inherited, report)?;
+    let mut command =
+        Command { program: program.clone(), arguments: arguments.to_vec(), variables: Vec::new() };
+    let parting = Parting {
+        on_lost: options.on_lost,
+        kill_after: options.kill_after.map_or(Parting::DEFAULT_KILL_AFTER, Span::get),
+    };
+    let granted =
+        Grant::obtain(&options.name, &options.common, &options.terms, about, inherited, report);
+    let mut grant = match (granted, options.on_unreachable) {
+        (Ok(grant), _) => grant,
+        (Err(error), OnUnreachable::Run) if error.is_absence() => {
+            report.warn(format_args!("{error}; running the command without a lock"));
+            return Err(supervise::run_unlocked(&command, inherited));
+        }
+        (Err(error), _) => return Err(error),
+    };
     // A signal that came with the grant: too late to be noticed by the wait, too early for the
     // command.
     if let Some(&signal) = grant.signals.pending().first() {
@@ -29,14 +44,11 @@ pub(super) fn run(
         return Err(Error::Stopped(signal));
     }
 
-    let command = Command {
-        program: program.clone(),
-        arguments: arguments.to_vec(),
-        variables: grant.variables(&options.name),
-    };
+    command.variables = grant.variables(&options.name);
     let Grant { store, request, won, mut signals } = grant;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
-    let (store, ending) = supervise::run(&command, hold, store, &mut signals, inherited, report);
+    let (store, ending) =
+        supervise::run(&command, hold, parting, store, &mut signals, inherited, report);
 
     let released = store.map(|mut store| release(&mut *store, &request, report));
     let ending = ending?;

@@ -6,7 +6,7 @@ use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
 use crate::inherited::Inherited;
-use crate::lock::{About, Key, Label, Mode, Name, Token};
+use crate::lock::{About, Key, Label, Mode, Name, Token, enclosing_hold};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{self, Request, Store};
@@ -48,9 +48,11 @@ impl Grant {
         let mut signals = Signals::listen(inherited)
             .map_err(|error| Error::system("cannot listen to signals", &error))?;
         let mut store = store::open(&config.address, config.io_timeout);
+        let enclosing = enclosing_hold(&env::var("RLOCK_HELD").unwrap_or_default(), &request.key);
         let won = wait::acquire(
             &mut *store,
             &request,
+            enclosing.as_ref(),
             terms.patience,
             terms.conflict_exit_code,
             &mut signals,

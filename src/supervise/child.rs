@@ -25,6 +25,13 @@ pub(crate) struct Command {
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
+impl Command {
+    fn words(&self) -> io::Result<Strings> {
+        let words = [&self.program].into_iter().chain(&self.arguments);
+        Strings::new(words.map(|word| word.as_bytes()))
+    }
+}
+
 /// Why a command was not started.
 #[derive(Debug)]
 pub(super) enum NotStarted {
@@ -67,9 +74,7 @@ impl Child {
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
-        let arguments = Strings::new(
-            [&command.program].into_iter().chain(&command.arguments).map(|text| text.as_bytes()),
-        )?;
+        let words = command.words()?;
         let environment = Strings::of_environment(&command.variables)?;
         let parent = getpid();
         let failed = AtomicI32::new(0);
@@ -79,13 +84,7 @@ impl Child {
                 |error| error,
                 |()| {
                     prepared.store(true, Ordering::Relaxed);
-                    let program = arguments.pointers[0];
-                    // SAFETY: both are arrays of NUL-terminated strings with a null at the end, and
-                    // outlive the call: our parent sleeps until we exec or exit.
-                    unsafe {
-                        libc::execvpe(program, arguments.as_ptr(), environment.as_ptr());
-                    }
-                    Errno::last()
+                    exec(&words, &environment)
                 },
             );
             failed.store(error as c_int, Ordering::Relaxed);
@@ -93,7 +92,7 @@ impl Child {
         };
         // For what libc's exec needs, and a copy of the arguments for a script without an
         // interpreter. So large that it is mapped rather than zeroed: only touched pages cost.
-        let mut stack = vec![0; 256 * 1024 + size_of_val(&*arguments.pointers)];
+        let mut stack = vec![0; 256 * 1024 + size_of_val(&*words.pointers)];
         let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
         // Blocked meanwhile, a signal to the new process cannot run a handler of ours there, in our
         // memory, and be taken for one to us.
@@ -153,6 +152,29 @@ impl Child {
             (None, None) => return Err(io::Error::other("the command neither exited nor died")),
         })
     }
+}
+
+/// Loads the command's program in place of rlock, with everything rlock was given.
+pub(super) fn replace(command: &Command, inherited: Inherited) -> NotStarted {
+    let ready = command.words().and_then(|words| {
+        let environment = Strings::of_environment(&command.variables)?;
+        inherited.hand_on()?;
+        Ok((words, environment))
+    });
+    match ready {
+        Ok((words, environment)) => NotStarted::Exec(exec(&words, &environment).into()),
+        Err(error) => NotStarted::System(error),
+    }
+}
+
+/// Returns only if the program cannot be executed. Makes no allocation.
+fn exec(words: &Strings, environment: &Strings) -> Errno {
+    // SAFETY: both are arrays of NUL-terminated strings with a null at the end, of which the first
+    // has at least one string, and both outlive the call.
+    unsafe {
+        libc::execvpe(words.pointers[0], words.as_ptr(), environment.as_ptr());
+    }
+    Errno::last()
 }
 
 /// What happens in the new process before the command's program is loaded.

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::clock::Instant;
 use crate::lease::Lease;
+use crate::policy::{OnLost, Parting};
 
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +65,7 @@ impl std::fmt::Display for Loss {
 pub(super) struct Machine {
     lease: Lease,
     kill_after: Duration,
+    on_lost: OnLost,
     unanswered: Option<String>,
     phase: Phase,
 }
@@ -75,16 +77,18 @@ enum Phase {
     Stopping {
         kill_at: Instant,
     },
-    Killed,
+    /// Nothing more will be done to the command: it was killed, or may go on without its lock.
+    Left,
     Over,
 }
 
 impl Machine {
-    /// `kill_after`: the time a command gets to end by itself once the lock is lost; never more
-    /// than a third of the TTL, or it would have to be stopped before a renewal could succeed.
-    pub(super) fn new(lease: Lease, kill_after: Duration) -> Self {
+    /// The time between SIGTERM and SIGKILL is never more than a third of the TTL, or the command
+    /// would have to be stopped before a renewal could succeed.
+    pub(super) fn new(lease: Lease, parting: Parting) -> Self {
+        let Parting { on_lost, kill_after } = parting;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
-        Self { lease, kill_after, unanswered: None, phase: Phase::Running }
+        Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
     }
 
     /// Takes in one event. Whatever it is, the time is looked at first: after a pause of rlock
@@ -126,14 +130,23 @@ impl Machine {
             && now >= kill_at
         {
             actions.push(Action::Kill);
-            self.phase = Phase::Killed;
+            self.phase = Phase::Left;
         }
     }
 
     fn lose(&mut self, loss: Loss, kill_at: Instant, actions: &mut Vec<Action>) {
-        if matches!(self.phase, Phase::Running) {
-            actions.extend([Action::Terminate, Action::Tell(loss)]);
-            self.phase = Phase::Stopping { kill_at };
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        match self.on_lost {
+            OnLost::Kill => {
+                actions.extend([Action::Terminate, Action::Tell(loss)]);
+                self.phase = Phase::Stopping { kill_at };
+            }
+            OnLost::Continue => {
+                actions.push(Action::Tell(loss));
+                self.phase = Phase::Left;
+            }
         }
     }
 
@@ -142,7 +155,7 @@ impl Machine {
         match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at } => Some(kill_at),
-            Phase::Killed | Phase::Over => None,
+            Phase::Left | Phase::Over => None,
         }
     }
 
@@ -162,11 +175,13 @@ mod tests {
     use super::*;
     use crate::duration::Ttl;
 
-    const KILL_AFTER: Duration = Duration::from_secs(5);
+    const KILL: Parting =
+        Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };
+    const CONTINUE: Parting = Parting { on_lost: OnLost::Continue, ..KILL };
 
     /// A lease of 30 s won at 0: its deadline is at 29,698 ms.
     fn machine() -> Machine {
-        Machine::new(lease_won_at(0), KILL_AFTER)
+        Machine::new(lease_won_at(0), KILL)
     }
 
     fn lease_won_at(millis: u64) -> Lease {
@@ -226,9 +241,19 @@ mod tests {
     }
 
     #[test]
+    fn a_command_that_may_continue_is_left_alone() {
+        let mut machine = Machine::new(lease_won_at(0), CONTINUE);
+        let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
+        assert_eq!(actions, [Action::Tell(Loss::NotHeld)]);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
+        assert_eq!(machine.wake_at(), None);
+        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), []);
+    }
+
+    #[test]
     fn the_time_to_end_is_at_most_a_third_of_the_lease() {
         let lease = Lease::won(Instant::at_millis(0), Ttl::from_millis(3_000));
-        let machine = Machine::new(lease, KILL_AFTER);
+        let machine = Machine::new(lease, KILL);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
     }
 }

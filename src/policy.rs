@@ -1,0 +1,31 @@
+//! What the user decides about failure.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// The fate of a command that has lost its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    Kill,
+    Continue,
+}
+
+/// The fate of a command that no server can give a lock to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnUnreachable {
+    Fail,
+    Run,
+}
+
+/// How to part from a command that has lost its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parting {
+    pub(crate) on_lost: OnLost,
+    /// Between SIGTERM and SIGKILL.
+    pub(crate) kill_after: Duration,
+}
+
+impl Parting {
+    pub(crate) const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
+}

@@ -1,0 +1,58 @@
+//! A command that asks for a lock which it runs inside of does not wait for itself.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use support::{Finished, Running, Server, holder, run};
+
+const RLOCK: &str = env!("CARGO_BIN_EXE_rlock");
+
+#[test]
+fn a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once() {
+    let server = Server::start();
+    for inner in ["exec L true", "exec -n L true", "exec -w 1h L true", "acquire L"] {
+        let script = format!("{RLOCK} {inner}; echo $?");
+        let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
+        assert_eq!(output.out(), "75", "{inner}: {output:?}");
+        assert!(output.err().contains("which would wait for itself"), "{output:?}");
+        assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+    }
+    // However deep.
+    let deep = format!("{RLOCK} exec M {RLOCK} exec -E 9 L true; echo $?");
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &deep]));
+    assert_eq!(output.out(), "9", "{output:?}");
+    // In a script that holds it by acquire.
+    let script = format!("eval \"$({RLOCK} acquire --shell A)\"; {RLOCK} exec A true; echo $?");
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
+    assert_eq!(output.out(), "75", "{output:?}");
+}
+
+#[test]
+fn locks_of_other_names_nest() {
+    let server = Server::start();
+    let output = run(&mut server.rlock(["exec", "a", RLOCK, "exec", "b", "echo", "in"]));
+    assert_eq!(output.out(), "in");
+}
+
+#[test]
+fn a_siblings_lock_is_waited_for_as_anybodys() {
+    let server = Server::start();
+    let sibling = holder(&server, &[], "L");
+    let script = format!("{RLOCK} exec L echo in");
+    let mut nested = Running::start(&mut server.rlock(["exec", "outer", "sh", "-c", &script]));
+    nested.told("waiting in place 1");
+    sibling.finish();
+    assert_eq!(nested.finish().out(), "in");
+}
+
+#[test]
+fn a_hold_that_is_over_stands_in_nobodys_way() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let mut command = server.rlock(["exec", "L", "echo", "in"]);
+    command.env("RLOCK_HELD", "rlock:L=00000000-0000-4000-8000-000000000000");
+    let mut left_over = Running::start(&mut command);
+    left_over.told("waiting in place 1");
+    first.finish();
+    assert_eq!(left_over.finish().out(), "in");
+}
