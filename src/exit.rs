@@ -60,14 +60,19 @@ pub enum Exit {
     /// By the signal with this number (nix has no names for the real-time ones), as the command did
     /// or as the caller wanted; 128+n where that is impossible.
     Signal(i32),
+    /// By the signal with this number, and all of our job with us: it came from the terminal, while
+    /// that was lent to the command, and our job would have had it otherwise.
+    Job(i32),
 }
 
 impl Exit {
     /// Ends the process this way. Returns a status to exit with; for a signal only where the kernel
     /// protects us from it, as it does process 1.
     pub fn leave(self) -> i32 {
-        if let Self::Signal(signal) = self {
-            die_by(signal);
+        match self {
+            Self::Status(_) => {}
+            Self::Signal(signal) => die_by(signal, Scope::Process),
+            Self::Job(signal) => die_by(signal, Scope::Job),
         }
         self.shown()
     }
@@ -76,12 +81,18 @@ impl Exit {
     pub(crate) fn shown(self) -> i32 {
         match self {
             Self::Status(status) => status.into(),
-            Self::Signal(signal) => 128 + signal,
+            Self::Signal(signal) | Self::Job(signal) => 128 + signal,
         }
     }
 }
 
-fn die_by(signal: i32) {
+/// Who dies.
+enum Scope {
+    Process,
+    Job,
+}
+
+fn die_by(signal: i32, scope: Scope) {
     // A core dump of ours would only be taken for one of the command's.
     let _ = nix::sys::prctl::set_dumpable(false);
     // SAFETY: the default action is no handler of ours, the set is initialised by sigemptyset
@@ -92,6 +103,9 @@ fn die_by(signal: i32) {
         nix::libc::sigemptyset(set.as_mut_ptr());
         nix::libc::sigaddset(set.as_mut_ptr(), signal);
         nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-        nix::libc::raise(signal);
+        match scope {
+            Scope::Process => nix::libc::raise(signal),
+            Scope::Job => nix::libc::kill(0, signal),
+        };
     }
 }

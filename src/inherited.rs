@@ -83,6 +83,11 @@ fn is_ignored(signal: Signal) -> Result<bool, Errno> {
     Ok(unsafe { action.assume_init() }.sa_sigaction == nix::libc::SIG_IGN)
 }
 
+/// Ignores a signal from now on; `hand_on` undoes it for the command.
+pub(crate) fn ignore(signal: Signal) -> Result<(), Errno> {
+    act(signal, SigHandler::SigIgn)
+}
+
 fn act(signal: Signal, handler: SigHandler) -> Result<(), Errno> {
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
     // SAFETY: only ever called with the default action and with ignoring, so no code of ours runs

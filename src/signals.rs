@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use crate::inherited::Inherited;
+use crate::inherited::{self, Inherited};
 
 /// What ends a process that does not handle it, and therefore ends a wait.
 const ENDING: [Signal; 6] = [
@@ -24,7 +24,7 @@ const ENDING: [Signal; 6] = [
 ];
 
 /// What matters only once there is a command.
-const RUNNING: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD];
+const RUNNING: [Signal; 4] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
 
 /// The signals that have come. While this exists they have no other effect.
 pub(crate) struct Signals {
@@ -42,8 +42,10 @@ impl Signals {
         Ok(Self { delivery, inherited })
     }
 
-    /// Listens to what concerns a running command as well.
+    /// Listens to what concerns a running command as well. From now on we may be in the background
+    /// of a terminal that is lent to it, and must not be stopped for a line on stderr.
     pub(crate) fn listen_for_a_command(&self) -> io::Result<()> {
+        inherited::ignore(Signal::SIGTTOU)?;
         for signal in RUNNING {
             if signal == Signal::SIGCHLD || !self.inherited.ignores(signal) {
                 self.delivery.handle().add_signal(signal as i32)?;

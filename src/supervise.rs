@@ -3,15 +3,18 @@
 mod child;
 mod keeper;
 mod machine;
+mod terminal;
 
 use std::os::fd::AsFd;
 
+use nix::libc;
 use nix::sys::signal::Signal;
 
 pub(crate) use child::Command;
 use child::{Child, NotStarted};
 use keeper::{Channels, Keeper};
 use machine::{Action, Event, Machine};
+use terminal::Terminal;
 
 use crate::clock::{Alarm, Instant};
 use crate::duration::show;
@@ -75,9 +78,10 @@ pub(crate) fn run(
         Ok(child) => child,
         Err(why) => return (Some(store), Err(not_started(command, why))),
     };
+    let terminal = Terminal::open();
     let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
     let (on_lost, lock) = (parting.on_lost, Lock::Kept);
-    Supervisor { child, keeper, machine, alarm, signals, report, on_lost, lock }.run()
+    Supervisor { child, keeper, machine, alarm, terminal, signals, report, on_lost, lock }.run()
 }
 
 /// Becomes the command, without a lock. Returns only if that is impossible.
@@ -107,6 +111,7 @@ struct Supervisor<'a> {
     keeper: Keeper,
     machine: Machine,
     alarm: Alarm,
+    terminal: Terminal,
     signals: &'a mut Signals,
     report: &'a Report,
     on_lost: OnLost,
@@ -132,8 +137,14 @@ impl Supervisor<'_> {
                 }
             };
         }
+        let was_lent = self.terminal.take_back();
         let store = self.keeper.stop();
         let ending = match self.child.reap() {
+            // ^C or ^\, which only the command's group has seen: a script that runs us has to see
+            // it too, or it goes on with its next line.
+            Ok(Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT))) if was_lent => {
+                Ok(Ending { exit: Exit::Job(signal), lock: self.lock })
+            }
             Ok(exit) => Ok(Ending { exit, lock: self.lock }),
             Err(error) => Err(Error::system("cannot wait for the command", &error)),
         };
@@ -167,14 +178,24 @@ impl Supervisor<'_> {
     }
 
     fn look_at_the_child(&self) -> Vec<Event> {
-        if self.child.has_ended() { vec![Event::Ended] } else { Vec::new() }
+        let mut events = Vec::new();
+        if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
+            events.push(Event::Stopped { signal, ours: self.terminal.is_ours() });
+        }
+        if self.child.has_ended() {
+            events.push(Event::Ended);
+        }
+        events
     }
 
     fn take_in(&mut self, events: Vec<Event>) {
         for event in events {
             self.describe(&event);
-            for action in self.machine.on(event, Instant::now()) {
-                self.perform(action);
+            let mut next = Some(event);
+            while let Some(event) = next.take() {
+                for action in self.machine.on(event, Instant::now()) {
+                    next = self.perform(action).or(next);
+                }
             }
         }
     }
@@ -191,8 +212,17 @@ impl Supervisor<'_> {
         }
     }
 
-    fn perform(&mut self, action: Action) {
+    /// Returns what happened meanwhile.
+    fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
+            Action::Lend => self.terminal.lend(self.child.group()),
+            Action::Stop(signal) => {
+                self.terminal.take_back();
+                // If it fails we have not stopped, and go on all the same.
+                let _ = terminal::stop_ourselves(signal);
+                return Some(Event::Resumed);
+            }
+            Action::Continue => self.child.signal(Signal::SIGCONT),
             Action::Forward(signal) => {
                 self.report.detail(format_args!("passing {signal} on"));
                 self.child.signal(signal);
@@ -212,5 +242,6 @@ impl Supervisor<'_> {
             }
             Action::Kill => self.child.signal(Signal::SIGKILL),
         }
+        None
     }
 }

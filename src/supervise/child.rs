@@ -123,6 +123,18 @@ impl Child {
         let _ = killpg(self.group, signal);
     }
 
+    pub(super) fn group(&self) -> Pid {
+        self.group
+    }
+
+    /// The signal that has stopped the command since the last call, if one has.
+    pub(super) fn has_stopped(&self) -> Option<Signal> {
+        match waitid(Id::Pid(self.group), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+            _ => None,
+        }
+    }
+
     /// Has the command ended? Leaves it unreaped, so that its group cannot become another's.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

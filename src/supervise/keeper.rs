@@ -7,6 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use nix::sys::signal::SigSet;
+
 use super::machine::Event;
 use crate::back_off::BackOff;
 use crate::clock::Instant;
@@ -77,9 +79,11 @@ impl Keeper {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
         // Handed over only when the thread is there, so that it is not lost with one that is not.
         let (hand_over, handed_over) = channel::<Renewing>();
-        let thread = Builder::new()
-            .name("keeper".into())
-            .spawn(move || handed_over.recv().ok().map(Renewing::run));
+        let thread = Builder::new().name("keeper".into()).spawn(move || {
+            // They are the main thread's, stops above all.
+            let _ = SigSet::all().thread_block();
+            handed_over.recv().ok().map(Renewing::run)
+        });
         match thread {
             Ok(thread) => {
                 let _ = hand_over.send(renewing);

@@ -21,6 +21,11 @@ pub(super) enum Event {
     Unanswered(String),
     /// The server says that we do not hold the lock.
     NotHeld,
+    /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the
+    /// terminal is in the hands of our job.
+    Stopped { signal: Signal, ours: bool },
+    /// We were stopped ourselves, and go on.
+    Resumed,
     /// The command has ended. It is not reaped yet.
     Ended,
 }
@@ -30,6 +35,12 @@ pub(super) enum Event {
 pub(super) enum Action {
     /// Pass a signal on to the command and all of its group.
     Forward(Signal),
+    /// Give the terminal to the command.
+    Lend,
+    /// Take the terminal back and stop ourselves and the rest of our job; then `Resumed`.
+    Stop(Signal),
+    /// Let the command go on if it is stopped.
+    Continue,
     /// Tell the operator.
     Tell(Loss),
     /// Ask the group to end, even if it is stopped.
@@ -108,6 +119,18 @@ impl Machine {
                 actions.push(Action::Forward(signal));
             }
             Event::Signal(_) => {}
+            Event::Stopped { signal, ours } => match signal {
+                Signal::SIGTTIN | Signal::SIGTTOU if ours => {
+                    actions.extend([Action::Lend, Action::Continue]);
+                }
+                Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
+                    actions.push(Action::Stop(signal));
+                }
+                // Stopped by hand, to be continued by hand, as if we were not there.
+                _ => {}
+            },
+            // If the lease ended meanwhile, the command has just been killed.
+            Event::Resumed => actions.push(Action::Continue),
             Event::NotHeld => self.lose(Loss::NotHeld, now + self.kill_after, &mut actions),
             Event::Ended => {
                 // What is left of the group has no lock either.
@@ -229,6 +252,31 @@ mod tests {
             actions[..],
             [Action::Terminate, Action::Tell(_), Action::Kill, Action::Forward(Signal::SIGCONT)]
         ));
+    }
+
+    #[test]
+    fn the_terminal_is_lent_when_the_command_touches_it_and_the_job_has_it() {
+        let mut machine = machine();
+        let now = Instant::at_millis(1_000);
+        let stopped = |signal, ours| Event::Stopped { signal, ours };
+        let lent = [Action::Lend, Action::Continue];
+        assert_eq!(machine.on(stopped(Signal::SIGTTIN, true), now), lent);
+        assert_eq!(machine.on(stopped(Signal::SIGTTOU, true), now), lent);
+        let stop = [Action::Stop(Signal::SIGTTIN)];
+        assert_eq!(machine.on(stopped(Signal::SIGTTIN, false), now), stop);
+        assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
+        let stop = [Action::Stop(Signal::SIGTSTP)];
+        assert_eq!(machine.on(stopped(Signal::SIGTSTP, true), now), stop);
+        assert_eq!(machine.on(stopped(Signal::SIGSTOP, true), now), []);
+    }
+
+    #[test]
+    fn a_command_is_not_continued_before_it_is_killed_when_its_lease_has_ended() {
+        let mut machine = machine();
+        let actions = machine.on(Event::Resumed, Instant::at_millis(60_000));
+        let kill = actions.iter().position(|action| *action == Action::Kill);
+        let go_on = actions.iter().position(|action| *action == Action::Continue);
+        assert!(kill.is_some() && kill < go_on, "{actions:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod proxy;
+pub mod pty;
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,66 @@
+//! The terminal, if there is one, and the stops that come from it.
+//!
+//! The command has a process group of its own, which the terminal does not know: as long as it does
+//! not touch the terminal, ^C and ^Z go to rlock's group, which is the shell's job. When the command
+//! does touch it the kernel stops it, and only then is the terminal lent to it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, sigaction};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+/// The controlling terminal of this process, which may be none.
+pub(super) struct Terminal {
+    device: Option<File>,
+    lent: bool,
+}
+
+impl Terminal {
+    pub(super) fn open() -> Self {
+        Self {
+            device: OpenOptions::new().read(true).write(true).open("/dev/tty").ok(),
+            lent: false,
+        }
+    }
+
+    /// Is there one at all?
+    pub(super) fn exists(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// Are we the job that it is in the hands of?
+    pub(super) fn is_ours(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| tcgetpgrp(device) == Ok(getpgrp()))
+    }
+
+    /// Puts it in the hands of a group.
+    pub(super) fn lend(&mut self, group: Pid) {
+        if let Some(device) = &self.device {
+            self.lent = tcsetpgrp(device, group).is_ok();
+        }
+    }
+
+    /// Takes it back if it was lent, and says if it was. We are in the background then, and ignore
+    /// the SIGTTOU by which the kernel would stop us for this.
+    pub(super) fn take_back(&mut self) -> bool {
+        let was_lent = std::mem::take(&mut self.lent);
+        if let (Some(device), true) = (&self.device, was_lent) {
+            let _ = tcsetpgrp(device, getpgrp());
+        }
+        was_lent
+    }
+}
+
+/// Stops our own process group, and with it rlock, as the terminal would have; returns when we are
+/// continued. Does nothing in a group that no shell could continue: the kernel sees to that. To be
+/// called on the only thread that does not block signals, which is then surely the one to stop.
+pub(super) fn stop_ourselves(signal: Signal) -> io::Result<()> {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action is no handler of ours, so nothing can run in it.
+    let before = unsafe { sigaction(signal, &default) }?;
+    let stopped = killpg(getpgrp(), signal);
+    // SAFETY: it was the action until just now.
+    unsafe { sigaction(signal, &before) }?;
+    Ok(stopped?)
+}

@@ -1,0 +1,95 @@
+//! A person at a terminal: a real interactive bash on a pty, typed to and read from.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::pty::openpty;
+
+use super::Server;
+
+/// The terminal and its shell.
+pub struct Terminal {
+    shell: Child,
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    /// With `$rlock` as the binary under test.
+    pub fn start(server: &Server) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let mut shell = Command::new("bash");
+        shell.args(["--norc", "--noprofile", "-i"]);
+        shell.env("RLOCK_URL", server.url()).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+        shell.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "");
+        let stream = || OwnedFd::from(File::from(pty.slave.try_clone().unwrap()));
+        shell.stdin(stream()).stdout(stream()).stderr(stream());
+        let slave = pty.slave.as_raw_fd();
+        // SAFETY: two system calls between fork and exec, on a descriptor that is open in the child.
+        unsafe {
+            shell.pre_exec(move || {
+                nix::unistd::setsid()?;
+                match libc::ioctl(slave, libc::TIOCSCTTY, 0) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            });
+        }
+        let shell = shell.spawn().unwrap();
+        drop(pty.slave);
+        let keyboard = File::from(pty.master);
+        let mut reader = keyboard.try_clone().unwrap();
+        let (sender, screen) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut terminal = Self { shell, keyboard, screen, seen: String::new() };
+        terminal.sees("$ ");
+        terminal
+    }
+
+    pub fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// A line, and Enter.
+    pub fn enters(&mut self, line: &str) {
+        self.types(&format!("{line}\n"));
+    }
+
+    /// Waits until this is shown, and returns what was shown before and with it.
+    #[track_caller]
+    pub fn sees(&mut self, part: &str) -> String {
+        let give_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(at) = self.seen.find(part) {
+                let rest = self.seen.split_off(at + part.len());
+                return std::mem::replace(&mut self.seen, rest);
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            match self.screen.recv_timeout(left) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(_) => panic!("never shown: {part:?}; last shown: {:?}", self.seen),
+            }
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}

@@ -1,0 +1,119 @@
+//! At a terminal, a command under rlock is a job like any other.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use support::pty::Terminal;
+use support::{Finished, Server, run, until};
+
+const INTERRUPT: &str = "\x03";
+const SUSPEND: &str = "\x1a";
+
+#[test]
+fn a_command_can_read_the_terminal() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec L sh -c 'read x; echo got-$x'; echo status-$?");
+    until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+    terminal.sees("status-0");
+    // And the shell has it again.
+    terminal.enters("read y; echo shell-$y");
+    terminal.enters("def");
+    terminal.sees("shell-def");
+}
+
+#[test]
+fn an_interrupt_stops_the_script() {
+    let server = Server::start();
+    for command in ["sleep 1000", "sh -c 'read x'", "sh -c 'read x; sleep 1000'"] {
+        let script = server.directory().join("script");
+        let lines = format!("$rlock exec L {command}\necho next-$((1 + 1))\n");
+        std::fs::write(&script, lines).unwrap();
+        let mut terminal = Terminal::start(&server);
+        terminal.enters(&format!("bash {}", script.display()));
+        until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+        if command.contains("; sleep") {
+            terminal.enters("x");
+        }
+        terminal.types(INTERRUPT);
+        terminal.sees("$ ");
+        terminal.enters("echo status-$?");
+        let shown = terminal.sees("status-130");
+        assert!(!shown.contains("next-2"), "{command}: {shown}");
+        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    }
+}
+
+#[test]
+fn a_job_can_be_suspended_and_brought_back() {
+    let server = Server::start();
+    // One that never touches the terminal, and one that it was lent to.
+    for (command, answer) in [
+        ("sh -c 'echo up; sleep 2; echo got-x'", ""),
+        ("sh -c 'echo up; read x; echo got-$x'", "x\n"),
+    ] {
+        let mut terminal = Terminal::start(&server);
+        terminal.enters(&format!("$rlock exec L {command}; echo status-$?"));
+        terminal.sees("up\r\n");
+        terminal.types(SUSPEND);
+        terminal.sees("Stopped");
+        terminal.sees("$ ");
+        terminal.enters("echo alive-$((1 + 1))");
+        terminal.sees("alive-2");
+        terminal.enters("fg");
+        terminal.sees("exec L");
+        terminal.types(answer);
+        terminal.sees("got-x");
+        terminal.enters("echo again-$((1 + 1))");
+        terminal.sees("again-2");
+    }
+}
+
+#[test]
+fn a_suspended_job_that_outlived_its_lease_is_not_brought_back() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let ran = server.directory().join("ran");
+    let script = format!("echo up; sleep 0.2; echo up; read x; touch {}", ran.display());
+    terminal.enters(&format!("$rlock exec --ttl 1s L sh -c '{script}'"));
+    terminal.sees("up\r\n");
+    terminal.types(SUSPEND);
+    terminal.sees("Stopped");
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    terminal.enters("fg; echo status-$?");
+    terminal.sees("the lease is ending");
+    terminal.sees("status-76");
+    assert!(!ran.exists());
+}
+
+#[test]
+fn a_pipeline_keeps_its_own_hands_on_the_terminal() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec L echo in | (cat; read x < /dev/tty; echo got-$x)");
+    terminal.sees("\r\nin\r\n");
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+}
+
+#[test]
+fn a_background_job_that_wants_the_terminal_waits_for_it() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec L sh -c 'read x; echo got-$x' &");
+    until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+    terminal.sees("$ ");
+    // The shell tells of a stopped job at its next prompt.
+    until("it is stopped", || {
+        let job = run(std::process::Command::new("ps").args(["-eo", "stat,args"]));
+        job.out()
+            .lines()
+            .any(|line| line.starts_with('T') && line.contains("rlock exec L sh -c read x"))
+    });
+    terminal.enters("fg");
+    terminal.sees("exec L");
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+}
