@@ -1,6 +1,7 @@
 //! Runs a command while a lease lasts: an event loop around a state machine that decides.
 
 mod child;
+mod descendants;
 mod keeper;
 mod machine;
 mod terminal;
@@ -72,6 +73,7 @@ pub(crate) fn run(
     let machine = Machine::new(hold.lease, parting);
     let child = match signals
         .listen_for_a_command()
+        .and_then(|()| descendants::adopt_orphans())
         .map_err(NotStarted::from)
         .and_then(|()| Child::start(command, inherited, machine.stop_at()))
     {
@@ -169,7 +171,10 @@ impl Supervisor<'_> {
         if signalled {
             for signal in self.signals.pending() {
                 match signal {
-                    Signal::SIGCHLD => events.extend(self.look_at_the_child()),
+                    Signal::SIGCHLD => {
+                        descendants::reap_adopted(self.child.group());
+                        events.extend(self.look_at_the_child());
+                    }
                     signal => events.push(Event::Signal(signal)),
                 }
             }
@@ -180,7 +185,7 @@ impl Supervisor<'_> {
     fn look_at_the_child(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
-            events.push(Event::Stopped { signal, ours: self.terminal.is_ours() });
+            events.push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.group()) });
         }
         if self.child.has_ended() {
             events.push(Event::Ended);
@@ -237,10 +242,15 @@ impl Supervisor<'_> {
             }
             Action::Terminate => {
                 self.child.signal(Signal::SIGTERM);
+                descendants::signal_all(self.child.group(), Signal::SIGTERM);
                 // A stopped process ends only once it goes on.
                 self.child.signal(Signal::SIGCONT);
+                descendants::signal_all(self.child.group(), Signal::SIGCONT);
             }
-            Action::Kill => self.child.signal(Signal::SIGKILL),
+            Action::Kill => {
+                self.child.signal(Signal::SIGKILL);
+                descendants::kill_all(self.child.group());
+            }
         }
         None
     }

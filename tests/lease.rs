@@ -50,6 +50,41 @@ fn a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed() {
     });
 }
 
+fn is_gone(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    state.map_or(true, |state| state.contains(") Z "))
+}
+
+#[test]
+fn a_lost_lock_takes_those_along_that_have_left_the_group() {
+    let server = Server::start();
+    for script in [
+        // A session of its own, and one that has lost its parent already and ignores SIGTERM.
+        "setsid sleep 1000 & echo $!; wait",
+        "(trap '' TERM; setsid sleep 1000 & echo $!); sleep 1000",
+        "(setsid sh -c 'setsid sleep 1000 & echo $!' &); sleep 1000",
+    ] {
+        let mut first =
+            Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+        let escaped = first.line();
+        assert!(!is_gone(&escaped));
+        server.cli(&["DEL", "rlock:L"]);
+        assert_eq!(first.process.wait().unwrap().code(), Some(76));
+        until("it is gone", || is_gone(&escaped));
+    }
+}
+
+#[test]
+fn what_a_command_leaves_running_outlives_a_normal_end() {
+    let server = Server::start();
+    let script = "setsid sleep 1000 >&- 2>&- & echo $!";
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", script]));
+    assert_eq!(output.code(), 0);
+    let left = output.out();
+    assert!(!is_gone(&left));
+    support::send_signal(left.parse().unwrap(), "KILL");
+}
+
 #[test]
 fn waiting_for_a_command_that_will_not_end_costs_nothing() {
     let server = Server::start();

@@ -8,6 +8,11 @@ use crate::clock::Instant;
 use crate::lease::Lease;
 use crate::policy::{OnLost, Parting};
 
+/// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
+/// waits for a child that has stopped already (vfork), is stopped by force then: the job is to be
+/// suspended, and the command must not run on while nobody renews its lease.
+const SUSPEND_GRACE: Duration = Duration::from_millis(200);
+
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -78,6 +83,8 @@ pub(super) struct Machine {
     kill_after: Duration,
     on_lost: OnLost,
     unanswered: Option<String>,
+    /// A ^Z was passed on, and the command has not stopped for it yet; it gets until then.
+    suspending: Option<Instant>,
     phase: Phase,
 }
 
@@ -99,7 +106,14 @@ impl Machine {
     pub(super) fn new(lease: Lease, parting: Parting) -> Self {
         let Parting { on_lost, kill_after } = parting;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
-        Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
+        Self {
+            lease,
+            kill_after,
+            on_lost,
+            unanswered: None,
+            suspending: None,
+            phase: Phase::Running,
+        }
     }
 
     /// Takes in one event. Whatever it is, the time is looked at first: after a pause of rlock
@@ -116,14 +130,24 @@ impl Machine {
             Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             Event::Signal(signal) if !matches!(self.phase, Phase::Over) => {
+                if signal == Signal::SIGTSTP {
+                    self.suspending = Some(now + SUSPEND_GRACE);
+                }
                 actions.push(Action::Forward(signal));
             }
             Event::Signal(_) => {}
             Event::Stopped { signal, ours } => match signal {
                 Signal::SIGTTIN | Signal::SIGTTOU if ours => {
-                    actions.extend([Action::Lend, Action::Continue]);
+                    // In this order, so that a ^Z is never for a command that is still stopped. If
+                    // it touches the terminal in between, it stops once more and we come back.
+                    actions.extend([Action::Continue, Action::Lend]);
+                    // To a stopped process a stop is nothing, and SIGCONT makes it forget it.
+                    if self.suspending.take().is_some() {
+                        actions.push(Action::Forward(Signal::SIGTSTP));
+                    }
                 }
                 Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
+                    self.suspending = None;
                     actions.push(Action::Stop(signal));
                 }
                 // Stopped by hand, to be continued by hand, as if we were not there.
@@ -148,6 +172,10 @@ impl Machine {
             let unanswered = self.unanswered.clone();
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
             self.lose(Loss::Ending { unanswered }, self.lease.deadline(), actions);
+        }
+        if self.suspending.is_some_and(|until| now >= until) {
+            self.suspending = None;
+            actions.extend([Action::Forward(Signal::SIGSTOP), Action::Stop(Signal::SIGTSTP)]);
         }
         if let Phase::Stopping { kill_at } = self.phase
             && now >= kill_at
@@ -175,11 +203,12 @@ impl Machine {
 
     /// When to come back with a `Tick` if nothing else happens.
     pub(super) fn wake_at(&self) -> Option<Instant> {
-        match self.phase {
+        let phase = match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at } => Some(kill_at),
             Phase::Left | Phase::Over => None,
-        }
+        };
+        [phase, self.suspending].into_iter().flatten().min()
     }
 
     /// When the command has to be stopped, unless the lease is renewed.
@@ -259,7 +288,7 @@ mod tests {
         let mut machine = machine();
         let now = Instant::at_millis(1_000);
         let stopped = |signal, ours| Event::Stopped { signal, ours };
-        let lent = [Action::Lend, Action::Continue];
+        let lent = [Action::Continue, Action::Lend];
         assert_eq!(machine.on(stopped(Signal::SIGTTIN, true), now), lent);
         assert_eq!(machine.on(stopped(Signal::SIGTTOU, true), now), lent);
         let stop = [Action::Stop(Signal::SIGTTIN)];
@@ -268,6 +297,28 @@ mod tests {
         let stop = [Action::Stop(Signal::SIGTSTP)];
         assert_eq!(machine.on(stopped(Signal::SIGTSTP, true), now), stop);
         assert_eq!(machine.on(stopped(Signal::SIGSTOP, true), now), []);
+    }
+
+    #[test]
+    fn a_suspend_is_not_lost_on_a_command_that_waits_for_the_terminal() {
+        let mut machine = machine();
+        let now = Instant::at_millis(1_000);
+        let suspend = Action::Forward(Signal::SIGTSTP);
+        assert_eq!(machine.on(Event::Signal(Signal::SIGTSTP), now), std::slice::from_ref(&suspend));
+        let stopped = Event::Stopped { signal: Signal::SIGTTIN, ours: true };
+        assert_eq!(machine.on(stopped.clone(), now), [Action::Continue, Action::Lend, suspend]);
+        // Once.
+        assert_eq!(machine.on(stopped, now), [Action::Continue, Action::Lend]);
+    }
+
+    #[test]
+    fn a_command_that_does_not_stop_for_a_suspend_is_stopped() {
+        let mut machine = machine();
+        machine.on(Event::Signal(Signal::SIGTSTP), Instant::at_millis(1_000));
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(1_200)));
+        let force = [Action::Forward(Signal::SIGSTOP), Action::Stop(Signal::SIGTSTP)];
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_200)), force);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_500)), []);
     }
 
     #[test]

@@ -29,9 +29,10 @@ impl Terminal {
         self.device.is_some()
     }
 
-    /// Are we the job that it is in the hands of?
-    pub(super) fn is_ours(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| tcgetpgrp(device) == Ok(getpgrp()))
+    /// Is it in the hands of our job, which is we or the group it may be lent to?
+    pub(super) fn is_ours(&self, lent_to: Pid) -> bool {
+        let holder = self.device.as_ref().and_then(|device| tcgetpgrp(device).ok());
+        holder.is_some_and(|holder| holder == getpgrp() || holder == lent_to)
     }
 
     /// Puts it in the hands of a group.

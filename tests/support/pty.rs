@@ -60,6 +60,15 @@ impl Terminal {
         terminal
     }
 
+    /// Waits until the group that the terminal is in the hands of is led by such a program.
+    pub fn is_in_the_hands_of(&self, program: &str) {
+        super::until("the terminal changes hands", || {
+            let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap();
+            let name = std::fs::read_to_string(format!("/proc/{group}/comm")).unwrap_or_default();
+            name.trim_end() == program
+        });
+    }
+
     pub fn types(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
