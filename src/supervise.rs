@@ -132,6 +132,7 @@ impl Supervisor<'_> {
                 Ok(events) => events,
                 Err(error) => {
                     self.child.signal(Signal::SIGKILL);
+                    self.terminal.take_back();
                     return (
                         self.keeper.stop(),
                         Err(Error::system("cannot wait for events", &error)),
