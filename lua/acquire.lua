@@ -6,6 +6,8 @@
 -- ARGV[5] mode
 -- ARGV[6] owner
 -- ARGV[7] about      shown to people: host, user, pid, command, kind, label, one a line
+-- ARGV[8] ...        the holders that the caller was told of last, each as id, mode, about, fence,
+--                    acquired, ms that its lease may last at most
 --
 -- { 'granted', fence }
 -- { 'busy', view }
@@ -16,9 +18,17 @@ local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local MINE = { TOKEN .. ':mode', MODE, TOKEN .. ':owner', ARGV[6], TOKEN .. ':about', ARGV[7] }
 
 reconcile()
+-- Nobody waits for a reply to a request that is asked again.
+if revoked and has(TOKEN) then drop(TOKEN) end
+-- A fence that is behind what the caller has seen: the server was restarted without its data, or a
+-- replica took over that was behind.
+local known, free = last_fence(), not live and not foreign
+for i = 8, free and #ARGV or 0, 6 do
+  if tonumber(ARGV[i + 3]) > known then recall(unpack(ARGV, i, i + 5)) end
+end
 local head = admit()
 
-if holds(TOKEN) then
+if holds() then
   extend(TOKEN, TTL)
   redis.call('DEL', KEYS[5])
   return { 'granted', detail(TOKEN, 'fence') }

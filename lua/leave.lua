@@ -7,6 +7,6 @@ reconcile()
 
 redis.call('ZREM', QUEUE, TOKEN)
 redis.call('DEL', KEYS[5])
-if holds(TOKEN) then drop(TOKEN) else forget(TOKEN) end
+if has(TOKEN) then drop(TOKEN) else forget(TOKEN) end
 admit()
 return { 'left', view(3, false) }

@@ -21,7 +21,8 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 
 local GUARD, HOLDS, STATE, QUEUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TOKEN = ARGV[2]
-local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed' }
+local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
+  'revoked' }
 
 local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
 local BATCH = 1000           -- of the expired and the dead, at most this many go in one call
@@ -40,18 +41,26 @@ if type(guard) == 'table' then return guard end
 
 -- A guard that we did not write, or one of ours with no hold left on record, is not ours to
 -- touch: the lock counts as held by another tool until that key is gone. One that is ours has
--- at least one hold that is live, since it ends with the last of them.
-local written, fence, ticket = unpack(redis.call('HMGET', STATE, 'guard', 'fence', 'ticket'))
-local count = guard and guard == written and redis.call('ZCARD', HOLDS) or 0
+-- at least one hold that is live, since it ends with the last of them. One that is gone before
+-- the last of them ends was deleted by somebody: those holds are revoked.
+local written, fence, ticket, revoked =
+  unpack(redis.call('HMGET', STATE, 'guard', 'fence', 'ticket', TOKEN .. ':revoked'))
+local deleted = written and not guard and redis.call('ZCOUNT', HOLDS, int(now), '+inf') > 0
+local count = (deleted or guard and guard == written) and redis.call('ZCARD', HOLDS) or 0
 local live = count > 0
 local foreign = guard and not live
 
 local function detail(token, name) return redis.call('HGET', STATE, token .. ':' .. name) end
 
--- A hold lives through the millisecond of its deadline, as a key does.
-local function holds(token)
+-- Is this one of the holds, revoked or not? It lives through the millisecond of its deadline, as
+-- a key does.
+local function has(token)
   return live and tonumber(redis.call('ZSCORE', HOLDS, token) or 0) >= now
 end
+
+-- Does the caller hold the lock? One whose hold is revoked does not any more, but may not know
+-- yet: until he has left or his lease has ended, nobody else gets in.
+local function holds() return not revoked and has(TOKEN) end
 
 local function mail_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
@@ -93,18 +102,38 @@ local function extend(token, ttl)
   put(token, now + ttl, token .. ':renewed', int(now))
 end
 
+-- The last fence; none counts as 0, and so does one that no grant can have written, for it is
+-- exact only below 2^53.
+local function last_fence()
+  local last = tonumber(fence or 0)
+  return last and last < 2 ^ 53 - 1 and last or 0
+end
+
+-- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a
+-- script that has written anything is not stopped any more when the server is out of memory.
+local function drop_remains()
+  if not fence and redis.call('EXISTS', HOLDS) == 1 then redis.call('DEL', HOLDS) end
+end
+
+-- A hold of which the server has lost all memory, as a waiter remembers it. Whoever has it may
+-- be at work still and learns only from his next renewal that it is lost, so until his lease has
+-- ended it keeps everybody out, as a revoked one. By its id, since nobody else knows its token.
+local function recall(id, mode, about, its_fence, acquired, ttl)
+  drop_remains()
+  count, live = count + 1, true
+  fence = int(math.max(last_fence(), tonumber(its_fence)))
+  put(id, now + ttl, 'fence', fence, id .. ':mode', mode, id .. ':about', about,
+    id .. ':fence', its_fence, id .. ':acquired', acquired, id .. ':renewed', int(now),
+    id .. ':revoked', '1')
+end
+
 -- May a request of this mode be granted now, as far as the present holds go?
 local function admissible(mode) return mode == 'exclusive' and not live and not foreign end
 
 -- The only place where a lock is given away. `...` are details to be written along.
 local function grant(token, deadline, ...)
-  -- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a
-  -- script that has written anything is not stopped any more when the server is out of memory.
-  if not fence and redis.call('EXISTS', HOLDS) == 1 then redis.call('DEL', HOLDS) end
-  -- One that no grant can have written, for it is exact only below 2^53, counts as none.
-  local last = tonumber(fence or 0)
-  if not (last and last < 2 ^ 53 - 1) then last = 0 end
-  fence = int(math.max(last + 1, now))
+  drop_remains()
+  fence = int(math.max(last_fence() + 1, now))
   count, live = count + 1, true
   put(token, deadline, 'fence', fence, token .. ':fence', fence, token .. ':acquired', int(now),
     token .. ':renewed', int(now), ...)
@@ -125,7 +154,14 @@ end
 
 -- Brings the holds up to date: before anything is decided from them.
 local function reconcile()
-  if live and count > 1 then
+  if deleted then
+    for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
+      redis.call('HSET', STATE, token .. ':revoked', '1')
+      revoked = revoked or token == TOKEN
+    end
+    watch_latest()
+  end
+  if live and (deleted or count > 1) then
     local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'LIMIT', 0, BATCH)
     for _, token in ipairs(expired) do
       redis.call('ZREM', HOLDS, token)
@@ -177,16 +213,20 @@ local function admit()
 end
 
 -- The lock as people see it, with at most so many holders in full (-1: all), and waiters if asked:
---   { now, 'free' | 'held' | 'foreign', guard's TTL in ms (-1: none, -2: free), last fence or '',
---     number of holders, { holder ... }, number of waiters, { waiter ... } }
+--   { now, 'free' | 'held' | 'revoked' | 'foreign', ms until it is free (-1: never, -2: it is),
+--     last fence or '', number of holders, { holder ... }, number of waiters, { waiter ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline }
 --   waiter: { id, mode, about, since }
 -- An id is the first 8 characters of a token: enough to tell holds apart, useless to release one.
 local function view(holders_at_most, with_waiters)
   local holders, waiters, live_holds = {}, {}, {}
+  local state, left = foreign and 'foreign' or 'free', redis.call('PTTL', GUARD)
   if live then
     live_holds = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
       'LIMIT', 0, holders_at_most)
+    local is_revoked = deleted or live_holds[1] and detail(live_holds[1], 'revoked')
+    state = is_revoked and 'revoked' or 'held'
+    left = tonumber(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
   end
   for i = 1, #live_holds, 2 do
     local token = live_holds[i]
@@ -200,7 +240,6 @@ local function view(holders_at_most, with_waiters)
         detail(token, 'about'), detail(token, 'since') }
     end
   end
-  local state = live and 'held' or foreign and 'foreign' or 'free'
-  return { int(now), state, redis.call('PTTL', GUARD), fence or '',
+  return { int(now), state, left, fence or '',
     count, holders, redis.call('ZCARD', QUEUE), waiters }
 end

@@ -7,7 +7,7 @@
 
 reconcile()
 
-local held = holds(TOKEN)
+local held = holds()
 if held then extend(TOKEN, tonumber(ARGV[3])) end
 admit()
 return held and { 'renewed', detail(TOKEN, 'fence') } or { 'not-held' }

@@ -305,6 +305,9 @@ pub(crate) struct Waiter {
 pub(crate) enum State {
     Free,
     Held,
+    /// Its holders do not hold it any more, but may not know yet: until they have let go or their
+    /// leases have ended, nobody else gets it.
+    Revoked,
     /// The key is there, but it is not ours: another tool's lock.
     Foreign,
 }
@@ -337,15 +340,21 @@ impl fmt::Display for View {
                     None => f.write_str(", its key has no expiry"),
                 }
             }
-            (State::Held, Some(first)) => {
+            (State::Held | State::Revoked, Some(first)) => {
                 write!(f, "held by {}", first.about)?;
                 write!(f, " for {}", show(self.now.since(first.acquired)))?;
                 if let Some(label) = first.about.label() {
                     write!(f, ", job {label}")?;
                 }
                 match self.holder_count.saturating_sub(1) {
-                    0 => Ok(()),
-                    others => write!(f, ", and {others} more"),
+                    0 => {}
+                    others => write!(f, ", and {others} more")?,
+                }
+                match (self.state, self.ttl) {
+                    (State::Revoked, Some(ttl)) => {
+                        write!(f, "; revoked, and free in {} at the latest", show(ttl))
+                    }
+                    _ => Ok(()),
                 }
             }
             _ if self.waiter_count > 0 => f.write_str("about to be taken by others who wait"),

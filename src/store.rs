@@ -121,8 +121,14 @@ impl fmt::Display for Failure {
 /// A place where locks are kept. Every call is bounded by the I/O timeout the store was opened
 /// with, and by its interrupt.
 pub(crate) trait Store: Send {
-    /// Asks for the lock, or asks again.
-    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure>;
+    /// Asks for the lock, or asks again. What the caller has seen of the lock last lets a server
+    /// that has forgotten its holders since keep everybody out until they surely know.
+    fn acquire(
+        &mut self,
+        request: &Request,
+        seen: Option<&View>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Answer, Failure>;
 
     /// Sleeps until a queued request may have been granted, or for `at_most`.
     fn sleep(

@@ -61,6 +61,7 @@ pub(crate) fn acquire(
         conflict_exit_code,
         contact,
         told,
+        seen: None,
     };
     wait.until_won()
 }
@@ -77,6 +78,8 @@ struct Wait<'a> {
     contact: Contact,
     /// Whether the server may know of the request, so that it has to be taken back.
     told: bool,
+    /// The lock as it was when the server last put us in line.
+    seen: Option<View>,
 }
 
 /// How we stand with the server.
@@ -131,7 +134,8 @@ impl Wait<'_> {
 
     fn ask_once(&mut self) -> (Instant, Result<Answer, Failure>) {
         let sent = Instant::now();
-        let answer = self.store.acquire(self.request, Some(self.signals.arrival()));
+        let answer =
+            self.store.acquire(self.request, self.seen.as_ref(), Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         (sent, answer)
     }
@@ -167,6 +171,7 @@ impl Wait<'_> {
         }
         let sleep = sleep.min(left);
         self.report.detail(format_args!("in place {place}, asleep for {} at most", show(sleep)));
+        self.seen = Some(view);
         match self.store.sleep(self.request, sleep, Some(self.signals.arrival())) {
             Ok(()) => Ok(()),
             Err(failure) => self.ride_out(failure),

@@ -124,3 +124,56 @@ fn a_fence_that_somebody_spoilt_is_replaced_by_a_good_one() {
         assert!((1_700_000_000_000..10_000_000_000_000).contains(&fence), "{spoilt}: {fence}");
     }
 }
+
+/// The state of the lock as inspect has it, and its first holder's pid.
+fn state(server: &Server) -> (String, u64) {
+    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
+    let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    let lock = &locks[0];
+    let state = lock["state"].as_str().unwrap_or("free").to_owned();
+    (state, lock["holders"][0]["pid"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
+    let server = Server::start();
+    let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
+        while :; do sleep 0.01; done";
+    let options = ["exec", "--ttl", "6s", "L", "bash", "-c", script];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    let second = waiter(&server, &[], "L", "second");
+    server.cli(&["DEL", "rlock:L"]);
+    let busy = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+    assert_eq!(busy.code(), 75, "{busy:?}");
+    assert!(busy.err().contains("revoked, and free in"), "{busy:?}");
+    assert_eq!(state(&server), ("revoked".into(), first.pid().into()));
+    assert_ne!(server.cli(&["EXISTS", "rlock:L"]), "0", "other tools are kept out too");
+    // The next renewal tells it.
+    assert_eq!(first.line(), "STOPPING");
+    assert_eq!(state(&server).0, "revoked");
+    first.say("go");
+    assert_eq!(first.end().code(), 76);
+    // Long before the lease would have ended.
+    assert_eq!(second.end().out(), "ENTERED second");
+}
+
+#[test]
+fn a_server_that_forgot_a_holder_is_told_of_it_by_those_who_wait() {
+    let server = Server::start();
+    let options =
+        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    let fence: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
+    server.cli(&["FLUSHALL"]);
+    until("it is recalled", || state(&server).0 == "revoked");
+    assert_eq!(state(&server).1, u64::from(first.pid()));
+    assert_eq!(server.cli(&["HGET", "{rlock:L}:state", "fence"]), fence.to_string());
+    first.told("letting the command finish");
+    assert_eq!(state(&server).0, "revoked");
+    first.say("go");
+    assert_eq!(first.end().code(), 76);
+    assert_eq!(second.end().out(), "ENTERED second");
+}

@@ -19,8 +19,9 @@ pub(crate) fn page(name: &Name, view: &View) -> String {
         let about = &holder.about;
         let held = show(view.now.since(holder.acquired));
         line(format!("{name}: held by {about} for {held}"));
+        let revoked = if view.state == State::Revoked { "revoked, " } else { "" };
         line(format!(
-            "  lease    {} left, renewed {} ago",
+            "  lease    {revoked}{} left, renewed {} ago",
             show(holder.deadline.since(view.now)),
             show(view.now.since(holder.renewed))
         ));
@@ -69,7 +70,7 @@ fn row(name: &Name, view: &View) -> [String; 5] {
         waiting => waiting.to_string(),
     };
     let (who, held) = match (view.state, view.holders.first()) {
-        (State::Held, Some(holder)) => {
+        (State::Held | State::Revoked, Some(holder)) => {
             let others = match view.holder_count.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(" and {others} more"),

@@ -112,6 +112,7 @@ pub(super) fn view(reply: Value) -> Option<View> {
     let state = match fields.text()?.as_str() {
         "free" => State::Free,
         "held" => State::Held,
+        "revoked" => State::Revoked,
         "foreign" => State::Foreign,
         _ => return None,
     };

@@ -146,15 +146,29 @@ impl Single {
 }
 
 impl Store for Single {
-    fn acquire(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Answer, Failure> {
+    fn acquire(
+        &mut self,
+        request: &Request,
+        seen: Option<&View>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Answer, Failure> {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
-        let call = self
+        let mut call = self
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
             .with(request.ttl.as_millis())
             .with(heartbeat)
             .with(request.mode.as_str())
             .with(&request.owner)
             .with(&request.about);
+        for holder in seen.map_or(&[][..], |view| &view.holders) {
+            call = call
+                .with(&holder.id)
+                .with(holder.mode.as_str())
+                .with(holder.about.to_lines())
+                .with(holder.fence)
+                .with(holder.acquired.0)
+                .with(holder.deadline.since(holder.renewed).as_millis());
+        }
         let reply = self.run(&call, interrupt)?;
         self.read(reply::answer(reply.value))
     }
