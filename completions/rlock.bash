@@ -114,7 +114,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --kill-after --on-lost --on-unreachable --help"
+            opts="-q -v -t -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --kill-after --on-lost --on-unreachable --foreground --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -47,6 +47,7 @@ run\t''"
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail at once if the lock is busy'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in rlock\'s own process group, as timeout --foreground does'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r

@@ -128,6 +128,9 @@ pub(crate) struct Exec {
     /// When no server answers before the command starts: fail, or run it without a lock
     #[arg(long, value_name = "WHAT", default_value = "fail")]
     pub(crate) on_unreachable: OnUnreachable,
+    /// Keep the command in rlock's own process group, as timeout --foreground does
+    #[arg(long)]
+    pub(crate) foreground: bool,
     /// The lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,

@@ -38,6 +38,11 @@ impl Lease {
         self.deadline() - before
     }
 
+    /// How long ago it was won or renewed.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.since(self.sent)
+    }
+
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }

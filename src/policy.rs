@@ -18,6 +18,15 @@ pub(crate) enum OnUnreachable {
     Run,
 }
 
+/// Which process group a command runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// One of its own, so that all of it can be signalled and the terminal lent to it.
+    Own,
+    /// Ours: what the terminal sends reaches the command without us.
+    Ours,
+}
+
 /// How to part from a command that has lost its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parting {

@@ -7,9 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::libc;
 use nix::sys::signal::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
-use signal_hook::iterator::exfiltrator::SignalOnly;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::inherited::{self, Inherited};
 
@@ -26,9 +27,25 @@ const ENDING: [Signal; 6] = [
 /// What matters only once there is a command.
 const RUNNING: [Signal; 4] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
 
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) signal: Signal,
+    /// Sent by the kernel, which is the terminal: all of its foreground group has it.
+    pub(crate) by_terminal: bool,
+}
+
+impl Arrival {
+    /// Does it end a process that has not chosen otherwise, as people end them?
+    pub(crate) fn ends(self) -> bool {
+        use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+        matches!(self.signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM)
+    }
+}
+
 /// The signals that have come. While this exists they have no other effect.
 pub(crate) struct Signals {
-    delivery: SignalDelivery<UnixStream, SignalOnly>,
+    delivery: SignalDelivery<UnixStream, WithRawSiginfo>,
     inherited: Inherited,
 }
 
@@ -38,7 +55,7 @@ impl Signals {
         let (read, write) = UnixStream::pair()?;
         let heard = ENDING.into_iter().filter(|&signal| !inherited.ignores(signal));
         let numbers = heard.map(|signal| signal as i32);
-        let delivery = SignalDelivery::with_pipe(read, write, SignalOnly, numbers)?;
+        let delivery = SignalDelivery::with_pipe(read, write, WithRawSiginfo, numbers)?;
         Ok(Self { delivery, inherited })
     }
 
@@ -60,7 +77,11 @@ impl Signals {
     }
 
     /// Those that have come since the last call.
-    pub(crate) fn pending(&mut self) -> Vec<Signal> {
-        self.delivery.pending().filter_map(|number| Signal::try_from(number).ok()).collect()
+    pub(crate) fn pending(&mut self) -> Vec<Arrival> {
+        let arrived = self.delivery.pending().filter_map(|info| {
+            let signal = Signal::try_from(info.si_signo).ok()?;
+            Some(Arrival { signal, by_terminal: info.si_code == libc::SI_KERNEL })
+        });
+        arrived.collect()
     }
 }

@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::inherited::Inherited;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
-use crate::policy::{OnLost, Parting};
+use crate::policy::{Group, OnLost, Parting};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
@@ -43,6 +43,8 @@ pub(crate) struct Ending {
     pub(crate) exit: Exit,
     /// Whether the lock was still held then.
     pub(crate) lock: Lock,
+    /// A signal to end the command that came when it had ended by itself.
+    pub(crate) late: Option<Signal>,
 }
 
 /// What became of the lock while the command ran.
@@ -82,8 +84,19 @@ pub(crate) fn run(
     };
     let terminal = Terminal::open();
     let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
-    let (on_lost, lock) = (parting.on_lost, Lock::Kept);
-    Supervisor { child, keeper, machine, alarm, terminal, signals, report, on_lost, lock }.run()
+    Supervisor {
+        child,
+        keeper,
+        machine,
+        alarm,
+        terminal,
+        signals,
+        report,
+        on_lost: parting.on_lost,
+        lock: Lock::Kept,
+        late: None,
+    }
+    .run()
 }
 
 /// Becomes the command, without a lock. Returns only if that is impossible.
@@ -118,6 +131,7 @@ struct Supervisor<'a> {
     report: &'a Report,
     on_lost: OnLost,
     lock: Lock,
+    late: Option<Signal>,
 }
 
 impl Supervisor<'_> {
@@ -140,18 +154,17 @@ impl Supervisor<'_> {
                 }
             };
         }
-        let was_lent = self.terminal.take_back();
         let store = self.keeper.stop();
-        let ending = match self.child.reap() {
+        let (lock, late) = (self.lock, self.late);
+        let ending = self.child.reap().map(|exit| match exit {
             // ^C or ^\, which only the command's group has seen: a script that runs us has to see
             // it too, or it goes on with its next line.
-            Ok(Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT))) if was_lent => {
-                Ok(Ending { exit: Exit::Job(signal), lock: self.lock })
+            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if self.terminal.was_lent() => {
+                Ending { exit: Exit::Job(signal), lock, late }
             }
-            Ok(exit) => Ok(Ending { exit, lock: self.lock }),
-            Err(error) => Err(Error::system("cannot wait for the command", &error)),
-        };
-        (store, ending)
+            exit => Ending { exit, lock, late },
+        });
+        (store, ending.map_err(|error| Error::system("cannot wait for the command", &error)))
     }
 
     fn next_events(&mut self) -> std::io::Result<Vec<Event>> {
@@ -170,13 +183,19 @@ impl Supervisor<'_> {
         events.push(Event::Tick);
         events.extend(self.keeper.start_if_due(Instant::now()).err());
         if signalled {
-            for signal in self.signals.pending() {
-                match signal {
+            for arrival in self.signals.pending() {
+                match arrival.signal {
                     Signal::SIGCHLD => {
-                        descendants::reap_adopted(self.child.group());
+                        descendants::reap_adopted(&self.child);
                         events.extend(self.look_at_the_child());
                     }
-                    signal => events.push(Event::Signal(signal)),
+                    signal => {
+                        let reached = arrival.by_terminal && self.child.group() == Group::Ours;
+                        if arrival.ends() && !reached && self.child.has_ended() {
+                            self.late = Some(signal);
+                        }
+                        events.push(Event::Signal { signal, reached });
+                    }
                 }
             }
         }
@@ -186,7 +205,7 @@ impl Supervisor<'_> {
     fn look_at_the_child(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
-            events.push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.group()) });
+            events.push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.pid()) });
         }
         if self.child.has_ended() {
             events.push(Event::Ended);
@@ -221,11 +240,13 @@ impl Supervisor<'_> {
     /// Returns what happened meanwhile.
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Lend => self.terminal.lend(self.child.group()),
+            // In our group it has the terminal whenever we have it.
+            Action::Lend if self.child.group() == Group::Ours => {}
+            Action::Lend => self.terminal.lend(self.child.pid()),
+            Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {
-                self.terminal.take_back();
                 // If it fails we have not stopped, and go on all the same.
-                let _ = terminal::stop_ourselves(signal);
+                let _ = terminal::stop_ourselves(signal, self.child.group());
                 return Some(Event::Resumed);
             }
             Action::Continue => self.child.signal(Signal::SIGCONT),
@@ -243,14 +264,14 @@ impl Supervisor<'_> {
             }
             Action::Terminate => {
                 self.child.signal(Signal::SIGTERM);
-                descendants::signal_all(self.child.group(), Signal::SIGTERM);
+                descendants::signal_all(&self.child, Signal::SIGTERM);
                 // A stopped process ends only once it goes on.
                 self.child.signal(Signal::SIGCONT);
-                descendants::signal_all(self.child.group(), Signal::SIGCONT);
+                descendants::signal_all(&self.child, Signal::SIGCONT);
             }
             Action::Kill => {
                 self.child.signal(Signal::SIGKILL);
-                descendants::kill_all(self.child.group());
+                descendants::kill_all(&self.child);
             }
         }
         None

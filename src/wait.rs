@@ -219,7 +219,8 @@ impl Wait<'_> {
     fn stop_if_told(&mut self) -> Result<(), Error> {
         match self.signals.pending().first() {
             None => Ok(()),
-            Some(&signal) => {
+            Some(arrival) => {
+                let signal = arrival.signal;
                 self.leave();
                 Err(Error::Stopped(signal))
             }

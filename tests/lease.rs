@@ -150,7 +150,7 @@ fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
     let mut first = holder(&server, &["--ttl", "1s"], "L");
     // Frozen, it says nothing, and what it holds expires as soon as it goes on.
     server.signal("STOP");
-    first.told("cannot be renewed");
+    first.told("could not be renewed");
     assert_eq!(first.end().code(), 76);
     server.signal("CONT");
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);

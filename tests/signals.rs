@@ -6,6 +6,7 @@ mod support;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
+use support::proxy::Proxy;
 use support::{Finished, Running, Server, run, until};
 
 #[test]
@@ -87,4 +88,84 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
         }
         server.cli(&["FLUSHALL"]);
     }
+}
+
+#[test]
+fn a_signal_that_comes_when_the_command_has_ended_ends_rlock_once_the_lock_is_free() {
+    let server = Server::on_tcp(&[]);
+    run(&mut server.rlock(["exec", "L", "true"]));
+    for (status, end) in [(0, None), (7, Some(7))] {
+        let proxy = Proxy::to(server.port(), Duration::from_millis(200));
+        let script = format!("exit {status}");
+        let mut command = server.rlock(["exec", "L", "sh", "-c", &script]);
+        let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
+        // The first flight asks for the lock, the second releases it.
+        until("it is releasing the lock", || proxy.flights() == 2);
+        first.signal("TERM");
+        let ended = first.process.wait().unwrap();
+        // A failure is told rather than the signal, which stops a script as well.
+        assert_eq!((ended.code(), ended.signal()), (end, end.is_none().then_some(15)));
+        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    }
+}
+
+#[test]
+fn under_nohup_a_hangup_reaches_nobody() {
+    let server = Server::start();
+    let mut nohup = std::process::Command::new("nohup");
+    nohup.arg(env!("CARGO_BIN_EXE_rlock")).args(["exec", "L", "sh", "-c", support::READY]);
+    let mut first = Running::start(nohup.env("RLOCK_URL", server.url()));
+    assert_eq!(first.line(), "READY");
+    first.signal("HUP");
+    first.say("go");
+    assert_eq!(first.end().code(), 0);
+}
+
+#[test]
+fn process_1_of_a_container_ends_with_128_and_the_signals_number() {
+    let server = Server::start();
+    let contained = |arguments: &[&str]| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+        unshare.arg(env!("CARGO_BIN_EXE_rlock")).args(arguments);
+        unshare.env("RLOCK_URL", server.url());
+        unshare
+    };
+    let killed = run(&mut contained(&["exec", "L", "sh", "-c", "echo $PPID; kill -9 $$"]));
+    assert_eq!((killed.code(), killed.out()), (137, "1".into()), "{killed:?}");
+
+    let first = support::holder(&server, &[], "L");
+    let mut waiting = Running::start(&mut contained(&["exec", "L", "true"]));
+    waiting.told("waiting in place 1");
+    let children = format!("/proc/{0}/task/{0}/children", waiting.pid());
+    let process_1 = std::fs::read_to_string(children).unwrap();
+    support::send_signal(process_1.trim().parse().unwrap(), "TERM");
+    assert_eq!(waiting.end().code(), 143);
+    assert_eq!(first.finish().code(), 0);
+}
+
+#[test]
+fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree() {
+    let server = Server::start();
+    let group = "echo $(ps -o pgid= -p $$) $(ps -o pgid= -p $PPID)";
+    let script = format!("{group}; trap 'echo TERM; exit 3' TERM; while :; do sleep 0.01; done");
+    let options = ["exec", "--foreground", "L", "bash", "-c", &script];
+    let mut first = Running::start(&mut server.rlock(options));
+    let groups = first.line();
+    let (its, ours) = groups.split_once(' ').unwrap();
+    assert_eq!(its, ours);
+    first.signal("TERM");
+    assert_eq!(first.line(), "TERM");
+    assert_eq!(first.end().code(), 3);
+
+    let script = "trap '' TERM; sleep 1000 & echo $!; wait";
+    let options = ["exec", "--foreground", "--ttl", "600ms", "L", "sh", "-c", script];
+    let mut first = Running::start(&mut server.rlock(options));
+    let grandchild = first.line();
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(first.end().code(), 76);
+    until("the grandchild is gone", || {
+        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
+        state.map_or(true, |state| state.contains(") Z "))
+    });
 }

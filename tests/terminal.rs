@@ -85,7 +85,7 @@ fn a_suspended_job_that_outlived_its_lease_is_not_brought_back() {
     terminal.sees("Stopped");
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     terminal.enters("fg; echo status-$?");
-    terminal.sees("the lease is ending");
+    terminal.sees("the lease could not be renewed");
     terminal.sees("status-76");
     assert!(!ran.exists());
 }
@@ -118,4 +118,48 @@ fn a_background_job_that_wants_the_terminal_waits_for_it() {
     terminal.sees("exec L");
     terminal.enters("abc");
     terminal.sees("got-abc");
+}
+
+#[test]
+fn in_the_foreground_group_an_interrupt_reaches_the_command_once() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let script = "trap \"echo int-$((1 + 1))\" INT; read x; echo got-$x; read y; echo got-$y";
+    terminal.enters(&format!("$rlock exec --foreground L bash -c '{script}'; echo status-$?"));
+    until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+    // bash reads on after a trap.
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+    terminal.types(INTERRUPT);
+    terminal.sees("int-2");
+    terminal.enters("def");
+    let shown = terminal.sees("got-def");
+    assert!(!shown.contains("int-2"), "{shown}");
+    terminal.sees("status-0");
+}
+
+#[test]
+fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_back() {
+    let server = Server::start();
+    let script = server.directory().join("script");
+    let lines = "$rlock exec --foreground L sh -c 'echo up; exec sleep 1000'\necho next-$((1 + 1))";
+    std::fs::write(&script, lines).unwrap();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters(&format!("bash {}", script.display()));
+    terminal.sees("up\r\n");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+    terminal.enters("echo status-$?");
+    let shown = terminal.sees("status-130");
+    assert!(!shown.contains("next-2"), "{shown}");
+
+    terminal.enters("$rlock exec --foreground L sh -c 'echo up; read x; echo got-$x'");
+    terminal.sees("up\r\n");
+    terminal.types(SUSPEND);
+    terminal.sees("Stopped");
+    terminal.enters("fg");
+    terminal.sees("exec --foreground L");
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
 }

@@ -30,7 +30,7 @@ pub(super) fn run(
     // A lock that nobody has the token of would only be in the way; the same if a signal says that
     // nobody wants it any more.
     let unwanted = match (grant.signals.pending().first(), told) {
-        (Some(&signal), _) => Error::Stopped(signal),
+        (Some(arrival), _) => Error::Stopped(arrival.signal),
         (None, Err(Error::Internal(error))) => {
             Error::Internal(anyhow!("{error:#}; the lock has been released"))
         }

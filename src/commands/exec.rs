@@ -7,7 +7,7 @@ use crate::duration::{Span, show};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
-use crate::policy::{OnUnreachable, Parting};
+use crate::policy::{Group, OnUnreachable, Parting};
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Hold, Lock};
@@ -21,8 +21,12 @@ pub(super) fn run(
         return Err(Error::Usage("no command given".into()));
     };
     let about = |label| identity::of_exec(program, label);
-    let mut command =
-        Command { program: program.clone(), arguments: arguments.to_vec(), variables: Vec::new() };
+    let mut command = Command {
+        program: program.clone(),
+        arguments: arguments.to_vec(),
+        group: if options.foreground { Group::Ours } else { Group::Own },
+        variables: Vec::new(),
+    };
     let parting = Parting {
         on_lost: options.on_lost,
         kill_after: options.kill_after.map_or(Parting::DEFAULT_KILL_AFTER, Span::get),
@@ -39,9 +43,9 @@ pub(super) fn run(
     };
     // A signal that came with the grant: too late to be noticed by the wait, too early for the
     // command.
-    if let Some(&signal) = grant.signals.pending().first() {
+    if let Some(arrival) = grant.signals.pending().first() {
         let _ = release(&mut *grant.store, &grant.request, report);
-        return Err(Error::Stopped(signal));
+        return Err(Error::Stopped(arrival.signal));
     }
 
     command.variables = grant.variables(&options.name);
@@ -52,13 +56,19 @@ pub(super) fn run(
 
     let released = store.map(|mut store| release(&mut *store, &request, report));
     let ending = ending?;
-    match (ending.lock, released) {
-        (Lock::Kept, Some(Ok(Release::NotHeld))) => {
+    // What came while nobody was left to pass it on to is for us: a script that is interrupted must
+    // not go on with its next line. Only a failure is the more important news.
+    let late = ending.late.or_else(|| {
+        signals.pending().into_iter().find(|arrival| arrival.ends()).map(|arrival| arrival.signal)
+    });
+    match (ending.lock, released, ending.exit, late) {
+        (Lock::Kept, Some(Ok(Release::NotHeld)), _, _) => {
             report.warn("the lock was lost while the command ran, and its end came first");
             Ok(Exit::Status(exit::LOST))
         }
-        (Lock::Kept, _) => Ok(ending.exit),
-        (Lock::Lost, _) => Ok(Exit::Status(exit::LOST)),
+        (Lock::Lost, _, _, _) => Ok(Exit::Status(exit::LOST)),
+        (Lock::Kept, _, Exit::Status(exit::OK), Some(signal)) => Ok(Exit::Signal(signal as i32)),
+        (Lock::Kept, _, exit, _) => Ok(exit),
     }
 }
 

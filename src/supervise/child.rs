@@ -10,18 +10,20 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_char, c_int};
 use nix::sched::{CloneFlags, clone};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, pthread_sigmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpid, getppid, setpgid};
 
 use crate::clock::Instant;
 use crate::exit::Exit;
 use crate::inherited::Inherited;
+use crate::policy::Group;
 
-/// What to run, and what to tell it about its lock.
+/// What to run, where, and what to tell it about its lock.
 pub(crate) struct Command {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
+    pub(crate) group: Group,
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
@@ -55,15 +57,15 @@ impl From<Errno> for NotStarted {
     }
 }
 
-/// A command that has been started. Its group has the same number, and keeps it until the command
-/// is reaped.
+/// A command that has been started. Its number, which is that of its group too if that is its own,
+/// stays its own until it is reaped.
 pub(super) struct Child {
-    group: Pid,
+    pid: Pid,
+    group: Group,
 }
 
 impl Child {
-    /// Starts the command in a process group of its own, with everything it would have had
-    /// without us; not after `stop_at`, however long it takes to get there. To be called on the
+    /// Starts the command with everything it would have had without us; not after `stop_at`, however long it takes to get there. To be called on the
     /// main thread: the command dies with the thread that started it.
     ///
     /// Not std's, for two reasons: only a child that shares our memory until it execs (as
@@ -76,11 +78,11 @@ impl Child {
     ) -> Result<Self, NotStarted> {
         let words = command.words()?;
         let environment = Strings::of_environment(&command.variables)?;
-        let parent = getpid();
+        let (parent, group) = (getpid(), command.group);
         let failed = AtomicI32::new(0);
         let prepared = AtomicBool::new(false);
         let in_child = || {
-            let error = prepare(parent, inherited, stop_at).map_or_else(
+            let error = prepare(parent, group, inherited, stop_at).map_or_else(
                 |error| error,
                 |()| {
                     prepared.store(true, Ordering::Relaxed);
@@ -103,7 +105,7 @@ impl Child {
         // number: no allocation, no lock.
         let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
         before.thread_set_mask()?;
-        let child = Self { group: started? };
+        let child = Self { pid: started?, group };
         match failed.load(Ordering::Relaxed) {
             0 => Ok(child),
             error => {
@@ -118,18 +120,34 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the whole group. An error means that nobody is left in it.
+    /// Sends a signal to the command: to all of its group if that is its own. An error means that
+    /// nobody is left there.
     pub(super) fn signal(&self, signal: Signal) {
-        let _ = killpg(self.group, signal);
+        let _ = match self.group {
+            Group::Own => killpg(self.pid, signal),
+            Group::Ours => kill(self.pid, signal),
+        };
     }
 
-    pub(super) fn group(&self) -> Pid {
+    /// Does `signal` reach this process too?
+    pub(super) fn includes(&self, process: Pid, its_group: Pid) -> bool {
+        match self.group {
+            Group::Own => its_group == self.pid,
+            Group::Ours => process == self.pid,
+        }
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(super) fn group(&self) -> Group {
         self.group
     }
 
     /// The signal that has stopped the command since the last call, if one has.
     pub(super) fn has_stopped(&self) -> Option<Signal> {
-        match waitid(Id::Pid(self.group), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
+        match waitid(Id::Pid(self.pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
             Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
             _ => None,
         }
@@ -138,7 +156,7 @@ impl Child {
     /// Has the command ended? Leaves it unreaped, so that its group cannot become another's.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.group), flags) {
+        match waitid(Id::Pid(self.pid), flags) {
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => false,
             // An error too: EINVAL is an end by a real-time signal, which nix has no name for.
             _ => true,
@@ -150,7 +168,7 @@ impl Child {
         let mut status = 0;
         loop {
             // SAFETY: the pointer is valid for the one integer that is written.
-            let reaped = unsafe { libc::waitpid(self.group.as_raw(), &raw mut status, 0) };
+            let reaped = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) };
             match Errno::result(reaped) {
                 Ok(_) => break,
                 Err(Errno::EINTR) => {}
@@ -190,8 +208,10 @@ fn exec(words: &Strings, environment: &Strings) -> Errno {
 }
 
 /// What happens in the new process before the command's program is loaded.
-fn prepare(parent: Pid, inherited: Inherited, stop_at: Instant) -> Result<(), Errno> {
-    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+fn prepare(parent: Pid, group: Group, inherited: Inherited, stop_at: Instant) -> Result<(), Errno> {
+    if group == Group::Own {
+        setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    }
     // A dead rlock renews nothing, so its command must not outlive it; and rlock may have died
     // before this took effect.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;

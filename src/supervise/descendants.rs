@@ -1,5 +1,5 @@
-//! Processes that the command has started and that have left its group: daemons, sessions of their
-//! own. While rlock runs they are given to it when their parents end, so that it can find them.
+//! Processes that the command has started and that signals to it do not reach: daemons, sessions of
+//! their own. While rlock runs they are given to it when their parents end, so that it can find them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,6 +8,8 @@ use std::io;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
 use nix::unistd::{Pid, getpid};
+
+use super::child::Child;
 
 /// New ones may be started while the old ones are found; each of these is started by one that has
 /// been signalled already, so this is far more than it takes.
@@ -18,9 +20,9 @@ pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
-/// Sends a signal to all descendants outside the command's group.
-pub(super) fn signal_all(group: Pid, signal: Signal) {
-    for process in outside(group) {
+/// Sends a signal to all descendants that a signal to the command does not reach.
+pub(super) fn signal_all(command: &Child, signal: Signal) {
+    for process in beyond(command) {
         // Found a moment ago. It cannot have been replaced by a stranger: adopted children of ours
         // keep their number until we reap them, and others would have had to end, be reaped by
         // their parents and have all other numbers used up since.
@@ -28,26 +30,26 @@ pub(super) fn signal_all(group: Pid, signal: Signal) {
     }
 }
 
-/// Ends all descendants outside the command's group, and those that they start meanwhile.
-pub(super) fn kill_all(group: Pid) {
+/// Ends the same, and those that they start meanwhile.
+pub(super) fn kill_all(command: &Child) {
     for _ in 0..ROUNDS {
-        let found = outside(group);
+        let found = beyond(command);
         for process in &found {
             let _ = kill(*process, Signal::SIGKILL);
         }
         if found.is_empty() {
             return;
         }
-        reap_adopted(group);
+        reap_adopted(command);
     }
 }
 
 /// Reaps adopted children that have ended, but not the command itself.
-pub(super) fn reap_adopted(command: Pid) {
+pub(super) fn reap_adopted(command: &Child) {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     while let Some(ended) = waitid(Id::All, flags).ok().and_then(|status| status.pid()) {
         // Once the command has ended, what comes behind it can wait for our own end.
-        if ended == command || waitpid(ended, Some(WaitPidFlag::WNOHANG)).is_err() {
+        if ended == command.pid() || waitpid(ended, Some(WaitPidFlag::WNOHANG)).is_err() {
             return;
         }
     }
@@ -71,8 +73,8 @@ impl Process {
     }
 }
 
-/// Live descendants of ours outside a group.
-fn outside(group: Pid) -> Vec<Pid> {
+/// Live descendants of ours that a signal to the command does not reach.
+fn beyond(command: &Child) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let all: HashMap<Pid, Process> = entries
         .flatten()
@@ -93,7 +95,7 @@ fn outside(group: Pid) -> Vec<Pid> {
         false
     };
     all.iter()
-        .filter(|(_, process)| !process.is_dead && process.group != group)
+        .filter(|(pid, process)| !process.is_dead && !command.includes(**pid, process.group))
         .map(|(&pid, _)| pid)
         .filter(|&pid| is_ours(pid))
         .collect()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::clock::Instant;
+use crate::duration::show;
 use crate::lease::Lease;
 use crate::policy::{OnLost, Parting};
 
@@ -18,8 +19,8 @@ const SUSPEND_GRACE: Duration = Duration::from_millis(200);
 pub(super) enum Event {
     /// Nothing but time has passed.
     Tick,
-    /// A signal came that is meant for the command.
-    Signal(Signal),
+    /// A signal came that is meant for the command, which it may have reached already.
+    Signal { signal: Signal, reached: bool },
     /// The lease was renewed.
     Renewed(Lease),
     /// A renewal got no answer; there will be another.
@@ -42,7 +43,9 @@ pub(super) enum Action {
     Forward(Signal),
     /// Give the terminal to the command.
     Lend,
-    /// Take the terminal back and stop ourselves and the rest of our job; then `Resumed`.
+    /// Take the terminal back if it was given away.
+    TakeBack,
+    /// Stop ourselves and the rest of our job; then `Resumed`.
     Stop(Signal),
     /// Let the command go on if it is stopped.
     Continue,
@@ -56,21 +59,37 @@ pub(super) enum Action {
 
 /// Why a command may not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) struct Loss {
+    cause: Cause,
+    renewed_ago: Duration,
+    /// Until the lease ends.
+    left: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
     /// Somebody else may have the lock by now.
     NotHeld,
     /// The lease is about to end and cannot be renewed, for the reason of the last attempt.
-    Ending { unanswered: String },
+    Unanswered(String),
 }
 
 impl std::fmt::Display for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotHeld => f.write_str(
-                "the lock was lost: it expired, was deleted, or was taken over on the server",
+        let Self { cause, renewed_ago, left } = self;
+        let renewed_ago = show(*renewed_ago);
+        match cause {
+            Cause::NotHeld => write!(
+                f,
+                "the lock was lost: it expired, was revoked, deleted or taken over within the last \
+                 {renewed_ago}"
             ),
-            Self::Ending { unanswered } => {
-                write!(f, "the lease is ending and cannot be renewed: {unanswered}")
+            Cause::Unanswered(reason) => {
+                write!(f, "the lease could not be renewed for {renewed_ago}: {reason}; ")?;
+                match left.is_zero() {
+                    true => write!(f, "it has ended"),
+                    false => write!(f, "it ends in {}", show(*left)),
+                }
             }
         }
     }
@@ -129,13 +148,15 @@ impl Machine {
         match event {
             Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
-            Event::Signal(signal) if !matches!(self.phase, Phase::Over) => {
+            Event::Signal { .. } if self.is_over() => {}
+            Event::Signal { signal, reached } => {
                 if signal == Signal::SIGTSTP {
                     self.suspending = Some(now + SUSPEND_GRACE);
                 }
-                actions.push(Action::Forward(signal));
+                if !reached {
+                    actions.push(Action::Forward(signal));
+                }
             }
-            Event::Signal(_) => {}
             Event::Stopped { signal, ours } => match signal {
                 Signal::SIGTTIN | Signal::SIGTTOU if ours => {
                     // In this order, so that a ^Z is never for a command that is still stopped. If
@@ -148,19 +169,22 @@ impl Machine {
                 }
                 Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
                     self.suspending = None;
-                    actions.push(Action::Stop(signal));
+                    actions.extend([Action::TakeBack, Action::Stop(signal)]);
                 }
                 // Stopped by hand, to be continued by hand, as if we were not there.
                 _ => {}
             },
             // If the lease ended meanwhile, the command has just been killed.
             Event::Resumed => actions.push(Action::Continue),
-            Event::NotHeld => self.lose(Loss::NotHeld, now + self.kill_after, &mut actions),
+            Event::NotHeld => {
+                self.lose(Cause::NotHeld, now, now + self.kill_after, &mut actions);
+            }
             Event::Ended => {
                 // What is left of the group has no lock either.
                 if matches!(self.phase, Phase::Stopping { .. }) {
                     actions.push(Action::Kill);
                 }
+                actions.push(Action::TakeBack);
                 self.phase = Phase::Over;
             }
         }
@@ -171,11 +195,12 @@ impl Machine {
         if now >= self.stop_at() {
             let unanswered = self.unanswered.clone();
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
-            self.lose(Loss::Ending { unanswered }, self.lease.deadline(), actions);
+            self.lose(Cause::Unanswered(unanswered), now, self.lease.deadline(), actions);
         }
         if self.suspending.is_some_and(|until| now >= until) {
             self.suspending = None;
-            actions.extend([Action::Forward(Signal::SIGSTOP), Action::Stop(Signal::SIGTSTP)]);
+            let stop = Action::Stop(Signal::SIGTSTP);
+            actions.extend([Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop]);
         }
         if let Phase::Stopping { kill_at } = self.phase
             && now >= kill_at
@@ -185,10 +210,12 @@ impl Machine {
         }
     }
 
-    fn lose(&mut self, loss: Loss, kill_at: Instant, actions: &mut Vec<Action>) {
+    fn lose(&mut self, cause: Cause, now: Instant, kill_at: Instant, actions: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Running) {
             return;
         }
+        let left = self.lease.deadline().since(now);
+        let loss = Loss { cause, renewed_ago: self.lease.age(now), left };
         match self.on_lost {
             OnLost::Kill => {
                 actions.extend([Action::Terminate, Action::Tell(loss)]);
@@ -236,6 +263,10 @@ mod tests {
         Machine::new(lease_won_at(0), KILL)
     }
 
+    fn signal(signal: Signal) -> Event {
+        Event::Signal { signal, reached: false }
+    }
+
     fn lease_won_at(millis: u64) -> Lease {
         Lease::won(Instant::at_millis(millis), Ttl::from_millis(30_000))
     }
@@ -254,9 +285,10 @@ mod tests {
         let mut machine = machine();
         machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
-        let told = Action::Tell(Loss::Ending { unanswered: "refused".into() });
         let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
-        assert_eq!(actions, [Action::Terminate, told]);
+        let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
+        let told = "the lease could not be renewed for 24s: refused; it ends in 5s";
+        assert_eq!(loss.to_string(), told);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
         assert!(!machine.is_over());
@@ -268,7 +300,8 @@ mod tests {
     fn a_lock_that_is_lost_ends_the_command_at_once() {
         let mut machine = machine();
         let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
-        assert_eq!(actions, [Action::Terminate, Action::Tell(Loss::NotHeld)]);
+        let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
+        assert!(loss.to_string().ends_with("within the last 10s"), "{loss}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
     }
@@ -276,7 +309,7 @@ mod tests {
     #[test]
     fn a_pause_past_the_deadline_kills_before_anything_else() {
         let mut machine = machine();
-        let actions = machine.on(Event::Signal(Signal::SIGCONT), Instant::at_millis(60_000));
+        let actions = machine.on(signal(Signal::SIGCONT), Instant::at_millis(60_000));
         assert!(matches!(
             actions[..],
             [Action::Terminate, Action::Tell(_), Action::Kill, Action::Forward(Signal::SIGCONT)]
@@ -291,10 +324,10 @@ mod tests {
         let lent = [Action::Continue, Action::Lend];
         assert_eq!(machine.on(stopped(Signal::SIGTTIN, true), now), lent);
         assert_eq!(machine.on(stopped(Signal::SIGTTOU, true), now), lent);
-        let stop = [Action::Stop(Signal::SIGTTIN)];
+        let stop = [Action::TakeBack, Action::Stop(Signal::SIGTTIN)];
         assert_eq!(machine.on(stopped(Signal::SIGTTIN, false), now), stop);
         assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
-        let stop = [Action::Stop(Signal::SIGTSTP)];
+        let stop = [Action::TakeBack, Action::Stop(Signal::SIGTSTP)];
         assert_eq!(machine.on(stopped(Signal::SIGTSTP, true), now), stop);
         assert_eq!(machine.on(stopped(Signal::SIGSTOP, true), now), []);
     }
@@ -304,7 +337,7 @@ mod tests {
         let mut machine = machine();
         let now = Instant::at_millis(1_000);
         let suspend = Action::Forward(Signal::SIGTSTP);
-        assert_eq!(machine.on(Event::Signal(Signal::SIGTSTP), now), std::slice::from_ref(&suspend));
+        assert_eq!(machine.on(signal(Signal::SIGTSTP), now), std::slice::from_ref(&suspend));
         let stopped = Event::Stopped { signal: Signal::SIGTTIN, ours: true };
         assert_eq!(machine.on(stopped.clone(), now), [Action::Continue, Action::Lend, suspend]);
         // Once.
@@ -314,9 +347,10 @@ mod tests {
     #[test]
     fn a_command_that_does_not_stop_for_a_suspend_is_stopped() {
         let mut machine = machine();
-        machine.on(Event::Signal(Signal::SIGTSTP), Instant::at_millis(1_000));
+        machine.on(signal(Signal::SIGTSTP), Instant::at_millis(1_000));
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(1_200)));
-        let force = [Action::Forward(Signal::SIGSTOP), Action::Stop(Signal::SIGTSTP)];
+        let stop = Action::Stop(Signal::SIGTSTP);
+        let force = [Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop];
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_200)), force);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_500)), []);
     }
@@ -334,19 +368,20 @@ mod tests {
     fn what_the_command_leaves_behind_dies_with_a_lost_lock_and_lives_otherwise() {
         let mut lost = machine();
         lost.on(Event::NotHeld, Instant::at_millis(1_000));
-        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::Kill]);
+        let end = [Action::Kill, Action::TakeBack];
+        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), end);
         let mut kept = machine();
-        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), []);
+        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
     }
 
     #[test]
     fn a_command_that_may_continue_is_left_alone() {
         let mut machine = Machine::new(lease_won_at(0), CONTINUE);
         let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
-        assert_eq!(actions, [Action::Tell(Loss::NotHeld)]);
+        assert!(matches!(actions[..], [Action::Tell(_)]), "{actions:?}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
         assert_eq!(machine.wake_at(), None);
-        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), []);
+        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), [Action::TakeBack]);
     }
 
     #[test]

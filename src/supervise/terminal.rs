@@ -7,20 +7,30 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+use crate::policy::Group;
 
 /// The controlling terminal of this process, which may be none.
 pub(super) struct Terminal {
     device: Option<File>,
-    lent: bool,
+    loan: Loan,
+}
+
+/// Whether the command has, or had when that mattered last, the terminal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loan {
+    None,
+    Lent,
+    Returned,
 }
 
 impl Terminal {
     pub(super) fn open() -> Self {
         Self {
             device: OpenOptions::new().read(true).write(true).open("/dev/tty").ok(),
-            lent: false,
+            loan: Loan::None,
         }
     }
 
@@ -38,29 +48,43 @@ impl Terminal {
     /// Puts it in the hands of a group.
     pub(super) fn lend(&mut self, group: Pid) {
         if let Some(device) = &self.device {
-            self.lent = tcsetpgrp(device, group).is_ok();
+            self.loan = match tcsetpgrp(device, group) {
+                Ok(()) => Loan::Lent,
+                Err(_) => Loan::None,
+            };
         }
     }
 
-    /// Takes it back if it was lent, and says if it was. We are in the background then, and ignore
-    /// the SIGTTOU by which the kernel would stop us for this.
-    pub(super) fn take_back(&mut self) -> bool {
-        let was_lent = std::mem::take(&mut self.lent);
-        if let (Some(device), true) = (&self.device, was_lent) {
-            let _ = tcsetpgrp(device, getpgrp());
-        }
-        was_lent
+    /// Takes it back if it was lent. We are in the background then, and ignore the SIGTTOU by which
+    /// the kernel would stop us for this.
+    pub(super) fn take_back(&mut self) {
+        self.loan = match (&self.device, self.loan) {
+            (Some(device), Loan::Lent) => {
+                let _ = tcsetpgrp(device, getpgrp());
+                Loan::Returned
+            }
+            _ => Loan::None,
+        };
+    }
+
+    /// Was there something to take back the last time?
+    pub(super) fn was_lent(&self) -> bool {
+        self.loan == Loan::Returned
     }
 }
 
-/// Stops our own process group, and with it rlock, as the terminal would have; returns when we are
-/// continued. Does nothing in a group that no shell could continue: the kernel sees to that. To be
-/// called on the only thread that does not block signals, which is then surely the one to stop.
-pub(super) fn stop_ourselves(signal: Signal) -> io::Result<()> {
+/// Stops rlock as the terminal would have, and with it the rest of our process group unless the
+/// command is in it, which has been stopped and others with it; returns when we are continued. Does
+/// nothing in a group that no shell could continue: the kernel sees to that. To be called on the
+/// only thread that does not block signals, which is then surely the one to stop.
+pub(super) fn stop_ourselves(signal: Signal, command: Group) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is no handler of ours, so nothing can run in it.
     let before = unsafe { sigaction(signal, &default) }?;
-    let stopped = killpg(getpgrp(), signal);
+    let stopped = match command {
+        Group::Own => killpg(getpgrp(), signal),
+        Group::Ours => raise(signal),
+    };
     // SAFETY: it was the action until just now.
     unsafe { sigaction(signal, &before) }?;
     Ok(stopped?)
