@@ -148,7 +148,7 @@ impl Machine {
         match event {
             Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
-            Event::Signal { .. } if self.is_over() => {}
+            Event::Signal { .. } | Event::Ended if self.is_over() => {}
             Event::Signal { signal, reached } => {
                 if signal == Signal::SIGTSTP {
                     self.suspending = Some(now + SUSPEND_GRACE);
@@ -178,6 +178,7 @@ impl Machine {
             Event::Resumed => actions.push(Action::Continue),
             Event::NotHeld => {
                 self.lose(Cause::NotHeld, now, now + self.kill_after, &mut actions);
+                self.kill_if_due(now, &mut actions);
             }
             Event::Ended => {
                 // What is left of the group has no lock either.
@@ -186,7 +187,14 @@ impl Machine {
                 }
                 actions.push(Action::TakeBack);
                 self.phase = Phase::Over;
+                self.suspending = None;
             }
+        }
+        // Last of all: any time may have passed when we are back.
+        if self.suspending.is_some_and(|until| now >= until) {
+            self.suspending = None;
+            let stop = Action::Stop(Signal::SIGTSTP);
+            actions.extend([Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop]);
         }
         actions
     }
@@ -197,16 +205,16 @@ impl Machine {
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
             self.lose(Cause::Unanswered(unanswered), now, self.lease.deadline(), actions);
         }
-        if self.suspending.is_some_and(|until| now >= until) {
-            self.suspending = None;
-            let stop = Action::Stop(Signal::SIGTSTP);
-            actions.extend([Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop]);
-        }
+        self.kill_if_due(now, actions);
+    }
+
+    fn kill_if_due(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if let Phase::Stopping { kill_at } = self.phase
             && now >= kill_at
         {
             actions.push(Action::Kill);
             self.phase = Phase::Left;
+            self.suspending = None;
         }
     }
 
@@ -248,6 +256,9 @@ impl Machine {
         matches!(self.phase, Phase::Over)
     }
 }
+
+#[cfg(test)]
+mod histories;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,211 @@
+//! Whatever happens, in whatever order: random histories of a command and its supervisor.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::duration::Ttl;
+
+const TTL: Ttl = Ttl::from_millis(30_000);
+
+/// What the world does next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Time passes while the supervisor waits for events.
+    Wait(u64),
+    /// Time passes while it is stopped itself, or the machine asleep.
+    Pause(u64),
+    /// A renewal that was sent so long ago is answered.
+    Renewed(u64),
+    Unanswered,
+    NotHeld,
+    Signal(Signal, bool),
+    /// The command stops; if that stops the job, it is continued so much later.
+    Stops(Signal, bool, u64),
+    Ends,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    use Signal::{SIGCONT, SIGINT, SIGSTOP, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
+    let signal = prop_oneof![Just(SIGCONT), Just(SIGINT), Just(SIGTERM), Just(SIGTSTP)];
+    let stop = prop_oneof![Just(SIGTTIN), Just(SIGTTOU), Just(SIGTSTP), Just(SIGSTOP)];
+    prop_oneof![
+        6 => (1..15_000_u64).prop_map(Step::Wait),
+        1 => (1..60_000_u64).prop_map(Step::Pause),
+        6 => (0..2_000_u64).prop_map(Step::Renewed),
+        2 => Just(Step::Unanswered),
+        1 => Just(Step::NotHeld),
+        2 => (signal, any::<bool>()).prop_map(|(signal, reached)| Step::Signal(signal, reached)),
+        3 => (stop, any::<bool>(), 0..40_000_u64)
+            .prop_map(|(signal, ours, away)| Step::Stops(signal, ours, away)),
+        1 => Just(Step::Ends),
+    ]
+}
+
+/// A command, its terminal and the clock, as the supervisor's actions and the steps leave them.
+struct World {
+    machine: Machine,
+    on_lost: OnLost,
+    kill_after: Duration,
+    now: Instant,
+    lease: Lease,
+    lost_at: Option<Instant>,
+    is_lent: bool,
+    told: u32,
+    asked_to_end: bool,
+    killed: bool,
+    ended: bool,
+}
+
+impl World {
+    fn new(on_lost: OnLost, kill_after: Duration) -> Self {
+        let now = Instant::at_millis(1_000_000);
+        let lease = Lease::won(now, TTL);
+        Self {
+            machine: Machine::new(lease, Parting { on_lost, kill_after }),
+            on_lost,
+            kill_after: kill_after.min(TTL.get() / 3),
+            now,
+            lease,
+            lost_at: None,
+            is_lent: false,
+            told: 0,
+            asked_to_end: false,
+            killed: false,
+            ended: false,
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        let millis = |millis: u64| Duration::from_millis(millis);
+        let away = if let Step::Stops(_, _, away) = step { millis(*away) } else { millis(500) };
+        match step {
+            Step::Wait(time) => {
+                let until = self.now + millis(*time);
+                while let Some(wake_at) = self.machine.wake_at().filter(|&wake| wake <= until) {
+                    self.now = self.now.max(wake_at);
+                    self.happens(Event::Tick, away);
+                    if let Some(next) = self.machine.wake_at() {
+                        assert!(next > self.now, "it spins");
+                    }
+                }
+                self.now = self.now.max(until);
+            }
+            Step::Pause(time) => self.now = self.now + millis(*time),
+            Step::Renewed(ago) => {
+                let sent = self.now - millis(*ago);
+                if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
+                    self.lease = Lease::won(sent, TTL);
+                    self.happens(Event::Renewed(self.lease), away);
+                }
+            }
+            Step::Unanswered => self.happens(Event::Unanswered("refused".into()), away),
+            Step::NotHeld => {
+                self.lost_at.get_or_insert(self.now);
+                self.happens(Event::NotHeld, away);
+            }
+            Step::Signal(signal, reached) => {
+                self.happens(Event::Signal { signal: *signal, reached: *reached }, away);
+            }
+            Step::Stops(signal, ours, _) => {
+                self.happens(Event::Stopped { signal: *signal, ours: *ours }, away);
+            }
+            Step::Ends => self.ends(),
+        }
+    }
+
+    fn ends(&mut self) {
+        self.ended = true;
+        self.happens(Event::Ended, Duration::ZERO);
+    }
+
+    fn happens(&mut self, event: Event, away: Duration) {
+        let mut resumed = false;
+        for action in self.machine.on(event, self.now) {
+            assert!(!resumed, "what was decided before a stop is done after it");
+            match action {
+                Action::Forward(_) => {}
+                Action::Lend => self.is_lent = true,
+                Action::TakeBack => self.is_lent = false,
+                Action::Stop(_) => {
+                    assert!(!self.is_lent, "the shell is left without its terminal");
+                    self.now = self.now + away;
+                    resumed = true;
+                }
+                Action::Continue => assert!(self.is_safe(), "continued without a lease"),
+                Action::Tell(_) => self.told += 1,
+                Action::Terminate => self.asked_to_end = true,
+                Action::Kill => {
+                    assert!(self.asked_to_end, "killed without a chance to clean up");
+                    self.killed = true;
+                }
+            }
+        }
+        if resumed {
+            return self.happens(Event::Resumed, away);
+        }
+        assert!(self.is_safe(), "it runs on without a lease");
+        assert_eq!(self.machine.is_over(), self.ended, "a command is reaped when it has ended");
+        assert!(self.told <= 1);
+        if !self.killed && !self.ended && self.on_lost == OnLost::Kill {
+            let wakes = self.machine.wake_at();
+            assert!(wakes.is_some_and(|at| at <= self.deadline()), "it would oversleep");
+        }
+    }
+
+    /// Is it in order that the command is as it is?
+    fn is_safe(&self) -> bool {
+        match self.on_lost {
+            OnLost::Kill => self.killed || self.ended || self.now < self.deadline(),
+            OnLost::Continue => !self.asked_to_end && !self.killed,
+        }
+    }
+
+    /// When the command has to be dead.
+    fn deadline(&self) -> Instant {
+        let lost = self.lost_at.map(|at| at + self.kill_after);
+        lost.map_or(self.lease.deadline(), |lost| lost.min(self.lease.deadline()))
+    }
+}
+
+fn on_lost() -> impl Strategy<Value = OnLost> {
+    prop_oneof![4 => Just(OnLost::Kill), 1 => Just(OnLost::Continue)]
+}
+
+/// 5,000 histories, or more by PROPTEST_CASES.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: default.cases.max(5_000), failure_persistence: None, ..default }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_order_of_events_leaves_a_command_running_past_its_lease(
+        on_lost in on_lost(),
+        kill_after in 0..40_000_u64,
+        steps in vec(step(), 0..40),
+    ) {
+        let mut world = World::new(on_lost, Duration::from_millis(kill_after));
+        for step in &steps {
+            if world.ended {
+                break;
+            }
+            world.take(step);
+        }
+        // With nothing else to happen, all that is left is the time.
+        if !world.ended {
+            world.take(&Step::Wait(2 * TTL.as_millis()));
+            prop_assert!(world.killed || on_lost == OnLost::Continue);
+            world.ends();
+        }
+        prop_assert!(world.machine.is_over());
+        prop_assert!(!world.is_lent, "the terminal is not taken back");
+        prop_assert_eq!(world.machine.wake_at(), None);
+        let more = [Event::Ended, Event::Signal { signal: Signal::SIGTERM, reached: false }];
+        for event in more {
+            prop_assert_eq!(world.machine.on(event, world.now), []);
+        }
+    }
+}
