@@ -330,3 +330,96 @@ fn without_a_server_a_command_may_run_unlocked_as_itself() {
     let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "true"]);
     assert_eq!(run(command.env("RLOCK_URL", "http://x")).code(), 78);
 }
+
+#[test]
+fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time() {
+    let server = Server::start();
+    let options = ["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    // A password from one moment to the next, and no more.
+    const AUTH: [&str; 3] = ["-a", "pw", "--no-auth-warning"];
+    let refuse = || {
+        server.cli(&["CONFIG", "SET", "requirepass", "pw"]);
+        server.cli(&[&AUTH[..], &["CLIENT", "KILL", "TYPE", "normal"]].concat());
+    };
+    refuse();
+    first.told("not renewed");
+    server.cli(&[&AUTH[..], &["CONFIG", "SET", "requirepass", ""]].concat());
+    first.told("renewed for");
+    refuse();
+    let told = first.told("could not be renewed for");
+    assert!(told.contains("password") && told.contains("it ends in"), "{told}");
+    assert_eq!(first.end().code(), 76);
+    // Its lease, which nobody has released, is not over yet.
+    let key = server.cli(&[&AUTH[..], &["EXISTS", "rlock:L"]].concat());
+    assert_eq!(key, "1");
+}
+
+#[test]
+fn after_a_pause_the_command_is_stopped_before_anything_else() {
+    let server = Server::start();
+    let ran = server.directory().join("ran");
+    let script = format!("echo $$; read _; touch {}", ran.display());
+    // rlock alone, its group, and the command with it.
+    for paused in ["rlock", "group", "both"] {
+        let mut command = server.rlock(["exec", "--ttl", "400ms", "L", "sh", "-c", &script]);
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut first = Running::start(&mut command);
+        let group = first.line();
+        let kill = |signal: &str, target: &str| {
+            let status = Command::new("kill").args(["-s", signal, "--", target]).status().unwrap();
+            assert!(status.success(), "{signal} {target}");
+        };
+        let ours = if paused == "rlock" { "" } else { "-" }.to_owned() + &first.pid().to_string();
+        if paused == "both" {
+            kill("STOP", &format!("-{group}"));
+        }
+        kill("STOP", &ours);
+        until("its lease ends", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+        if paused == "both" {
+            first.say("go");
+        }
+        kill("CONT", &ours);
+        let told = first.told("could not be renewed");
+        assert!(told.contains("it has ended"), "{told}");
+        assert_eq!(first.end().code(), 76);
+        assert!(!ran.exists(), "{paused}");
+    }
+}
+
+#[test]
+fn a_machine_under_load_loses_no_lease() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "1s"], "L");
+    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+    let mut load: Vec<_> = (0..8).map(|_| busy()).collect();
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    until("nine renewals", || server.calls_of("evalsha") >= 9);
+    for process in &mut load {
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    let output = first.finish();
+    assert_eq!((output.code(), output.err()), (0, String::new()));
+}
+
+#[test]
+fn a_renewal_is_one_command_on_one_connection() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let mut command = server.rlock(["exec", "--ttl", "300ms", "L", "sh", "-c", READY]);
+    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
+    assert_eq!(first.line(), "READY");
+    // By then the server knows the script.
+    until("a renewal", || server.calls_of("evalsha") >= 2);
+    let flights = proxy.flights();
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    until("ten renewals", || server.calls_of("evalsha") >= 10);
+    let sent = proxy.flights() - flights;
+    let calls = usize::try_from(server.calls_of("evalsha")).unwrap();
+    // One may be on its way.
+    assert!(sent.abs_diff(calls) <= 1, "{sent} flights, {calls} calls");
+    assert_eq!(proxy.connections(), 1);
+    assert_eq!(first.finish().code(), 0);
+}

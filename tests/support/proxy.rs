@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 /// Listens on a free port of 127.0.0.1.
@@ -19,6 +19,8 @@ struct Wire {
     requests: AtomicUsize,
     connections: AtomicUsize,
     silent: AtomicBool,
+    parted: Mutex<bool>,
+    healed: Condvar,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -33,6 +35,8 @@ impl Proxy {
             requests: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             silent: AtomicBool::new(false),
+            parted: Mutex::new(false),
+            healed: Condvar::new(),
             open: Mutex::new(Vec::new()),
         });
         let accepting = Arc::clone(&wire);
@@ -60,6 +64,13 @@ impl Proxy {
     /// From now on what the server says is dropped, and what it is told still arrives.
     pub fn drop_replies(&self, silent: bool) {
         self.wire.silent.store(silent, Ordering::SeqCst);
+    }
+
+    /// From now on nothing gets through, in either direction, until it is healed. Then all that was
+    /// sent meanwhile arrives, late, as it does with TCP.
+    pub fn part(&self, parted: bool) {
+        *self.wire.parted.lock().unwrap() = parted;
+        self.wire.healed.notify_all();
     }
 
     /// Ends all connections there are.
@@ -98,9 +109,12 @@ impl Wire {
     ) {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
         let delay = self.delay;
+        let wire = Arc::clone(&self);
         std::thread::spawn(move || {
             for (due, bytes) in receiver {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                let parted = wire.parted.lock().unwrap();
+                drop(wire.healed.wait_while(parted, |parted| *parted).unwrap());
                 if to.write_all(&bytes).is_err() {
                     break;
                 }
