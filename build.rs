@@ -17,9 +17,9 @@ fn assemble_scripts() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
     let prologue = fs::read_to_string("lua/prologue.lua")?;
     let mut generated = String::new();
-    for name in ["acquire", "renew", "release", "leave", "inspect"] {
+    for name in ["acquire", "renew", "release", "leave", "revoke", "inspect"] {
         let script = fs::read_to_string(format!("lua/{name}.lua"))?;
-        let source = format!("{prologue}\n{script}");
+        let source = without_comments(&format!("{prologue}\n{script}"));
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
         // Writing to a string cannot fail.
@@ -29,6 +29,15 @@ fn assemble_scripts() -> io::Result<()> {
         );
     }
     fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)
+}
+
+/// What the server has to read, line by line as in the files so that its errors name their lines.
+fn without_comments(script: &str) -> String {
+    let lines = script.lines().map(|line| match line.trim_start() {
+        comment if comment.starts_with("--") => "",
+        line => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Links the unwinder into the program. It is never used, since a panic ends the process, but

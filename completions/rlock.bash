@@ -52,7 +52,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__acquire)
-            opts="-q -v -t -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --json --shell --help"
+            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --label --json --shell --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -82,6 +82,10 @@ _rlock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --slots)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --wait)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -99,6 +103,14 @@ _rlock() {
                     return 0
                     ;;
                 -E)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --at-least)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --owner)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -114,7 +126,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --nonblock --timeout --wait --conflict-exit-code --label --kill-after --on-lost --on-unreachable --foreground --help"
+            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --label --kill-after --on-lost --on-unreachable --foreground --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -144,6 +156,10 @@ _rlock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --slots)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --wait)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -161,6 +177,14 @@ _rlock() {
                     return 0
                     ;;
                 -E)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --at-least)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --owner)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -222,7 +246,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__release)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --quiet --verbose --json --help"
+            opts="-q -v -h --url --prefix --io-timeout --password-file --quiet --verbose --json --force --now --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -36,8 +36,11 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -l prefix -d 'Put befo
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l slots -d 'Hold the lock with at most N holders at once, all of whom say the same N' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l at-least -d 'Keep the lock at least that long, even if it is released sooner' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l owner -d 'Whose hold it is, for --reentrant [env: RLOCK_OWNER]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s k -l kill-after -d 'Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default: 5s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-lost -d 'What to do with the command when the lock is lost' -r -f -a "kill\t''
@@ -46,7 +49,10 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-unreachable -d '
 run\t''"
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s x -l exclusive -d 'Hold the lock alone; the default'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -s s -l shared -d 'Share the lock with others who do'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail at once if the lock is busy'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l reentrant -d 'Enter again a lock that an enclosing exec, or the same --owner, holds'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in rlock\'s own process group, as timeout --foreground does'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
@@ -54,12 +60,18 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Put b
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l slots -d 'Hold the lock with at most N holders at once, all of whom say the same N' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l at-least -d 'Keep the lock at least that long, even if it is released sooner' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l owner -d 'Whose hold it is, for --reentrant [env: RLOCK_OWNER]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s v -l verbose -d 'Say what happens, with times'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s x -l exclusive -d 'Hold the lock alone; the default'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s s -l shared -d 'Share the lock with others who do'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s n -l nonblock -d 'Fail at once if the lock is busy'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l reentrant -d 'Enter again a lock that an enclosing exec, or the same --owner, holds'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print assignments for a shell to eval'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s h -l help -d 'Print help'
@@ -79,6 +91,8 @@ complete -c rlock -n "__fish_rlock_using_subcommand release" -l password-file -d
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l force -d 'Take the lock away from whoever has it, and wait until they have let go'
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l now -d 'With --force: free it at once, for a holder that is known to be dead'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s h -l help -d 'Print help'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r

@@ -3,42 +3,64 @@
 --
 -- ARGV[3] ttl        of the lease, in ms
 -- ARGV[4] heartbeat  ms until a waiter calls again at the latest; 0: do not wait
--- ARGV[5] mode
--- ARGV[6] owner
--- ARGV[7] about      shown to people: host, user, pid, command, kind, label, one a line
--- ARGV[8] ...        the holders that the caller was told of last, each as id, mode, about, fence,
+-- ARGV[5] mode       'exclusive', 'shared' or 'slots:N'
+-- ARGV[6] at least   ms from the grant for which the lock is kept, even if released sooner
+-- ARGV[7] owner      chosen by the user; '': that of the enclosing hold, or the next
+-- ARGV[8] fresh      an owner that nobody else is
+-- ARGV[9] enclosing  the hold of this lock that the caller is inside of; ''
+-- ARGV[10] 'reentrant' to enter again what the owner holds; ''
+-- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
+-- ARGV[12] ...       the holders that the caller was told of last, each as id, mode, about, fence,
 --                    acquired, ms that its lease may last at most
 --
 -- { 'granted', fence }
 -- { 'busy', view }
+-- { 'inside' }   it would wait for the hold that the caller is inside of
+-- { 'upgrade' }  exclusive inside of a shared hold: never
 -- { 'queued', view, position from 1, ms to sleep unless woken by mail }
 
 local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-
-local MINE = { TOKEN .. ':mode', MODE, TOKEN .. ':owner', ARGV[6], TOKEN .. ':about', ARGV[7] }
+local AT_LEAST, ENCLOSING, REENTRANT = tonumber(ARGV[6]), ARGV[9], ARGV[10] ~= ''
 
 reconcile()
 -- Nobody waits for a reply to a request that is asked again.
-if revoked and has(TOKEN) then drop(TOKEN) end
+if standing == 'revoked' and has(TOKEN) then drop(TOKEN) end
 -- A fence that is behind what the caller has seen: the server was restarted without its data, or a
 -- replica took over that was behind.
 local known, free = last_fence(), not live and not foreign
-for i = 8, free and #ARGV or 0, 6 do
+for i = 12, free and #ARGV or 0, 6 do
   if tonumber(ARGV[i + 3]) > known then recall(unpack(ARGV, i, i + 5)) end
 end
 local head = admit()
 
 if holds() then
-  extend(TOKEN, TTL)
+  if AT_LEAST > 0 then
+    keep = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST)
+    redis.call('HSET', STATE, TOKEN .. ':keep', keep)
+  end
+  extend(TTL)
   redis.call('DEL', KEYS[5])
   return { 'granted', detail(TOKEN, 'fence') }
 end
 
-if admissible(MODE) and not head then
-  grant(TOKEN, now + TTL, unpack(MINE))
+local owner = ARGV[7]
+if owner == '' and has(ENCLOSING) then owner = detail(ENCLOSING, 'owner') or '' end
+if owner == '' then owner = ARGV[8] end
+local MINE = { TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner, TOKEN .. ':about', ARGV[11] }
+
+-- Past the queue too: who waits in it waits for this owner.
+local entered = REENTRANT and mode_of(owner)
+if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
+if entered or admissible(MODE) and not head then
+  if AT_LEAST > 0 then
+    MINE[7], MINE[8] = TOKEN .. ':keep', int(now + AT_LEAST)
+  end
+  if ticket then redis.call('ZREM', QUEUE, TOKEN) end
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), unpack(MINE))
   return { 'granted', fence }
 end
 
+if has(ENCLOSING) then return { 'inside' } end
 if HEARTBEAT == 0 then return { 'busy', view(3, false) } end
 
 -- Alive for two heartbeats and a claim: one of them may be lost on the way.
@@ -52,14 +74,16 @@ local till = int(now + math.max(left, 0) + DAY)
 redis.call('PEXPIREAT', STATE, till)
 redis.call('PEXPIREAT', QUEUE, till)
 
--- Only the head watches for the end of a lease; the others will be the head first.
+-- Only the head watches for the end of a lease, of the first for a slot and else of the last; the
+-- others will be the head first.
 local position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 local sleep = HEARTBEAT
 if position == 1 and foreign then
   sleep = math.min(sleep, POLL, left >= 0 and left + 1 or POLL)
 elseif position == 1 and live then
-  local first = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-  sleep = math.min(sleep, tonumber(first[2] or now) - now + 1)
+  local awaited = MODE ~= 'exclusive' and MODE == held_mode and 0 or -1
+  local hold = redis.call('ZRANGE', HOLDS, awaited, awaited, 'WITHSCORES')
+  sleep = math.max(math.min(sleep, tonumber(hold[2]) - now + 1), 1)
 elseif not live and not foreign then
   -- More dead than go in one call are still ahead.
   sleep = 1

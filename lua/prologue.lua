@@ -3,9 +3,9 @@
 -- KEYS[1] guard  string  the token of the live hold with the latest deadline; its TTL is that
 --                        deadline, so it exists exactly while the lock is held
 -- KEYS[2] holds  zset    token -> deadline, in server milliseconds
--- KEYS[3] state  hash    'guard': the guard as last written; 'fence': the last one handed out;
---                        'ticket': the last place given in the queue; and per hold or waiter
---                        the fields '<token>:<DETAIL>'
+-- KEYS[3] state  hash    'guard': the guard as last written; 'mode': of the holds as a whole;
+--                        'fence': the last one handed out; 'ticket': the last place given in
+--                        the queue; and per hold or waiter the fields '<token>:<DETAIL>'
 -- KEYS[4] queue  zset    waiting token -> ticket, first come first served
 -- KEYS[5] mail   list    wakes the waiter named by ARGV[2]; any other waiter's has the same
 --                        name but for the token
@@ -22,7 +22,7 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 local GUARD, HOLDS, STATE, QUEUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'revoked' }
+  'keep', 'standing' }
 
 local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
 local BATCH = 1000           -- of the expired and the dead, at most this many go in one call
@@ -43,8 +43,8 @@ if type(guard) == 'table' then return guard end
 -- touch: the lock counts as held by another tool until that key is gone. One that is ours has
 -- at least one hold that is live, since it ends with the last of them. One that is gone before
 -- the last of them ends was deleted by somebody: those holds are revoked.
-local written, fence, ticket, revoked =
-  unpack(redis.call('HMGET', STATE, 'guard', 'fence', 'ticket', TOKEN .. ':revoked'))
+local written, held_mode, fence, ticket, standing, keep = unpack(redis.call('HMGET', STATE,
+  'guard', 'mode', 'fence', 'ticket', TOKEN .. ':standing', TOKEN .. ':keep'))
 local deleted = written and not guard and redis.call('ZCOUNT', HOLDS, int(now), '+inf') > 0
 local count = (deleted or guard and guard == written) and redis.call('ZCARD', HOLDS) or 0
 local live = count > 0
@@ -52,15 +52,17 @@ local foreign = guard and not live
 
 local function detail(token, name) return redis.call('HGET', STATE, token .. ':' .. name) end
 
--- Is this one of the holds, revoked or not? It lives through the millisecond of its deadline, as
--- a key does.
+-- Is this one of the holds, whatever its standing? It lives through the millisecond of its
+-- deadline, as a key does.
 local function has(token)
   return live and tonumber(redis.call('ZSCORE', HOLDS, token) or 0) >= now
 end
 
--- Does the caller hold the lock? One whose hold is revoked does not any more, but may not know
--- yet: until he has left or his lease has ended, nobody else gets in.
-local function holds() return not revoked and has(TOKEN) end
+-- Does the caller hold the lock? A hold has no standing, or it is
+--   'revoked'  its holder does not hold the lock any more, but may not know yet: until he has let
+--              go or his lease has ended, it keeps others out as before
+--   'cooling'  its holder has let go, but sooner than it was to be kept
+local function holds() return not standing and has(TOKEN) end
 
 local function mail_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
@@ -94,12 +96,13 @@ local function put(token, deadline, ...)
   if count > 1 then watch_latest(...) else watch(token, int(deadline), ...) end
 end
 
--- Makes the hold last for another ttl from now; never adds to what is left. A server that is out
--- of memory stops a script at its first write if that takes memory, and no later one: the
--- PEXPIREAT comes first so that nobody loses a lock he holds for lack of memory.
-local function extend(token, ttl)
+-- Makes the caller's hold last for another ttl from now, or as long as it is to be kept; never
+-- adds to what is left. A server that is out of memory stops a script at its first write if that
+-- takes memory, and no later one: the PEXPIREAT comes first so that nobody loses a lock he holds
+-- for lack of memory.
+local function extend(ttl)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
-  put(token, now + ttl, token .. ':renewed', int(now))
+  put(TOKEN, math.max(now + ttl, tonumber(keep or 0)), TOKEN .. ':renewed', int(now))
 end
 
 -- The last fence; none counts as 0, and so does one that no grant can have written, for it is
@@ -120,23 +123,56 @@ end
 -- ended it keeps everybody out, as a revoked one. By its id, since nobody else knows its token.
 local function recall(id, mode, about, its_fence, acquired, ttl)
   drop_remains()
-  count, live = count + 1, true
+  count, live, held_mode = count + 1, true, mode
   fence = int(math.max(last_fence(), tonumber(its_fence)))
-  put(id, now + ttl, 'fence', fence, id .. ':mode', mode, id .. ':about', about,
+  put(id, now + ttl, 'fence', fence, 'mode', mode, id .. ':mode', mode, id .. ':about', about,
     id .. ':fence', its_fence, id .. ':acquired', acquired, id .. ':renewed', int(now),
-    id .. ':revoked', '1')
+    id .. ':standing', 'revoked')
 end
 
--- May a request of this mode be granted now, as far as the present holds go?
-local function admissible(mode) return mode == 'exclusive' and not live and not foreign end
+-- May a request of this mode, 'exclusive', 'shared' or 'slots:N', be granted now, as far as the
+-- present holds go?
+local function admissible(mode)
+  if live then
+    return mode == held_mode and mode ~= 'exclusive'
+      and (mode == 'shared' or count < tonumber(string.sub(mode, 7)))
+  end
+  return not foreign
+end
 
--- The only place where a lock is given away. `...` are details to be written along.
-local function grant(token, deadline, ...)
+local function live_holds() return redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf') end
+
+-- How an owner holds the lock: 'exclusive', 'shared', or nil if it does not.
+local function mode_of(owner)
+  local mode = nil
+  for _, token in ipairs(live and live_holds() or {}) do
+    if detail(token, 'owner') == owner and not detail(token, 'standing') then
+      if detail(token, 'mode') == 'exclusive' then return 'exclusive' end
+      mode = 'shared'
+    end
+  end
+  return mode
+end
+
+-- The only place where a lock is given away. What is entered again stays as exclusive as it is.
+-- `...` are details to be written along.
+local function grant(token, mode, deadline, ...)
   drop_remains()
   fence = int(math.max(last_fence() + 1, now))
+  if not live or held_mode ~= 'exclusive' then held_mode = mode end
   count, live = count + 1, true
-  put(token, deadline, 'fence', fence, token .. ':fence', fence, token .. ':acquired', int(now),
-    token .. ':renewed', int(now), ...)
+  put(token, deadline, 'fence', fence, 'mode', held_mode, token .. ':fence', fence,
+    token .. ':acquired', int(now), token .. ':renewed', int(now), ...)
+end
+
+-- An owner's shared hold may outlive the exclusive one that it was entered in.
+local function settle_mode()
+  if held_mode ~= 'exclusive' then return end
+  for _, token in ipairs(live_holds()) do
+    if detail(token, 'mode') == 'exclusive' then return end
+  end
+  held_mode = 'shared'
+  redis.call('HSET', STATE, 'mode', held_mode)
 end
 
 local function drop(token)
@@ -144,21 +180,33 @@ local function drop(token)
   count = count - 1
   if count > 0 then
     forget(token)
+    settle_mode()
     watch_latest()
   else
     live = false
     redis.call('DEL', GUARD)
-    forget(token, 'guard')
+    forget(token, 'guard', 'mode')
+  end
+end
+
+-- From now on these do not hold the lock any more, but keep others out until they let go. What
+-- has been let go of already is `spared`, or goes at once.
+local function revoke(spared)
+  for _, token in ipairs(live_holds()) do
+    local its_standing = detail(token, 'standing')
+    if not its_standing then
+      redis.call('HSET', STATE, token .. ':standing', 'revoked')
+      if token == TOKEN then standing = 'revoked' end
+    elseif its_standing == 'cooling' and not spared then
+      drop(token)
+    end
   end
 end
 
 -- Brings the holds up to date: before anything is decided from them.
 local function reconcile()
   if deleted then
-    for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
-      redis.call('HSET', STATE, token .. ':revoked', '1')
-      revoked = revoked or token == TOKEN
-    end
+    revoke('spared')
     watch_latest()
   end
   if live and (deleted or count > 1) then
@@ -169,12 +217,19 @@ local function reconcile()
     end
     count = count - #expired
     live = count > 0
+    if #expired > 0 then settle_mode() end
   elseif not live and written then
     for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
     redis.call('DEL', HOLDS)
-    redis.call('HDEL', STATE, 'guard')
+    redis.call('HDEL', STATE, 'guard', 'mode')
     count = 0
   end
+  deleted = false
+end
+
+local function wake(token)
+  redis.call('RPUSH', mail_of(token), 'look')
+  redis.call('PEXPIRE', mail_of(token), 2 * CLAIM)
 end
 
 -- Grants the lock to the head of the queue for as long as it fits, dropping the dead: one
@@ -186,14 +241,14 @@ local function admit()
   for _ = 1, BATCH do
     local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     if not head then break end
+    local mode = detail(head, 'mode')
     if tonumber(detail(head, 'alive') or 0) < now then
       redis.call('ZREM', QUEUE, head)
       forget(head)
-    elseif admissible(detail(head, 'mode')) then
+    elseif admissible(mode) then
       redis.call('ZREM', QUEUE, head)
-      grant(head, now + CLAIM)
-      redis.call('RPUSH', mail_of(head), 'granted')
-      redis.call('PEXPIRE', mail_of(head), 2 * CLAIM)
+      grant(head, mode, now + CLAIM)
+      wake(head)
     else
       return head
     end
@@ -213,26 +268,31 @@ local function admit()
 end
 
 -- The lock as people see it, with at most so many holders in full (-1: all), and waiters if asked:
---   { now, 'free' | 'held' | 'revoked' | 'foreign', ms until it is free (-1: never, -2: it is),
---     last fence or '', number of holders, { holder ... }, number of waiters, { waiter ... } }
---   holder: { id, owner, mode, about, fence, acquired, renewed, deadline }
+--   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
+--     ms until it is free (-1: never, -2: it is), last fence or '',
+--     number of holders, { holder ... }, number of waiters, { waiter ... } }
+--   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing or '' }
 --   waiter: { id, mode, about, since }
 -- An id is the first 8 characters of a token: enough to tell holds apart, useless to release one.
 local function view(holders_at_most, with_waiters)
-  local holders, waiters, live_holds = {}, {}, {}
+  local holders, waiters, scored = {}, {}, {}
   local state, left = foreign and 'foreign' or 'free', redis.call('PTTL', GUARD)
   if live then
-    live_holds = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
+    scored = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
       'LIMIT', 0, holders_at_most)
-    local is_revoked = deleted or live_holds[1] and detail(live_holds[1], 'revoked')
-    state = is_revoked and 'revoked' or 'held'
     left = tonumber(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
+    -- Held if one of them is; else revoked if one of them is.
+    state = 'cooling'
   end
-  for i = 1, #live_holds, 2 do
-    local token = live_holds[i]
+  for i = 1, #scored, 2 do
+    local token = scored[i]
+    local its_standing = detail(token, 'standing') or deleted and 'revoked' or ''
+    if its_standing == '' or state ~= 'held' and its_standing == 'revoked' then
+      state = its_standing == '' and 'held' or 'revoked'
+    end
     holders[#holders + 1] = { string.sub(token, 1, 8), detail(token, 'owner'),
       detail(token, 'mode'), detail(token, 'about'), detail(token, 'fence'),
-      detail(token, 'acquired'), detail(token, 'renewed'), live_holds[i + 1] }
+      detail(token, 'acquired'), detail(token, 'renewed'), scored[i + 1], its_standing }
   end
   for _, token in ipairs(with_waiters and redis.call('ZRANGE', QUEUE, 0, -1) or {}) do
     if tonumber(detail(token, 'alive') or 0) >= now then
@@ -240,6 +300,6 @@ local function view(holders_at_most, with_waiters)
         detail(token, 'about'), detail(token, 'since') }
     end
   end
-  return { int(now), state, left, fence or '',
+  return { int(now), state, live and held_mode or '', left, fence or '',
     count, holders, redis.call('ZCARD', QUEUE), waiters }
 end

@@ -8,6 +8,6 @@
 reconcile()
 
 local held = holds()
-if held then extend(TOKEN, tonumber(ARGV[3])) end
+if held then extend(tonumber(ARGV[3])) end
 admit()
 return held and { 'renewed', detail(TOKEN, 'fence') } or { 'not-held' }

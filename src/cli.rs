@@ -1,6 +1,7 @@
 //! The command line as users type it. What the words mean is decided in `config`.
 
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -8,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{Span, Timeout, Ttl};
 use crate::exit;
-use crate::lock::{Label, Name, Prefix, Token};
+use crate::lock::{Label, Name, Owner, Prefix, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
 /// Everything on the command line.
@@ -77,6 +78,15 @@ pub(crate) struct Common {
 pub(crate) struct Terms {
     #[command(flatten)]
     pub(crate) lease: Lease,
+    /// Hold the lock alone; the default
+    #[arg(short = 'x', long, group = "mode")]
+    pub(crate) exclusive: bool,
+    /// Share the lock with others who do
+    #[arg(short, long, group = "mode")]
+    pub(crate) shared: bool,
+    /// Hold the lock with at most N holders at once, all of whom say the same N
+    #[arg(long, value_name = "N", group = "mode")]
+    pub(crate) slots: Option<NonZeroU32>,
     /// Fail at once if the lock is busy
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
@@ -86,6 +96,15 @@ pub(crate) struct Terms {
     /// Exit status when the lock is busy
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
+    /// Keep the lock at least that long, even if it is released sooner
+    #[arg(long, value_name = "D")]
+    pub(crate) at_least: Option<Span>,
+    /// Enter again a lock that an enclosing exec, or the same --owner, holds
+    #[arg(long, conflicts_with = "slots")]
+    pub(crate) reentrant: bool,
+    /// Whose hold it is, for --reentrant [env: RLOCK_OWNER]
+    #[arg(long, value_name = "ID")]
+    pub(crate) owner: Option<Owner>,
     /// Shown to those who wait and by inspect: a job's URL, a ticket [env: RLOCK_LABEL]
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<Label>,
@@ -172,6 +191,12 @@ pub(crate) struct Release {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) hold: Hold,
+    /// Take the lock away from whoever has it, and wait until they have let go
+    #[arg(long, conflicts_with = "token")]
+    pub(crate) force: bool,
+    /// With --force: free it at once, for a holder that is known to be dead
+    #[arg(long, requires = "force")]
+    pub(crate) now: bool,
 }
 
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! The subcommands: each joins configuration, store, wait and supervision in its own way.
 
 mod acquire;
+mod evict;
 mod exec;
 mod grant;
 mod identity;

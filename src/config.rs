@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::cli;
 use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
-use crate::lock::{Label, Prefix, Token};
+use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity, plain};
 use crate::store::{Address, Credentials};
 
@@ -26,7 +26,11 @@ pub(crate) struct Config {
 
 /// How a lock is asked for.
 pub(crate) struct Terms {
+    pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
+    pub(crate) at_least: Duration,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) reentrant: bool,
     pub(crate) patience: Patience,
     pub(crate) conflict_exit_code: u8,
     pub(crate) label: Option<Label>,
@@ -93,8 +97,17 @@ impl Terms {
             Some(duration) => Patience::For(duration),
             None => Patience::Forever,
         };
+        let mode = match (terms.slots, terms.shared) {
+            (Some(slots), _) => Mode::Slots(slots),
+            (None, true) => Mode::Shared,
+            (None, false) => Mode::Exclusive,
+        };
         Ok(Self {
+            mode,
             ttl: ttl(&terms.lease)?,
+            at_least: terms.at_least.map_or(Duration::ZERO, Span::get),
+            owner: setting(terms.owner.clone(), "RLOCK_OWNER")?,
+            reentrant: terms.reentrant,
             patience,
             conflict_exit_code: terms.conflict_exit_code,
             label: setting(terms.label.clone(), "RLOCK_LABEL")?,

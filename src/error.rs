@@ -9,9 +9,10 @@ use nix::sys::signal::Signal;
 
 use crate::duration::show;
 use crate::exit::{self, Exit};
-use crate::lock::View;
+use crate::lock::Mode;
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
+use crate::view::View;
 
 /// One line each, for somebody who is tired: what happened, and what to do.
 #[derive(Debug)]
@@ -23,9 +24,13 @@ pub(crate) enum Error {
     /// No server, or not one that can be used.
     Store(Failure),
     /// Somebody else has the lock.
-    Busy { view: Box<View>, waited: Waited, status: u8 },
+    Busy { view: Box<View>, asked: Mode, waited: Waited, status: u8 },
     /// The lock is held by a command that this one is a part of: it would wait for itself.
     Nested { status: u8 },
+    /// Exclusive inside of a shared hold of the same owner, which can never be.
+    Upgrade { status: u8 },
+    /// The lock is another tool's, which cannot be told to let go.
+    Deaf,
     /// A token that does not hold the lock.
     NotHeld,
     /// A command that cannot be started.
@@ -56,7 +61,10 @@ impl Error {
             Self::Usage(_) => exit::USAGE,
             Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => exit::CONFIG,
             Self::Store(_) => exit::UNREACHABLE,
-            Self::Busy { status, .. } | Self::Nested { status } => *status,
+            Self::Busy { status, .. } | Self::Nested { status } | Self::Upgrade { status } => {
+                *status
+            }
+            Self::Deaf => exit::BUSY,
             Self::NotHeld => exit::NOT_HELD,
             Self::Command { error, .. } => match error.kind() {
                 io::ErrorKind::NotFound => exit::NOT_FOUND,
@@ -74,7 +82,7 @@ impl Error {
             Self::Usage(_) => "usage",
             Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => "config",
             Self::Store(_) => "unreachable",
-            Self::Busy { .. } | Self::Nested { .. } => "busy",
+            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::Deaf => "busy",
             Self::NotHeld => "not-held",
             Self::Command { .. } => "command",
             Self::Stopped(_) => "stopped",
@@ -103,13 +111,24 @@ impl fmt::Display for Error {
         match self {
             Self::Usage(what) | Self::Config(what) => f.write_str(what),
             Self::Store(failure) => failure.fmt(f),
-            Self::Busy { view, waited: Waited::NotAtAll, .. } => write!(f, "{view}; not waiting"),
-            Self::Busy { view, waited: Waited::For(time), .. } => {
-                write!(f, "{view}; gave up after {}", show(*time))
+            Self::Busy { view, asked, waited, .. } => {
+                write!(f, "{view}{}; ", view.mismatch(*asked))?;
+                match waited {
+                    Waited::NotAtAll => f.write_str("not waiting"),
+                    Waited::For(time) => write!(f, "gave up after {}", show(*time)),
+                }
             }
             Self::Nested { .. } => f.write_str(
                 "held by a command that this one runs inside of (see RLOCK_HELD), which would wait \
-                 for itself",
+                 for itself; --reentrant enters it again",
+            ),
+            Self::Upgrade { .. } => f.write_str(
+                "held in shared mode by a command that this one runs inside of, and asked for \
+                 exclusively, which can never be; ask for it exclusively outside",
+            ),
+            Self::Deaf => f.write_str(
+                "held by another tool, which cannot be told to let go; --force --now deletes its \
+                 key",
             ),
             Self::NotHeld => f.write_str(
                 "this token does not hold the lock: it expired, was released, or is another's",

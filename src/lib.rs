@@ -27,6 +27,7 @@ mod report;
 mod signals;
 mod store;
 mod supervise;
+mod view;
 mod wait;
 
 use clap::Parser;

@@ -1,8 +1,8 @@
-//! The words of the domain: what a lock is called, what a hold of it is, what people see of both.
+//! The words of the domain: what a lock is called, and what a hold of it is.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// What users call a lock: 1 to 200 bytes without white space, control characters or any of
 /// `{}*?[]\`, which mean something in Redis keys and patterns.
@@ -162,18 +162,85 @@ impl fmt::Display for Fence {
     }
 }
 
-/// How a hold goes together with others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+/// How a hold goes together with others. Different modes exclude each other, and so do different
+/// numbers of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Alone.
     Exclusive,
+    /// With any number of others.
+    Shared,
+    /// With fewer than that many others.
+    Slots(NonZeroU32),
 }
 
 impl Mode {
-    pub(crate) fn as_str(self) -> &'static str {
+    pub(crate) fn slots(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Slots(slots) => Some(slots),
+            Self::Exclusive | Self::Shared => None,
+        }
+    }
+
+    /// Without the number of slots, as JSON has it.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Slots(_) => "slots",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slots(slots) => write!(f, "slots:{slots}"),
+            mode => f.write_str(mode.name()),
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = ();
+
+    /// As the server keeps it, which is what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match (text, text.strip_prefix("slots:")) {
+            ("exclusive", _) => Ok(Self::Exclusive),
+            ("shared", _) => Ok(Self::Shared),
+            (_, Some(slots)) => slots.parse().map(Self::Slots).map_err(|_| ()),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Whose hold it is: those of one owner can enter each other. 1 to 200 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(String);
+
+impl Owner {
+    /// One that nobody else is.
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Owner {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.len() {
+            0 => Err("an owner has at least one character".into()),
+            201.. => Err("an owner has at most 200 bytes".into()),
+            _ if text.contains(char::is_control) => {
+                Err("an owner cannot have control characters in it".into())
+            }
+            _ => Ok(Self(text.to_owned())),
         }
     }
 }
@@ -262,105 +329,6 @@ impl fmt::Display for About {
 
 fn printable(text: &str) -> String {
     text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
-}
-
-/// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
-/// deciding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ServerTime(pub(crate) u64);
-
-impl ServerTime {
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
-    }
-}
-
-/// One hold, as others see it.
-#[derive(Clone, Debug)]
-pub(crate) struct Holder {
-    /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) owner: String,
-    pub(crate) mode: Mode,
-    pub(crate) about: About,
-    pub(crate) fence: Fence,
-    pub(crate) acquired: ServerTime,
-    pub(crate) renewed: ServerTime,
-    pub(crate) deadline: ServerTime,
-}
-
-/// One place in the queue, as others see it.
-#[derive(Clone, Debug)]
-pub(crate) struct Waiter {
-    /// The first 8 characters of the token it will hold the lock with.
-    pub(crate) id: String,
-    pub(crate) mode: Mode,
-    pub(crate) about: About,
-    pub(crate) since: ServerTime,
-}
-
-/// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum State {
-    Free,
-    Held,
-    /// Its holders do not hold it any more, but may not know yet: until they have let go or their
-    /// leases have ended, nobody else gets it.
-    Revoked,
-    /// The key is there, but it is not ours: another tool's lock.
-    Foreign,
-}
-
-/// A lock as it was at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct View {
-    pub(crate) now: ServerTime,
-    pub(crate) state: State,
-    /// Until the lock frees itself; `None` when it is free, or foreign without an expiry.
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) fence: Option<Fence>,
-    /// How many there are; `holders` may be only the first of them.
-    pub(crate) holder_count: u64,
-    pub(crate) holders: Vec<Holder>,
-    /// How many there are, some of them dead perhaps; `waiters` has the live ones if asked for.
-    pub(crate) waiter_count: u64,
-    pub(crate) waiters: Vec<Waiter>,
-}
-
-impl fmt::Display for View {
-    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, job https://…`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::duration::show;
-        match (self.state, self.holders.first()) {
-            (State::Foreign, _) => {
-                f.write_str("held by another tool")?;
-                match self.ttl {
-                    Some(ttl) => write!(f, ", its key expires in {}", show(ttl)),
-                    None => f.write_str(", its key has no expiry"),
-                }
-            }
-            (State::Held | State::Revoked, Some(first)) => {
-                write!(f, "held by {}", first.about)?;
-                write!(f, " for {}", show(self.now.since(first.acquired)))?;
-                if let Some(label) = first.about.label() {
-                    write!(f, ", job {label}")?;
-                }
-                match self.holder_count.saturating_sub(1) {
-                    0 => {}
-                    others => write!(f, ", and {others} more")?,
-                }
-                match (self.state, self.ttl) {
-                    (State::Revoked, Some(ttl)) => {
-                        write!(f, "; revoked, and free in {} at the latest", show(ttl))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            _ if self.waiter_count > 0 => f.write_str("about to be taken by others who wait"),
-            _ => f.write_str("free by now"),
-        }
-    }
 }
 
 #[cfg(test)]

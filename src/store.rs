@@ -17,7 +17,8 @@ use std::time::Duration;
 pub(crate) use address::{Address, Credentials};
 
 use crate::duration::Ttl;
-use crate::lock::{Fence, Key, Mode, Name, Prefix, Token, View};
+use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
+use crate::view::View;
 
 /// Cuts an exchange short when it becomes readable.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
@@ -27,9 +28,17 @@ pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
 pub(crate) struct Request {
     pub(crate) key: Key,
     pub(crate) token: Token,
-    pub(crate) owner: String,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
+    /// For how long from the grant the lock is kept, even if it is released sooner.
+    pub(crate) at_least: Duration,
+    /// Chosen by the user; else it is that of the enclosing hold, or `fresh_owner`.
+    pub(crate) owner: Option<Owner>,
+    pub(crate) fresh_owner: Owner,
+    /// The hold of this lock that the request comes from inside of.
+    pub(crate) enclosing: Option<Token>,
+    /// May it enter what its owner holds already?
+    pub(crate) reentrant: bool,
     /// How often a waiter tells that it is alive; `None` for one who does not wait.
     pub(crate) heartbeat: Option<Duration>,
     pub(crate) about: String,
@@ -43,6 +52,10 @@ pub(crate) enum Answer {
     },
     /// Somebody else has it, and the request was not to wait.
     Busy(View),
+    /// It would wait for the hold that it comes from inside of.
+    Inside,
+    /// Exclusive inside of its owner's shared hold, which can never be.
+    Upgrade,
     /// In line; ask again after `sleep`, or when woken.
     Queued {
         view: View,
@@ -56,6 +69,15 @@ pub(crate) enum Answer {
 pub(crate) enum Renewal {
     Renewed { fence: Fence },
     NotHeld,
+}
+
+/// How holders lose a lock that is taken away from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// They are told, and keep others out until they have let go or their leases have ended.
+    WhenGone,
+    /// At once, for holders that are known to be dead, and for another tool's lock.
+    Now,
 }
 
 /// What came of a release.
@@ -152,6 +174,9 @@ pub(crate) trait Store: Send {
 
     /// Takes a request back: afterwards it is neither queued nor granted.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
+
+    /// Takes the lock away from all who have it, and returns it as it was before.
+    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure>;
 
     /// One lock as it is now.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;

@@ -8,11 +8,12 @@ use crate::config::Patience;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::{Fence, Token, View};
+use crate::lock::Fence;
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{Answer, Failure, Fate, Request, Store};
+use crate::view::View;
 
 /// A waiter is heard of this often at least; more often if it asks for a short lease, since one
 /// who wants that wants to know early.
@@ -32,13 +33,11 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until it is granted, the patience is over, or a signal comes; not at all long if
-/// it is the `enclosing` hold that is in the way. Whatever the reason for failing, nothing is left
+/// Asks for a lock until it is granted, the patience is over, or a signal comes. Whatever the reason for failing, nothing is left
 /// behind as far as the server can still be told.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
-    enclosing: Option<&Token>,
     patience: Patience,
     conflict_exit_code: u8,
     signals: &mut Signals,
@@ -53,7 +52,6 @@ pub(crate) fn acquire(
     let mut wait = Wait {
         store,
         request,
-        enclosing,
         signals,
         report,
         started,
@@ -69,7 +67,6 @@ pub(crate) fn acquire(
 struct Wait<'a> {
     store: &'a mut dyn Store,
     request: &'a Request,
-    enclosing: Option<&'a Token>,
     signals: &'a mut Signals,
     report: &'a Report,
     started: Instant,
@@ -105,6 +102,14 @@ impl Wait<'_> {
                     Err(failure) => self.ride_out(failure)?,
                 },
                 Ok((_, Answer::Busy(view))) => return Err(self.busy(view, Waited::NotAtAll)),
+                Ok((_, Answer::Inside)) => {
+                    self.leave();
+                    return Err(Error::Nested { status: self.conflict_exit_code });
+                }
+                Ok((_, Answer::Upgrade)) => {
+                    self.leave();
+                    return Err(Error::Upgrade { status: self.conflict_exit_code });
+                }
                 Ok((_, Answer::Queued { view, position, sleep })) => {
                     self.stand_in_line(view, position, sleep)?;
                 }
@@ -154,12 +159,9 @@ impl Wait<'_> {
     }
 
     fn stand_in_line(&mut self, view: View, place: u64, sleep: Duration) -> Result<(), Error> {
-        if self.is_inside(&view) {
-            self.leave();
-            return Err(self.busy(view, Waited::NotAtAll));
-        }
         if matches!(self.contact, Contact::None) {
-            self.report.note(format_args!("waiting in place {place}: {view}"));
+            let reason = view.mismatch(self.request.mode);
+            self.report.note(format_args!("waiting in place {place}: {view}{reason}"));
             self.contact = Contact::InLine;
         }
         let now = Instant::now();
@@ -241,14 +243,8 @@ impl Wait<'_> {
         }
     }
 
-    fn is_inside(&self, view: &View) -> bool {
-        self.enclosing.is_some_and(|token| view.holders.iter().any(|hold| hold.id == token.id()))
-    }
-
     fn busy(&self, view: View, waited: Waited) -> Error {
-        if self.is_inside(&view) {
-            return Error::Nested { status: self.conflict_exit_code };
-        }
-        Error::Busy { view: Box::new(view), waited, status: self.conflict_exit_code }
+        let (asked, status) = (self.request.mode, self.conflict_exit_code);
+        Error::Busy { view: Box::new(view), asked, waited, status }
     }
 }

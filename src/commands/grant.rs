@@ -6,7 +6,7 @@ use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
 use crate::inherited::Inherited;
-use crate::lock::{About, Key, Label, Mode, Name, Token, enclosing_hold};
+use crate::lock::{About, Key, Label, Name, Owner, Token, enclosing_hold};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{self, Request, Store};
@@ -33,12 +33,18 @@ impl Grant {
         let terms = Terms::resolve(terms)?;
         let config = Config::resolve(common, Some(terms.ttl))?;
         config.warnings(report);
+        let key = Key::new(&config.prefix, name);
+        let enclosing = enclosing_hold(&env::var("RLOCK_HELD").unwrap_or_default(), &key);
         let request = Request {
-            key: Key::new(&config.prefix, name),
+            key,
             token: Token::fresh(),
-            owner: Token::fresh().as_str().to_owned(),
-            mode: Mode::Exclusive,
+            mode: terms.mode,
             ttl: terms.ttl,
+            at_least: terms.at_least,
+            owner: terms.owner,
+            fresh_owner: Owner::fresh(),
+            enclosing,
+            reentrant: terms.reentrant,
             heartbeat: match terms.patience {
                 Patience::None => None,
                 Patience::For(_) | Patience::Forever => Some(wait::heartbeat(terms.ttl.get())),
@@ -48,11 +54,9 @@ impl Grant {
         let mut signals = Signals::listen(inherited)
             .map_err(|error| Error::system("cannot listen to signals", &error))?;
         let mut store = store::open(&config.address, config.io_timeout);
-        let enclosing = enclosing_hold(&env::var("RLOCK_HELD").unwrap_or_default(), &request.key);
         let won = wait::acquire(
             &mut *store,
             &request,
-            enclosing.as_ref(),
             terms.patience,
             terms.conflict_exit_code,
             &mut signals,

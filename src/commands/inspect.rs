@@ -6,9 +6,10 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::{json, table};
-use crate::lock::{Key, Name, State, View};
+use crate::lock::{Key, Name};
 use crate::report::Report;
 use crate::store::{self, Listed};
+use crate::view::{State, View};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let config = Config::resolve(&options.common, None)?;

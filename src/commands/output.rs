@@ -11,6 +11,7 @@ use crate::duration::Ttl;
 use crate::error::Error;
 use crate::inspect::json::HolderDocument;
 use crate::lock::{Fence, Name, Token};
+use crate::view::View;
 
 /// Who reads it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,15 +37,21 @@ pub(super) struct Done<'a> {
     pub(super) fence: Option<Fence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) evicted: Option<Vec<HolderDocument<'a>>>,
 }
 
 impl<'a> Done<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None }
+        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None, evicted: None }
     }
 
     pub(super) fn with_token(self, token: &'a Token) -> Self {
         Self { token: Some(token.as_str()), ..self }
+    }
+
+    pub(super) fn with_evicted(self, before: &'a View) -> Self {
+        Self { evicted: Some(HolderDocument::all(before)), ..self }
     }
 
     pub(super) fn with_lease(self, fence: Fence, ttl: Ttl) -> Self {

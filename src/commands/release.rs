@@ -1,26 +1,53 @@
 //! `rlock release`: the end of a lock that was acquired.
 
+use super::evict;
 use super::output::{self, Done};
 use crate::cli;
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::Key;
+use crate::lock::{Key, Name, Token};
 use crate::report::Report;
-use crate::store::{self, Release};
+use crate::store::{self, Eviction, Release, Store};
+
+/// Whose holds are to end.
+enum Whose {
+    /// That of this token.
+    Own(Token),
+    /// All that there are.
+    Everybodys(Eviction),
+}
 
 pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error> {
-    let token = config::token(&options.hold)?;
+    let whose = match (options.force, options.now) {
+        (false, _) => Whose::Own(config::token(&options.hold)?),
+        (true, false) => Whose::Everybodys(Eviction::WhenGone),
+        (true, true) => Whose::Everybodys(Eviction::Now),
+    };
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
-    let name = &options.hold.name;
+    let (name, json) = (&options.hold.name, options.hold.json);
     let key = Key::new(&config.prefix, name);
     let mut store = store::open(&config.address, config.io_timeout);
-    match store.release(&key, &token)? {
+    match whose {
+        Whose::Own(token) => release(&mut *store, &key, name, &token, json, report),
+        Whose::Everybodys(eviction) => evict::run(&mut *store, &key, name, eviction, json, report),
+    }
+}
+
+fn release(
+    store: &mut dyn Store,
+    key: &Key,
+    name: &Name,
+    token: &Token,
+    json: bool,
+    report: &Report,
+) -> Result<Exit, Error> {
+    match store.release(key, token)? {
         Release::NotHeld => Err(Error::NotHeld),
         Release::Released | Release::Unknown => {
             report.detail("released");
-            if options.hold.json {
+            if json {
                 output::document(&Done::new("released", name))?;
             }
             Ok(Exit::Status(exit::OK))

@@ -1,10 +1,12 @@
 //! The JSON of `inspect --json`, and of the holders that a busy lock's error names.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::lock::{Fence, Holder, Key, Kind, Mode, Name, Prefix, ServerTime, State, View, Waiter};
+use crate::lock::{Fence, Key, Kind, Mode, Name, Prefix};
+use crate::view::{Holder, ServerTime, State, View, Waiter};
 
 /// One lock.
 #[derive(Serialize)]
@@ -12,8 +14,8 @@ pub(crate) struct LockDocument<'a> {
     name: &'a str,
     key: String,
     state: State,
-    mode: Option<Mode>,
-    slots: Option<u32>,
+    mode: Option<&'static str>,
+    slots: Option<NonZeroU32>,
     fence: Option<Fence>,
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
@@ -40,7 +42,7 @@ pub(crate) struct HolderDocument<'a> {
 struct WaiterDocument<'a> {
     position: usize,
     id: &'a str,
-    mode: Mode,
+    mode: &'static str,
     host: &'a str,
     user: &'a str,
     pid: u32,
@@ -57,8 +59,8 @@ pub(crate) fn documents<'a>(prefix: &Prefix, locks: &'a [(Name, View)]) -> Vec<L
             name: name.as_str(),
             key: Key::new(prefix, name).as_str().to_owned(),
             state: view.state,
-            mode: view.holders.first().map(|holder| holder.mode),
-            slots: None,
+            mode: view.mode.map(Mode::name),
+            slots: view.mode.and_then(Mode::slots),
             fence: view.fence,
             ttl_ms: view.ttl.map(millis),
             holders: HolderDocument::all(view),
@@ -101,7 +103,7 @@ impl<'a> WaiterDocument<'a> {
         Self {
             position,
             id: &waiter.id,
-            mode: waiter.mode,
+            mode: waiter.mode.name(),
             host: &waiter.about.host,
             user: &waiter.about.user,
             pid: waiter.about.pid,

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use crate::duration::show;
-use crate::lock::{Name, State, View};
+use crate::lock::Name;
+use crate::view::{Standing, View};
 
 /// One lock with all its holders and waiters.
 pub(crate) fn page(name: &Name, view: &View) -> String {
@@ -19,9 +20,13 @@ pub(crate) fn page(name: &Name, view: &View) -> String {
         let about = &holder.about;
         let held = show(view.now.since(holder.acquired));
         line(format!("{name}: held by {about} for {held}"));
-        let revoked = if view.state == State::Revoked { "revoked, " } else { "" };
+        let standing = match holder.standing {
+            Standing::Held => "",
+            Standing::Revoked => "revoked, ",
+            Standing::Cooling => "released, kept for another ",
+        };
         line(format!(
-            "  lease    {revoked}{} left, renewed {} ago",
+            "  lease    {standing}{} left, renewed {} ago",
             show(holder.deadline.since(view.now)),
             show(view.now.since(holder.renewed))
         ));
@@ -70,7 +75,7 @@ fn row(name: &Name, view: &View) -> [String; 5] {
         waiting => waiting.to_string(),
     };
     let (who, held) = match (view.state, view.holders.first()) {
-        (State::Held | State::Revoked, Some(holder)) => {
+        (_, Some(holder)) => {
             let others = match view.holder_count.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(" and {others} more"),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{Answer, Release, Renewal};
-use crate::lock::{About, Fence, Holder, Mode, ServerTime, State, View, Waiter};
+use crate::lock::{About, Fence, Mode};
+use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
 
 /// Reads an array from front to back.
 struct Fields(std::vec::IntoIter<Value>);
@@ -54,11 +55,11 @@ impl Fields {
         self.number().map(ServerTime)
     }
 
-    fn mode(&mut self) -> Option<Mode> {
+    /// `None` inside if it was lost, or there is none.
+    fn mode(&mut self) -> Option<Option<Mode>> {
         match self.text()?.as_str() {
-            // Empty if it was lost.
-            "exclusive" | "" => Some(Mode::Exclusive),
-            _ => None,
+            "" => Some(None),
+            mode => mode.parse().ok().map(Some),
         }
     }
 
@@ -72,6 +73,8 @@ pub(super) fn answer(reply: Value) -> Option<Answer> {
     match fields.text()?.as_str() {
         "granted" => Some(Answer::Granted { fence: fields.fence()? }),
         "busy" => Some(Answer::Busy(view(fields.0.next()?)?)),
+        "inside" => Some(Answer::Inside),
+        "upgrade" => Some(Answer::Upgrade),
         "queued" => Some(Answer::Queued {
             view: view(fields.0.next()?)?,
             position: fields.count()?,
@@ -106,6 +109,14 @@ pub(super) fn left(reply: Value) -> Option<View> {
     }
 }
 
+pub(super) fn revoked(reply: Value) -> Option<View> {
+    let mut fields = Fields::of(reply)?;
+    match fields.text()?.as_str() {
+        "revoked" => view(fields.0.next()?),
+        _ => None,
+    }
+}
+
 pub(super) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     let now = fields.time()?;
@@ -113,16 +124,18 @@ pub(super) fn view(reply: Value) -> Option<View> {
         "free" => State::Free,
         "held" => State::Held,
         "revoked" => State::Revoked,
+        "cooling" => State::Cooling,
         "foreign" => State::Foreign,
         _ => return None,
     };
+    let mode = fields.mode()?;
     let ttl = u64::try_from(fields.integer()?).ok().map(Duration::from_millis);
     let fence = fields.text()?.parse().ok().map(Fence);
     let holder_count = fields.count()?;
     let holders = fields.list(holder)?;
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
-    Some(View { now, state, ttl, fence, holder_count, holders, waiter_count, waiters })
+    Some(View { now, state, mode, ttl, fence, holder_count, holders, waiter_count, waiters })
 }
 
 fn holder(reply: Value) -> Option<Holder> {
@@ -130,12 +143,18 @@ fn holder(reply: Value) -> Option<Holder> {
     Some(Holder {
         id: fields.text()?,
         owner: fields.text()?,
-        mode: fields.mode()?,
+        mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         about: About::from_lines(&fields.text()?),
         fence: Fence(fields.number()?),
         acquired: fields.time()?,
         renewed: fields.time()?,
         deadline: fields.time()?,
+        standing: match fields.text()?.as_str() {
+            "" => Standing::Held,
+            "revoked" => Standing::Revoked,
+            "cooling" => Standing::Cooling,
+            _ => return None,
+        },
     })
 }
 
@@ -143,7 +162,7 @@ fn waiter(reply: Value) -> Option<Waiter> {
     let mut fields = Fields::of(reply)?;
     Some(Waiter {
         id: fields.text()?,
-        mode: fields.mode()?,
+        mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         about: About::from_lines(&fields.text()?),
         since: fields.time()?,
     })

@@ -12,7 +12,7 @@ pub(super) struct Script {
     hash: &'static str,
 }
 
-// ACQUIRE, RENEW, RELEASE, LEAVE and INSPECT, by build.rs.
+// ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT, by build.rs.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 /// A script with its arguments, ready to be sent in either way.

@@ -7,11 +7,12 @@ use redis::{Cmd, Value};
 use super::connection::Connection;
 use super::scripts::{self, Call, Script, mailbox};
 use super::{
-    Address, Answer, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Store, refusal,
-    reply,
+    Address, Answer, Eviction, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Store,
+    refusal, reply,
 };
 use crate::duration::Ttl;
-use crate::lock::{Key, Name, Prefix, State, Token, View};
+use crate::lock::{Key, Name, Owner, Prefix, Token};
+use crate::view::{State, View};
 
 /// How many keys a step of SCAN looks at, and how many locks are inspected in one flight.
 const STRIDE: usize = 1000;
@@ -157,13 +158,17 @@ impl Store for Single {
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
             .with(request.ttl.as_millis())
             .with(heartbeat)
-            .with(request.mode.as_str())
-            .with(&request.owner)
+            .with(request.mode)
+            .with(request.at_least.as_millis())
+            .with(request.owner.as_ref().map_or("", Owner::as_str))
+            .with(request.fresh_owner.as_str())
+            .with(request.enclosing.as_ref().map_or("", Token::as_str))
+            .with(if request.reentrant { "reentrant" } else { "" })
             .with(&request.about);
         for holder in seen.map_or(&[][..], |view| &view.holders) {
             call = call
                 .with(&holder.id)
-                .with(holder.mode.as_str())
+                .with(holder.mode)
                 .with(holder.about.to_lines())
                 .with(holder.fence)
                 .with(holder.acquired.0)
@@ -226,6 +231,15 @@ impl Store for Single {
         let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
         let reply = self.run(&call, None)?;
         self.read(reply::left(reply.value))
+    }
+
+    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure> {
+        let call = self.call(scripts::REVOKE, key, None).with(match eviction {
+            Eviction::WhenGone => "",
+            Eviction::Now => "now",
+        });
+        let reply = self.run(&call, None)?;
+        self.read(reply::revoked(reply.value))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

@@ -1,0 +1,20 @@
+-- Takes the lock away from all who have it. Neither the queue nor the fence is touched.
+--
+-- ARGV[3] 'now'  to free it at once, another tool's lock too; '': only revoke the holds, so that the
+--                lock moves on when their holders have let go
+--
+-- { 'revoked', view before }
+
+reconcile()
+
+local before = view(-1, false)
+if ARGV[3] ~= '' then
+  for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
+  redis.call('DEL', GUARD, HOLDS)
+  redis.call('HDEL', STATE, 'guard', 'mode')
+  count, live, foreign = 0, false, false
+else
+  revoke()
+end
+admit()
+return { 'revoked', before }

@@ -1,0 +1,141 @@
+//! A lock as people see it: who holds it, who waits for it, since when.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration::show;
+use crate::lock::{About, Fence, Mode};
+
+/// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
+/// deciding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerTime(pub(crate) u64);
+
+impl ServerTime {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// One hold, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Holder {
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    pub(crate) mode: Mode,
+    pub(crate) about: About,
+    pub(crate) fence: Fence,
+    pub(crate) acquired: ServerTime,
+    pub(crate) renewed: ServerTime,
+    pub(crate) deadline: ServerTime,
+    pub(crate) standing: Standing,
+}
+
+/// How a hold stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Held,
+    /// Its holder does not hold the lock any more, but may not know yet.
+    Revoked,
+    /// Its holder has let go, sooner than the lock was to be kept.
+    Cooling,
+}
+
+/// One place in the queue, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    /// The first 8 characters of the token it will hold the lock with.
+    pub(crate) id: String,
+    pub(crate) mode: Mode,
+    pub(crate) about: About,
+    pub(crate) since: ServerTime,
+}
+
+/// Whether a lock is held, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Free,
+    Held,
+    /// Its holders do not hold it any more, but may not know yet: until they have let go or their
+    /// leases have ended, nobody else gets it.
+    Revoked,
+    /// All of them have let go, but sooner than the lock is to be kept.
+    Cooling,
+    /// The key is there, but it is not ours: another tool's lock.
+    Foreign,
+}
+
+/// A lock as it was at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) now: ServerTime,
+    pub(crate) state: State,
+    /// Of the holds as a whole, if there are any.
+    pub(crate) mode: Option<Mode>,
+    /// Until the lock frees itself; `None` when it is free, or foreign without an expiry.
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) fence: Option<Fence>,
+    /// How many there are; `holders` may be only the first of them.
+    pub(crate) holder_count: u64,
+    pub(crate) holders: Vec<Holder>,
+    /// How many there are, some of them dead perhaps; `waiters` has the live ones if asked for.
+    pub(crate) waiter_count: u64,
+    pub(crate) waiters: Vec<Waiter>,
+}
+
+impl View {
+    /// What to add to a message for somebody who asked in a mode in which he could not join the
+    /// holders in any case, if that may not be what he thinks.
+    pub(crate) fn mismatch(&self, asked: Mode) -> String {
+        match (self.mode, asked) {
+            (Some(Mode::Slots(theirs)), Mode::Slots(ours)) if theirs != ours => {
+                format!("; it was asked for with {ours} slots")
+            }
+            (Some(theirs), ours) if theirs.name() != ours.name() => {
+                format!("; it is in {} use, and was asked for in {}", theirs.name(), ours.name())
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for View {
+    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, job https://…`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.holders.first() else {
+            return match (self.state, self.ttl) {
+                (State::Foreign, Some(ttl)) => {
+                    write!(f, "held by another tool, its key expires in {}", show(ttl))
+                }
+                (State::Foreign, None) => {
+                    f.write_str("held by another tool, its key has no expiry")
+                }
+                _ if self.waiter_count > 0 => f.write_str("about to be taken by others who wait"),
+                _ => f.write_str("free by now"),
+            };
+        };
+        let how = match self.mode {
+            Some(Mode::Shared) => "shared by",
+            _ => "held by",
+        };
+        write!(f, "{how} {} for {}", first.about, show(self.now.since(first.acquired)))?;
+        if let Some(label) = first.about.label() {
+            write!(f, ", job {label}")?;
+        }
+        match self.holder_count.saturating_sub(1) {
+            0 => {}
+            others => write!(f, ", and {others} more")?,
+        }
+        if let Some(Mode::Slots(slots)) = self.mode {
+            write!(f, " (of {slots} slots)")?;
+        }
+        let end = show(self.ttl.unwrap_or_default());
+        match self.state {
+            State::Revoked => write!(f, "; revoked, and free in {end} at the latest"),
+            State::Cooling => write!(f, "; released, and kept for another {end}"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Shared locks, slots, and locks that are entered again.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::time::Duration;
+
+use support::{Finished, READY, Running, Server, acquire, holder, run, until, waiter};
+
+fn inspect(server: &Server) -> serde_json::Value {
+    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
+    let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    locks[0].clone()
+}
+
+fn waiters(server: &Server) -> usize {
+    inspect(server)["waiters"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
+    let server = Server::start();
+    let first = holder(&server, &["-s"], "L");
+    let second = holder(&server, &["-s"], "L");
+    let writer = waiter(&server, &["-x"], "L", "writer");
+    let third = waiter(&server, &["-s"], "L", "third");
+    let fourth = waiter(&server, &["-s"], "L", "fourth");
+    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
+    assert_eq!(busy.code(), 75);
+    let lock = inspect(&server);
+    assert_eq!((&lock["mode"], &lock["slots"]), (&"shared".into(), &serde_json::Value::Null));
+    assert_eq!(lock["holders"].as_array().unwrap().len(), 2);
+    // The writer gives up, and all readers behind it enter together, while the others read on.
+    writer.signal("TERM");
+    assert_eq!(third.end().out(), "ENTERED third");
+    assert_eq!(fourth.end().out(), "ENTERED fourth");
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(second.finish().code(), 0);
+    writer.end();
+    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn a_writer_enters_when_the_last_reader_has_left_and_readers_after_it() {
+    let server = Server::start();
+    let first = holder(&server, &["--shared"], "L");
+    let second = holder(&server, &["--shared"], "L");
+    let script = "echo ENTERED writer; read _ || :";
+    let mut writer = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script]));
+    writer.told("waiting in place 1: shared by");
+    let reader = waiter(&server, &["-s"], "L", "reader");
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(waiters(&server), 2);
+    assert_eq!(second.finish().code(), 0);
+    assert_eq!(writer.line(), "ENTERED writer");
+    assert_eq!(waiters(&server), 1);
+    assert_eq!(writer.finish().code(), 0);
+    assert_eq!(reader.end().out(), "ENTERED reader");
+}
+
+#[test]
+fn a_dead_reader_goes_with_its_own_lease_while_others_read_on() {
+    let server = Server::start();
+    let living = holder(&server, &["-s"], "L");
+    acquire(&server, &["-s", "--ttl", "300ms"], "L");
+    assert_eq!(inspect(&server)["holders"].as_array().unwrap().len(), 2);
+    until("the dead one is gone", || inspect(&server)["holders"].as_array().unwrap().len() == 1);
+    let writer = waiter(&server, &[], "L", "writer");
+    assert_eq!(living.finish().code(), 0);
+    assert_eq!(writer.end().out(), "ENTERED writer");
+}
+
+#[test]
+fn slots_let_so_many_in_and_no_more() {
+    let server = Server::start();
+    let first = holder(&server, &["--slots", "2"], "L");
+    let second = holder(&server, &["--slots", "2"], "L");
+    let third = waiter(&server, &["--slots", "2"], "L", "third");
+    assert_eq!(inspect(&server)["slots"], 2);
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(third.end().out(), "ENTERED third");
+    // Another number, and other modes, are told apart.
+    let busy = run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]));
+    assert_eq!(busy.code(), 75);
+    assert!(busy.err().contains("(of 2 slots); it was asked for with 3 slots"), "{busy:?}");
+    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
+    assert!(busy.err().contains("in slots use, and was asked for in shared"), "{busy:?}");
+    assert_eq!(second.finish().code(), 0);
+    let wrong = run(&mut server.rlock(["exec", "--slots", "0", "L", "true"]));
+    assert_eq!(wrong.code(), 64);
+    let wrong = run(&mut server.rlock(["exec", "--slots", "2", "-s", "L", "true"]));
+    assert_eq!(wrong.code(), 64);
+}
+
+#[test]
+fn many_dead_slots_are_dropped() {
+    let server = Server::start();
+    // More than one call drops, and more than Lua can unpack.
+    let script = "redis.call('SET', KEYS[1], 'a9000', 'PX', 86400000)
+        redis.call('HSET', KEYS[3], 'guard', 'a9000', 'mode', 'slots:9000', 'fence', '1')
+        for i = 1, 8999 do redis.call('ZADD', KEYS[2], i, 'a' .. i) end
+        redis.call('ZADD', KEYS[2], 4000000000000, 'a9000')";
+    server.cli(&["EVAL", script, "3", "rlock:L", "{rlock:L}:holds", "{rlock:L}:state"]);
+    let output = run(&mut server.rlock(["exec", "-n", "--slots", "9000", "L", "true"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn a_lock_can_be_entered_again_from_inside() {
+    let server = Server::start();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    for (outer, inner, enters) in
+        [("-x", "-x", true), ("-x", "-s", true), ("-s", "-s", true), ("-s", "-x", false)]
+    {
+        let script = format!("{rlock} exec --reentrant {inner} L echo inside");
+        let mut command = server.rlock(["exec", "--ttl", "5s", outer, "L", "sh", "-c", &script]);
+        let output = run(&mut command);
+        if enters {
+            assert_eq!((output.code(), output.out()), (0, "inside".into()), "{output:?}");
+        } else {
+            assert_eq!(output.code(), 75, "{output:?}");
+            assert!(output.err().contains("which can never be"), "{output:?}");
+        }
+        assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    }
+}
+
+#[test]
+fn whoever_is_inside_enters_past_those_who_wait() {
+    let server = Server::start();
+    let script = format!(
+        "echo READY; read _; {} exec --reentrant -s L echo inside",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut reader = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", &script]));
+    assert_eq!(reader.line(), "READY");
+    let writer = waiter(&server, &[], "L", "writer");
+    reader.say("go");
+    assert_eq!(reader.end().out(), "inside");
+    assert_eq!(writer.end().out(), "ENTERED writer");
+}
+
+#[test]
+fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_one() {
+    let server = Server::start();
+    let mine = ["--reentrant", "--owner", "me"];
+    let long = acquire(&server, &[&mine[..], &["--ttl", "60s"]].concat(), "L");
+    let short = acquire(&server, &[&mine[..], &["--ttl", "200ms"]].concat(), "L");
+    assert_ne!(long, short);
+    assert_eq!(inspect(&server)["holders"][0]["owner"], "me");
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    // Another owner, and the same one without --reentrant, stay outside.
+    for other in [&["--reentrant", "--owner", "you"][..], &["--owner", "me"], &["--reentrant"]] {
+        let arguments = ["acquire", "-n"].iter().chain(other).chain(&["L"]).copied();
+        assert_eq!(run(&mut server.rlock(arguments)).code(), 75, "{other:?}");
+    }
+    until("the short one ends", || inspect(&server)["holders"].as_array().unwrap().len() == 1);
+    assert_eq!(run(&mut server.rlock(["release", "L", &short])).code(), 77);
+    // A shared one outlives the exclusive one that it was entered in, and lets readers in then.
+    let shared = acquire(&server, &[&mine[..], &["-s"]].concat(), "L");
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 75);
+    assert_eq!(run(&mut server.rlock(["release", "L", &long])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    assert_eq!(run(&mut server.rlock(["release", "L", &shared])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn the_owner_may_come_from_the_environment_and_from_the_enclosing_hold() {
+    let server = Server::start();
+    let script =
+        format!("{} exec --reentrant L true; echo READY; read _ || :", env!("CARGO_BIN_EXE_rlock"));
+    let mut command = server.rlock(["exec", "L", "sh", "-c", &script]);
+    let mut first = Running::start(command.env("RLOCK_OWNER", "team"));
+    assert_eq!(first.line(), "READY");
+    let mut second = server.rlock(["exec", "-n", "--reentrant", "L", "echo", "inside"]);
+    assert_eq!(run(second.env("RLOCK_OWNER", "team")).out(), "inside");
+    assert_eq!(first.finish().code(), 0);
+}
+
+#[test]
+fn a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner() {
+    let server = Server::start();
+    let start = std::time::Instant::now();
+    let job = ["exec", "-n", "--at-least", "1s", "L", "true"];
+    assert_eq!(run(&mut server.rlock(job)).code(), 0);
+    let lock = inspect(&server);
+    assert_eq!(lock["state"], "cooling");
+    assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
+    let busy = run(&mut server.rlock(job));
+    assert_eq!(busy.code(), 75);
+    assert!(busy.err().contains("released, and kept for another"), "{busy:?}");
+    // It ends a second after it was acquired, not a TTL after.
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    assert!(start.elapsed() >= Duration::from_secs(1));
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn the_next_in_line_is_told_when_a_release_brings_the_end_nearer() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "60s", "--at-least", "1500ms"], "L");
+    // Its heart would not beat for another 10 s.
+    let second = waiter(&server, &[], "L", "second");
+    assert_eq!(first.finish().code(), 0);
+    let start = std::time::Instant::now();
+    assert_eq!(second.end().out(), "ENTERED second");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+#[test]
+fn neither_a_renewal_nor_a_second_release_shortens_what_is_kept() {
+    let server = Server::start();
+    let token = acquire(&server, &["--at-least", "60s", "--ttl", "1s"], "L");
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert_eq!(run(&mut server.rlock(["renew", "--ttl", "1s", "L", &token])).code(), 0);
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["renew", "--ttl", "1s", "L", &token])).code(), 77);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
+    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert_eq!(inspect(&server)["state"], "cooling");
+    // Whoever knows better frees it.
+    let forced = run(&mut server.rlock(["release", "--force", "L"]));
+    assert_eq!(forced.code(), 0, "{forced:?}");
+    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
+    let server = Server::start();
+    let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
+        while :; do sleep 0.01; done";
+    let options = ["exec", "--ttl", "6s", "L", "bash", "-c", script];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    let second = waiter(&server, &[], "L", "second");
+    let mut force = Running::start(&mut server.rlock(["release", "--force", "L"]));
+    let evicted = force.line();
+    assert!(evicted.contains(&format!("pid {} (bash)", first.pid())), "{evicted}");
+    force.told("waiting for");
+    assert_eq!(inspect(&server)["state"], "revoked");
+    assert_eq!(first.line(), "STOPPING");
+    assert_eq!(inspect(&server)["state"], "revoked");
+    first.say("go");
+    let ended = first.end();
+    assert_eq!(ended.code(), 76);
+    assert!(ended.err().contains("revoked"), "{ended:?}");
+    assert_eq!(second.end().out(), "ENTERED second");
+    assert_eq!(force.end().code(), 0);
+}
+
+#[test]
+fn a_dead_holder_is_evicted_at_once_with_now() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "1h"], "L");
+    let second = waiter(&server, &[], "L", "second");
+    let fence: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
+    let output = run(&mut server.rlock(["release", "--force", "--now", "--json", "L"]));
+    let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    assert_eq!(document["status"], "released");
+    assert_eq!(document["evicted"][0]["id"], token[..8]);
+    assert_eq!(second.end().out(), "ENTERED second");
+    let next: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
+    assert!(next > fence);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
+    let nobody = run(&mut server.rlock(["release", "--force", "L"]));
+    assert_eq!(nobody.code(), 0);
+    assert!(nobody.err().contains("nobody holds it"), "{nobody:?}");
+    for wrong in [&["release", "--now", "L"][..], &["release", "--force", "L", "token"]] {
+        assert_eq!(run(&mut server.rlock(wrong)).code(), 64, "{wrong:?}");
+    }
+}
+
+#[test]
+fn another_tools_lock_is_broken_only_by_force_now() {
+    let server = Server::start();
+    server.cli(&["SET", "rlock:L", "theirs"]);
+    let deaf = run(&mut server.rlock(["release", "--force", "L"]));
+    assert_eq!(deaf.code(), 75);
+    assert!(deaf.err().contains("--force --now deletes its key"), "{deaf:?}");
+    assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
+    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    // A key of another type is nobody's lock.
+    server.cli(&["RPUSH", "rlock:L", "theirs"]);
+    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 78);
+    assert_eq!(server.cli(&["LLEN", "rlock:L"]), "1");
+}
+
+#[test]
+fn a_hold_inside_of_a_full_semaphore_does_not_wait_for_itself() {
+    let server = Server::start();
+    let script = format!("{} exec --slots 1 L true; echo $?", env!("CARGO_BIN_EXE_rlock"));
+    let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
+    assert_eq!(output.out(), "75");
+    let mut holder = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", READY]));
+    assert_eq!(holder.line(), "READY");
+    assert_eq!(holder.finish().code(), 0);
+}
