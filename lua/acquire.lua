@@ -27,8 +27,8 @@ reconcile()
 if standing == 'revoked' and has(TOKEN) then drop(TOKEN) end
 -- A fence that is behind what the caller has seen: the server was restarted without its data, or a
 -- replica took over that was behind.
-local known, free = last_fence(), not live and not foreign
-for i = 12, free and #ARGV or 0, 6 do
+local known = last_fence()
+for i = 12, foreign and 0 or #ARGV, 6 do
   if tonumber(ARGV[i + 3]) > known then recall(unpack(ARGV, i, i + 5)) end
 end
 local head = admit()

@@ -123,9 +123,10 @@ end
 -- ended it keeps everybody out, as a revoked one. By its id, since nobody else knows its token.
 local function recall(id, mode, about, its_fence, acquired, ttl)
   drop_remains()
-  count, live, held_mode = count + 1, true, mode
+  if not live or held_mode ~= 'exclusive' then held_mode = mode end
+  count, live = count + 1, true
   fence = int(math.max(last_fence(), tonumber(its_fence)))
-  put(id, now + ttl, 'fence', fence, 'mode', mode, id .. ':mode', mode, id .. ':about', about,
+  put(id, now + ttl, 'fence', fence, 'mode', held_mode, id .. ':mode', mode, id .. ':about', about,
     id .. ':fence', its_fence, id .. ':acquired', acquired, id .. ':renewed', int(now),
     id .. ':standing', 'revoked')
 end
@@ -273,7 +274,8 @@ end
 --     number of holders, { holder ... }, number of waiters, { waiter ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing or '' }
 --   waiter: { id, mode, about, since }
--- An id is the first 8 characters of a token: enough to tell holds apart, useless to release one.
+-- An id is the first 8 characters of a token: enough to tell holds apart, useless to release any
+-- that is not recalled.
 local function view(holders_at_most, with_waiters)
   local holders, waiters, scored = {}, {}, {}
   local state, left = foreign and 'foreign' or 'free', redis.call('PTTL', GUARD)

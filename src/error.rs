@@ -23,6 +23,8 @@ pub(crate) enum Error {
     Config(String),
     /// No server, or not one that can be used.
     Store(Failure),
+    /// The server has stopped answering somebody who was in line.
+    Abandoned(Failure),
     /// Somebody else has the lock.
     Busy { view: Box<View>, asked: Mode, waited: Waited, status: u8 },
     /// The lock is held by a command that this one is a part of: it would wait for itself.
@@ -59,8 +61,10 @@ impl Error {
     pub(crate) fn exit(&self) -> Exit {
         Exit::Status(match self {
             Self::Usage(_) => exit::USAGE,
-            Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => exit::CONFIG,
-            Self::Store(_) => exit::UNREACHABLE,
+            Self::Config(_)
+            | Self::Store(Failure::Misconfigured { .. })
+            | Self::Abandoned(Failure::Misconfigured { .. }) => exit::CONFIG,
+            Self::Store(_) | Self::Abandoned(_) => exit::UNREACHABLE,
             Self::Busy { status, .. } | Self::Nested { status } | Self::Upgrade { status } => {
                 *status
             }
@@ -80,8 +84,10 @@ impl Error {
     pub(crate) fn status(&self) -> &'static str {
         match self {
             Self::Usage(_) => "usage",
-            Self::Config(_) | Self::Store(Failure::Misconfigured { .. }) => "config",
-            Self::Store(_) => "unreachable",
+            Self::Config(_)
+            | Self::Store(Failure::Misconfigured { .. })
+            | Self::Abandoned(Failure::Misconfigured { .. }) => "config",
+            Self::Store(_) | Self::Abandoned(_) => "unreachable",
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::Deaf => "busy",
             Self::NotHeld => "not-held",
             Self::Command { .. } => "command",
@@ -110,7 +116,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) | Self::Config(what) => f.write_str(what),
-            Self::Store(failure) => failure.fmt(f),
+            Self::Store(failure) | Self::Abandoned(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;
                 match waited {

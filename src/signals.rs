@@ -35,12 +35,9 @@ pub(crate) struct Arrival {
     pub(crate) by_terminal: bool,
 }
 
-impl Arrival {
-    /// Does it end a process that has not chosen otherwise, as people end them?
-    pub(crate) fn ends(self) -> bool {
-        use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-        matches!(self.signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM)
-    }
+/// Is it one by which people end a process?
+pub(crate) fn ends(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
 
 /// The signals that have come. While this exists they have no other effect.

@@ -18,7 +18,7 @@ pub(crate) use address::{Address, Credentials};
 
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
-use crate::view::View;
+use crate::view::{Holder, View};
 
 /// Cuts an exchange short when it becomes readable.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
@@ -42,6 +42,14 @@ pub(crate) struct Request {
     /// How often a waiter tells that it is alive; `None` for one who does not wait.
     pub(crate) heartbeat: Option<Duration>,
     pub(crate) about: String,
+}
+
+/// A holder that somebody in line was told of.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) holder: Holder,
+    /// For how long it may still be at work.
+    pub(crate) left: Duration,
 }
 
 /// What came of a request.
@@ -143,12 +151,12 @@ impl fmt::Display for Failure {
 /// A place where locks are kept. Every call is bounded by the I/O timeout the store was opened
 /// with, and by its interrupt.
 pub(crate) trait Store: Send {
-    /// Asks for the lock, or asks again. What the caller has seen of the lock last lets a server
-    /// that has forgotten its holders since keep everybody out until they surely know.
+    /// Asks for the lock, or asks again. The holders that the caller has seen last let a server
+    /// that has forgotten them since keep everybody out until they surely know.
     fn acquire(
         &mut self,
         request: &Request,
-        seen: Option<&View>,
+        seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure>;
 

@@ -13,9 +13,10 @@ use nix::sys::signal::Signal;
 
 pub(crate) use child::Command;
 use child::{Child, NotStarted};
+use descendants::Descendants;
 use keeper::{Channels, Keeper};
 use machine::{Action, Event, Machine};
-use terminal::Terminal;
+use terminal::{Scope, Terminal};
 
 use crate::clock::{Alarm, Instant};
 use crate::duration::show;
@@ -27,7 +28,7 @@ use crate::lock::{Key, Token};
 use crate::policy::{Group, OnLost, Parting};
 use crate::poll::{Want, ready};
 use crate::report::Report;
-use crate::signals::Signals;
+use crate::signals::{self, Arrival, Signals};
 use crate::store::{Failure, Fate, Store};
 
 /// The hold under which a command runs.
@@ -73,19 +74,21 @@ pub(crate) fn run(
         }
     };
     let machine = Machine::new(hold.lease, parting);
-    let child = match signals
+    let (descendants, child) = match signals
         .listen_for_a_command()
-        .and_then(|()| descendants::adopt_orphans())
+        .and_then(|()| Descendants::adopt())
         .map_err(NotStarted::from)
-        .and_then(|()| Child::start(command, inherited, machine.stop_at()))
-    {
-        Ok(child) => child,
+        .and_then(|descendants| {
+            Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
+        }) {
+        Ok(started) => started,
         Err(why) => return (Some(store), Err(not_started(command, why))),
     };
     let terminal = Terminal::open();
     let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
     Supervisor {
         child,
+        descendants,
         keeper,
         machine,
         alarm,
@@ -95,6 +98,7 @@ pub(crate) fn run(
         on_lost: parting.on_lost,
         lock: Lock::Kept,
         late: None,
+        interrupted: false,
     }
     .run()
 }
@@ -123,6 +127,7 @@ fn not_started(command: &Command, why: NotStarted) -> Error {
 
 struct Supervisor<'a> {
     child: Child,
+    descendants: Descendants,
     keeper: Keeper,
     machine: Machine,
     alarm: Alarm,
@@ -132,6 +137,8 @@ struct Supervisor<'a> {
     on_lost: OnLost,
     lock: Lock,
     late: Option<Signal>,
+    /// We have passed an interrupt on, from somebody who has not sent it to all of our job.
+    interrupted: bool,
 }
 
 impl Supervisor<'_> {
@@ -140,6 +147,9 @@ impl Supervisor<'_> {
         let mut events = self.look_at_the_child();
         while {
             self.take_in(events);
+            if self.machine.awaits_the_rest() && self.descendants.are_gone() {
+                self.take_in(vec![Event::Alone]);
+            }
             !self.machine.is_over()
         } {
             events = match self.next_events() {
@@ -156,10 +166,11 @@ impl Supervisor<'_> {
         }
         let store = self.keeper.stop();
         let (lock, late) = (self.lock, self.late);
+        let by_terminal = self.terminal.was_lent() && !self.interrupted;
         let ending = self.child.reap().map(|exit| match exit {
             // ^C or ^\, which only the command's group has seen: a script that runs us has to see
             // it too, or it goes on with its next line.
-            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if self.terminal.was_lent() => {
+            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
                 Ending { exit: Exit::Job(signal), lock, late }
             }
             exit => Ending { exit, lock, late },
@@ -183,20 +194,22 @@ impl Supervisor<'_> {
         events.push(Event::Tick);
         events.extend(self.keeper.start_if_due(Instant::now()).err());
         if signalled {
-            for arrival in self.signals.pending() {
-                match arrival.signal {
-                    Signal::SIGCHLD => {
-                        descendants::reap_adopted(&self.child);
-                        events.extend(self.look_at_the_child());
-                    }
-                    signal => {
-                        let reached = arrival.by_terminal && self.child.group() == Group::Ours;
-                        if arrival.ends() && !reached && self.child.has_ended() {
-                            self.late = Some(signal);
-                        }
-                        events.push(Event::Signal { signal, reached });
-                    }
+            let (children, others): (Vec<Arrival>, Vec<Arrival>) = self
+                .signals
+                .pending()
+                .into_iter()
+                .partition(|arrival| arrival.signal == Signal::SIGCHLD);
+            for Arrival { signal, by_terminal } in others {
+                let reached = by_terminal && self.child.shares_our_group();
+                if signals::ends(signal) && !reached && self.child.has_ended() {
+                    self.late = Some(signal);
                 }
+                events.push(Event::Signal { signal, reached });
+            }
+            // After the ^Z by which the command may have been stopped.
+            if !children.is_empty() {
+                descendants::reap_adopted(&self.child);
+                events.extend(self.look_at_the_child());
             }
         }
         Ok(events)
@@ -237,6 +250,16 @@ impl Supervisor<'_> {
         }
     }
 
+    /// A ^Z that was for the command alone, since it had the terminal, and a background job's wish
+    /// for the terminal stop all of our job. Anything else has reached whom it was meant for.
+    fn who_stops(&self, signal: Signal) -> Scope {
+        let wish = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        match self.child.group() {
+            Group::Own if wish || self.terminal.was_lent() => Scope::Job,
+            Group::Own | Group::Ours => Scope::Process,
+        }
+    }
+
     /// Returns what happened meanwhile.
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
@@ -246,12 +269,13 @@ impl Supervisor<'_> {
             Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {
                 // If it fails we have not stopped, and go on all the same.
-                let _ = terminal::stop_ourselves(signal, self.child.group());
+                let _ = terminal::stop_ourselves(signal, self.who_stops(signal));
                 return Some(Event::Resumed);
             }
             Action::Continue => self.child.signal(Signal::SIGCONT),
             Action::Forward(signal) => {
                 self.report.detail(format_args!("passing {signal} on"));
+                self.interrupted |= matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
                 self.child.signal(signal);
             }
             Action::Tell(loss) => {
@@ -264,14 +288,14 @@ impl Supervisor<'_> {
             }
             Action::Terminate => {
                 self.child.signal(Signal::SIGTERM);
-                descendants::signal_all(&self.child, Signal::SIGTERM);
+                self.descendants.signal_all(&self.child, Signal::SIGTERM);
                 // A stopped process ends only once it goes on.
                 self.child.signal(Signal::SIGCONT);
-                descendants::signal_all(&self.child, Signal::SIGCONT);
+                self.descendants.signal_all(&self.child, Signal::SIGCONT);
             }
             Action::Kill => {
                 self.child.signal(Signal::SIGKILL);
-                descendants::kill_all(&self.child);
+                self.descendants.kill_all(&self.child);
             }
         }
         None

@@ -8,12 +8,12 @@ use crate::config::Patience;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::Fence;
+use crate::lock::{Fence, Kind};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::store::{Answer, Failure, Fate, Request, Store};
-use crate::view::View;
+use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
+use crate::view::{Standing, View};
 
 /// A waiter is heard of this often at least; more often if it asks for a short lease, since one
 /// who wants that wants to know early.
@@ -75,8 +75,8 @@ struct Wait<'a> {
     contact: Contact,
     /// Whether the server may know of the request, so that it has to be taken back.
     told: bool,
-    /// The lock as it was when the server last put us in line.
-    seen: Option<View>,
+    /// The lock as it was when the server last put us in line, and when that was.
+    seen: Option<(Instant, View)>,
 }
 
 /// How we stand with the server.
@@ -103,12 +103,10 @@ impl Wait<'_> {
                 },
                 Ok((_, Answer::Busy(view))) => return Err(self.busy(view, Waited::NotAtAll)),
                 Ok((_, Answer::Inside)) => {
-                    self.leave();
-                    return Err(Error::Nested { status: self.conflict_exit_code });
+                    return Err(self.give_up(Error::Nested { status: self.conflict_exit_code }));
                 }
                 Ok((_, Answer::Upgrade)) => {
-                    self.leave();
-                    return Err(Error::Upgrade { status: self.conflict_exit_code });
+                    return Err(self.give_up(Error::Upgrade { status: self.conflict_exit_code }));
                 }
                 Ok((_, Answer::Queued { view, position, sleep })) => {
                     self.stand_in_line(view, position, sleep)?;
@@ -139,10 +137,25 @@ impl Wait<'_> {
 
     fn ask_once(&mut self) -> (Instant, Result<Answer, Failure>) {
         let sent = Instant::now();
-        let answer =
-            self.store.acquire(self.request, self.seen.as_ref(), Some(self.signals.arrival()));
+        let seen = self.seen(sent);
+        let answer = self.store.acquire(self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         (sent, answer)
+    }
+
+    /// The holders that we know of, and how long each may still be at work: one that is renewed for
+    /// a whole lease, since it may have been a moment before the server forgot it, and others for
+    /// what was left of theirs.
+    fn seen(&self, now: Instant) -> Vec<Seen> {
+        let Some((then, view)) = &self.seen else { return Vec::new() };
+        let holders = view.holders.iter().map(|holder| {
+            let left = match (holder.standing, holder.about.kind) {
+                (Standing::Held, Kind::Exec) => holder.deadline.since(holder.renewed),
+                _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
+            };
+            Seen { holder: holder.clone(), left }
+        });
+        holders.filter(|seen| !seen.left.is_zero()).collect()
     }
 
     /// A grant counts only while its lease does: an answer may have been long under way.
@@ -173,7 +186,7 @@ impl Wait<'_> {
         }
         let sleep = sleep.min(left);
         self.report.detail(format_args!("in place {place}, asleep for {} at most", show(sleep)));
-        self.seen = Some(view);
+        self.seen = Some((now, view));
         match self.store.sleep(self.request, sleep, Some(self.signals.arrival())) {
             Ok(()) => Ok(()),
             Err(failure) => self.ride_out(failure),
@@ -204,10 +217,11 @@ impl Wait<'_> {
                 self.contact = Contact::Lost { since, noted: true, back_off };
                 self.pause(self.until.map_or(again, |until| until.min(again)))
             }
-            _ => {
-                self.leave();
-                Err(failure.into())
+            // A server that has answered once knows of a holder who may be at work.
+            (_, Contact::InLine | Contact::Lost { .. }) => {
+                Err(self.give_up(Error::Abandoned(failure)))
             }
+            (_, Contact::None) => Err(self.give_up(failure.into())),
         }
     }
 
@@ -226,6 +240,16 @@ impl Wait<'_> {
                 self.leave();
                 Err(Error::Stopped(signal))
             }
+        }
+    }
+
+    /// Takes the request back before an error ends the wait, which takes time if the server does not
+    /// answer: a signal that comes meanwhile is what has ended it.
+    fn give_up(&mut self, error: Error) -> Error {
+        self.leave();
+        match self.signals.pending().first() {
+            Some(arrival) => Error::Stopped(arrival.signal),
+            None => error,
         }
     }
 

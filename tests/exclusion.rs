@@ -177,3 +177,27 @@ fn a_server_that_forgot_a_holder_is_told_of_it_by_those_who_wait() {
     assert_eq!(first.end().code(), 76);
     assert_eq!(second.end().out(), "ENTERED second");
 }
+
+#[test]
+fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
+    let mut server = Server::start();
+    let old = acquire(&server, &["--ttl", "2s"], "L");
+    server.cli(&["SAVE"]);
+    assert_eq!(run(&mut server.rlock(["release", "L", &old])).code(), 0);
+    let options =
+        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    server.kill();
+    server.start_again();
+    // The old one looks live, and is not the only one.
+    until("the newer one is recalled", || {
+        let output = run(&mut server.rlock(["inspect", "--json", "L"]));
+        output.out().contains(&format!("\"pid\":{},", first.pid()))
+    });
+    until("the old one has ended", || state(&server) == ("revoked".into(), first.pid().into()));
+    // Its release says that it has let go.
+    first.finish();
+    assert_eq!(second.end().out(), "ENTERED second");
+}

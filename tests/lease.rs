@@ -360,7 +360,7 @@ fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time()
 fn after_a_pause_the_command_is_stopped_before_anything_else() {
     let server = Server::start();
     let ran = server.directory().join("ran");
-    let script = format!("echo $$; read _; touch {}", ran.display());
+    let script = format!("trap 'touch {0}' TERM; echo $$; read _; touch {0}", ran.display());
     // rlock alone, its group, and the command with it.
     for paused in ["rlock", "group", "both"] {
         let mut command = server.rlock(["exec", "--ttl", "400ms", "L", "sh", "-c", &script]);
@@ -421,5 +421,52 @@ fn a_renewal_is_one_command_on_one_connection() {
     // One may be on its way.
     assert!(sent.abs_diff(calls) <= 1, "{sent} flights, {calls} calls");
     assert_eq!(proxy.connections(), 1);
+    assert_eq!(first.finish().code(), 0);
+}
+
+#[test]
+fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
+    let server = Server::start();
+    let worker = "trap 'echo cleaning; sleep 0.3; echo clean; exit' TERM; echo READY
+        while :; do sleep 0.01; done";
+    // The shell around it dies of SIGTERM at once.
+    let shell = format!("bash -c \"{worker}\"; true");
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "6s", "L", "sh", "-c", &shell]));
+    assert_eq!(first.line(), "READY");
+    server.cli(&["DEL", "rlock:L"]);
+    let output = first.end();
+    assert_eq!((output.code(), output.out()), (76, "cleaning\nclean".into()));
+}
+
+#[test]
+fn a_lost_lock_spares_what_the_command_has_not_started() {
+    let server = Server::start();
+    let script = format!(
+        "sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 600ms L sh -c '{READY}'",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut shell = Command::new("bash");
+    let mut first = Running::start(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
+    let stranger = first.line();
+    assert_eq!(first.line(), "READY");
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(first.end().code(), 76);
+    assert!(!is_gone(&stranger));
+    support::send_signal(stranger.parse().unwrap(), "KILL");
+}
+
+#[test]
+fn orphans_are_reaped_however_they_end() {
+    let server = Server::start();
+    // The first dies by a real-time signal.
+    let script = "(setsid sh -c 'kill -34 $$' &)
+        for i in 1 2 3 4 5; do (setsid true &); done; echo $PPID; read _ || :";
+    let mut first = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script]));
+    let rlock = first.line();
+    until("no zombie is left", || {
+        let children = run(Command::new("ps").args(["-o", "stat=,comm=", "--ppid", &rlock]));
+        children.out().lines().count() == 1
+    });
     assert_eq!(first.finish().code(), 0);
 }

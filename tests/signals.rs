@@ -169,3 +169,33 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole
         state.map_or(true, |state| state.contains(") Z "))
     });
 }
+
+#[test]
+fn a_signal_that_comes_while_rlock_gives_up_starts_no_command() {
+    let server = Server::start();
+    server.signal("STOP");
+    // The question and the farewell take 300 ms each.
+    let options = ["exec", "--io-timeout", "300ms", "--on-unreachable", "run", "L", "echo", "RUNS"];
+    for delay in (0..=500).step_by(50) {
+        let first = Running::start(&mut server.rlock(options));
+        // The moment is what is tested, so there is nothing to wait for but the time.
+        std::thread::sleep(Duration::from_millis(delay));
+        first.signal("TERM");
+        let output = first.end();
+        assert_eq!(output.status.signal(), Some(15), "after {delay} ms: {output:?}");
+        assert_eq!(output.out(), "", "after {delay} ms");
+    }
+}
+
+#[test]
+fn whoever_knows_of_a_holder_does_not_run_unlocked_when_the_server_goes() {
+    let mut server = Server::start();
+    let first = support::holder(&server, &[], "L");
+    let options = ["exec", "-w", "1s", "--on-unreachable", "run", "L", "echo", "RUNS"];
+    let mut second = Running::start(&mut server.rlock(options));
+    second.told("waiting in place 1");
+    server.kill();
+    let output = second.end();
+    assert_eq!((output.code(), output.out()), (69, String::new()), "{output:?}");
+    assert_eq!(first.finish().code(), 0);
+}

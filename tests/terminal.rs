@@ -153,13 +153,45 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
     let shown = terminal.sees("status-130");
     assert!(!shown.contains("next-2"), "{shown}");
 
-    terminal.enters("$rlock exec --foreground L sh -c 'echo up; read x; echo got-$x'");
-    terminal.sees("up\r\n");
-    terminal.types(SUSPEND);
-    terminal.sees("Stopped");
-    terminal.enters("fg");
-    terminal.sees("exec --foreground L");
-    terminal.enters("abc");
-    terminal.sees("got-abc");
+    // It goes on for longer than a command may take to stop.
+    for _ in 0..5 {
+        let script = "echo up; read x; sleep 0.4; echo got-$x";
+        terminal.enters(&format!("$rlock exec --foreground L sh -c '{script}'"));
+        terminal.sees("up\r\n");
+        terminal.types(SUSPEND);
+        terminal.sees("Stopped");
+        terminal.enters("fg");
+        terminal.sees("exec --foreground L");
+        terminal.enters("abc");
+        terminal.sees("got-abc");
+    }
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec --foreground L setsid sh -c 'echo up; exec sleep 1000'");
+    terminal.sees("up\r\n");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+    terminal.enters("echo status-$?");
+    terminal.sees("status-130");
+}
+
+#[test]
+fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
+    let server = Server::start();
+    let script = server.directory().join("script");
+    let lines = "$rlock exec L sh -c 'echo up; sleep 0.3' & p=$!
+        until $rlock inspect L > /dev/null; do :; done
+        kill -TSTP $p
+        until grep -q '^[0-9]* (rlock) T' /proc/$p/stat; do :; done
+        echo goes-$((1 + 1)); kill -CONT $p; wait $p; echo done-$?";
+    std::fs::write(&script, lines).unwrap();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters(&format!("bash {}", script.display()));
+    terminal.sees("goes-2");
+    terminal.sees("done-0");
 }

@@ -9,6 +9,7 @@ use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
 use crate::policy::{Group, OnUnreachable, Parting};
 use crate::report::Report;
+use crate::signals;
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Hold, Lock};
 
@@ -59,7 +60,8 @@ pub(super) fn run(
     // What came while nobody was left to pass it on to is for us: a script that is interrupted must
     // not go on with its next line. Only a failure is the more important news.
     let late = ending.late.or_else(|| {
-        signals.pending().into_iter().find(|arrival| arrival.ends()).map(|arrival| arrival.signal)
+        let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
+        pending.into_iter().find(|&signal| signals::ends(signal))
     });
     match (ending.lock, released, ending.exit, late) {
         (Lock::Kept, Some(Ok(Release::NotHeld)), _, _) => {

@@ -7,8 +7,8 @@ use redis::{Cmd, Value};
 use super::connection::Connection;
 use super::scripts::{self, Call, Script, mailbox};
 use super::{
-    Address, Answer, Eviction, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Store,
-    refusal, reply,
+    Address, Answer, Eviction, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Seen,
+    Store, refusal, reply,
 };
 use crate::duration::Ttl;
 use crate::lock::{Key, Name, Owner, Prefix, Token};
@@ -150,7 +150,7 @@ impl Store for Single {
     fn acquire(
         &mut self,
         request: &Request,
-        seen: Option<&View>,
+        seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
@@ -165,14 +165,14 @@ impl Store for Single {
             .with(request.enclosing.as_ref().map_or("", Token::as_str))
             .with(if request.reentrant { "reentrant" } else { "" })
             .with(&request.about);
-        for holder in seen.map_or(&[][..], |view| &view.holders) {
+        for Seen { holder, left } in seen {
             call = call
                 .with(&holder.id)
                 .with(holder.mode)
                 .with(holder.about.to_lines())
                 .with(holder.fence)
                 .with(holder.acquired.0)
-                .with(holder.deadline.since(holder.renewed).as_millis());
+                .with(left.as_millis());
         }
         let reply = self.run(&call, interrupt)?;
         self.read(reply::answer(reply.value))

@@ -12,7 +12,7 @@ use nix::libc::{self, c_char, c_int};
 use nix::sched::{CloneFlags, clone};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{Pid, getpid, getppid, setpgid};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
 use crate::clock::Instant;
 use crate::exit::Exit;
@@ -139,6 +139,11 @@ impl Child {
 
     pub(super) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Is it in our group now, so that the terminal's signals to us reach it as well?
+    pub(super) fn shares_our_group(&self) -> bool {
+        getpgid(Some(self.pid)) == Ok(getpgrp())
     }
 
     pub(super) fn group(&self) -> Group {

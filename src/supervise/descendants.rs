@@ -1,12 +1,14 @@
-//! Processes that the command has started and that signals to it do not reach: daemons, sessions of
-//! their own. While rlock runs they are given to it when their parents end, so that it can find them.
+//! What the command has started, wherever it has gone: daemons, sessions of their own. While rlock
+//! runs they are given to it when their parents end, so that it can find them.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, waitid, waitpid};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
@@ -15,39 +17,86 @@ use super::child::Child;
 /// been signalled already, so this is far more than it takes.
 const ROUNDS: u32 = 100;
 
-/// From now on orphans among our descendants become our children, not init's.
-pub(super) fn adopt_orphans() -> io::Result<()> {
-    Ok(nix::sys::prctl::set_child_subreaper(true)?)
+/// How to find them.
+pub(super) struct Descendants {
+    /// Children that this process had before it became rlock: `exec` in a shell keeps those.
+    strangers: Vec<Pid>,
 }
 
-/// Sends a signal to all descendants that a signal to the command does not reach.
-pub(super) fn signal_all(command: &Child, signal: Signal) {
-    for process in beyond(command) {
-        // Found a moment ago. It cannot have been replaced by a stranger: adopted children of ours
-        // keep their number until we reap them, and others would have had to end, be reaped by
-        // their parents and have all other numbers used up since.
-        let _ = kill(process, signal);
+impl Descendants {
+    /// From now on orphans among our descendants become our children, not init's. To be called
+    /// before the command is started.
+    pub(super) fn adopt() -> io::Result<Self> {
+        nix::sys::prctl::set_child_subreaper(true)?;
+        let mut strangers = Vec::new();
+        if has_children() {
+            let children = Process::all().into_iter().filter(|(_, one)| one.parent == getpid());
+            strangers.extend(children.map(|(pid, _)| pid));
+        }
+        Ok(Self { strangers })
     }
-}
 
-/// Ends the same, and those that they start meanwhile.
-pub(super) fn kill_all(command: &Child) {
-    for _ in 0..ROUNDS {
-        let found = beyond(command);
-        for process in &found {
-            let _ = kill(*process, Signal::SIGKILL);
+    /// Sends a signal to all that a signal to the command does not reach.
+    pub(super) fn signal_all(&self, command: &Child, signal: Signal) {
+        for process in self.beyond(command) {
+            // Found a moment ago. It cannot have been replaced by a stranger: adopted children of
+            // ours keep their number until we reap them, and others would have had to end, be
+            // reaped by their parents and have all other numbers used up since.
+            let _ = kill(process, signal);
         }
-        if found.is_empty() {
-            return;
+    }
+
+    /// Ends the same, and those that they start meanwhile.
+    pub(super) fn kill_all(&self, command: &Child) {
+        for _ in 0..ROUNDS {
+            let found = self.beyond(command);
+            for process in &found {
+                let _ = kill(*process, Signal::SIGKILL);
+            }
+            if found.is_empty() {
+                return;
+            }
+            reap_adopted(command);
         }
-        reap_adopted(command);
+    }
+
+    /// Is nothing left, not even in the command's group?
+    pub(super) fn are_gone(&self) -> bool {
+        self.live().is_empty()
+    }
+
+    fn beyond(&self, command: &Child) -> Vec<Pid> {
+        let mut found = self.live();
+        found.retain(|(pid, process)| !command.includes(*pid, process.group));
+        found.into_iter().map(|(pid, _)| pid).collect()
+    }
+
+    fn live(&self) -> Vec<(Pid, Process)> {
+        let all = Process::all();
+        let is_ours = |pid: Pid| {
+            let mut ancestor = pid;
+            // A chain of parents is never longer than there are processes, even if it was read
+            // while it changed.
+            for _ in 0..all.len() {
+                match all.get(&ancestor) {
+                    _ if self.strangers.contains(&ancestor) => return false,
+                    Some(process) if process.parent == getpid() => return true,
+                    Some(process) => ancestor = process.parent,
+                    None => return false,
+                }
+            }
+            false
+        };
+        all.iter()
+            .filter(|(pid, process)| !process.is_dead && is_ours(**pid))
+            .map(|(pid, process)| (*pid, *process))
+            .collect()
     }
 }
 
 /// Reaps adopted children that have ended, but not the command itself.
 pub(super) fn reap_adopted(command: &Child) {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    while let Some(ended) = waitid(Id::All, flags).ok().and_then(|status| status.pid()) {
+    while let Some(ended) = ended_child() {
         // Once the command has ended, what comes behind it can wait for our own end.
         if ended == command.pid() || waitpid(ended, Some(WaitPidFlag::WNOHANG)).is_err() {
             return;
@@ -55,7 +104,31 @@ pub(super) fn reap_adopted(command: &Child) {
     }
 }
 
+fn has_children() -> bool {
+    // Any answer but "there are none", ECHILD.
+    wait_for_any().is_ok()
+}
+
+/// A child that has ended and is not reaped.
+fn ended_child() -> Option<Pid> {
+    wait_for_any().ok().flatten()
+}
+
+/// Not nix's waitid, which takes an end by a real-time signal for an error.
+fn wait_for_any() -> nix::Result<Option<Pid>> {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the pointer is valid for the structure that is written.
+    let waited = unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), flags) };
+    nix::errno::Errno::result(waited)?;
+    // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
+    // it as it was if no child has ended.
+    let pid = unsafe { information.assume_init().si_pid() };
+    Ok((pid != 0).then_some(Pid::from_raw(pid)))
+}
+
 /// One line of /proc/PID/stat.
+#[derive(Clone, Copy)]
 struct Process {
     parent: Pid,
     group: Pid,
@@ -63,6 +136,15 @@ struct Process {
 }
 
 impl Process {
+    fn all() -> HashMap<Pid, Self> {
+        let Ok(entries) = fs::read_dir("/proc") else { return HashMap::new() };
+        entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+            .filter_map(|pid| Some((pid, Self::read(pid)?)))
+            .collect()
+    }
+
     fn read(pid: Pid) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name before this may have anything in it, parentheses too.
@@ -71,32 +153,4 @@ impl Process {
         let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
         Some(Self { parent: number()?, group: number()?, is_dead: matches!(state, "Z" | "X") })
     }
-}
-
-/// Live descendants of ours that a signal to the command does not reach.
-fn beyond(command: &Child) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let all: HashMap<Pid, Process> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-        .filter_map(|pid| Some((pid, Process::read(pid)?)))
-        .collect();
-    let is_ours = |pid: Pid| {
-        let mut ancestor = pid;
-        // A chain of parents is never longer than there are processes, even if it was read while
-        // it changed.
-        for _ in 0..all.len() {
-            match all.get(&ancestor) {
-                Some(process) if process.parent == getpid() => return true,
-                Some(process) => ancestor = process.parent,
-                None => return false,
-            }
-        }
-        false
-    };
-    all.iter()
-        .filter(|(pid, process)| !process.is_dead && !command.includes(**pid, process.group))
-        .map(|(&pid, _)| pid)
-        .filter(|&pid| is_ours(pid))
-        .collect()
 }

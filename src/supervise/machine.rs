@@ -34,6 +34,8 @@ pub(super) enum Event {
     Resumed,
     /// The command has ended. It is not reaped yet.
     Ended,
+    /// Nothing that the command has started is left either.
+    Alone,
 }
 
 /// What is to be done, in order.
@@ -113,6 +115,7 @@ enum Phase {
     /// The command has been asked to end and gets until then to do so.
     Stopping {
         kill_at: Instant,
+        ended: bool,
     },
     /// Nothing more will be done to the command: it was killed, or may go on without its lock.
     Left,
@@ -148,9 +151,10 @@ impl Machine {
         match event {
             Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
-            Event::Signal { .. } | Event::Ended if self.is_over() => {}
+            _ if self.is_over() => {}
+            Event::Ended | Event::Stopped { .. } if self.awaits_the_rest() => {}
             Event::Signal { signal, reached } => {
-                if signal == Signal::SIGTSTP {
+                if signal == Signal::SIGTSTP && !self.awaits_the_rest() {
                     self.suspending = Some(now + SUSPEND_GRACE);
                 }
                 if !reached {
@@ -175,19 +179,28 @@ impl Machine {
                 _ => {}
             },
             // If the lease ended meanwhile, the command has just been killed.
-            Event::Resumed => actions.push(Action::Continue),
+            Event::Resumed => {
+                self.suspending = None;
+                actions.push(Action::Continue);
+            }
             Event::NotHeld => {
-                self.lose(Cause::NotHeld, now, now + self.kill_after, &mut actions);
-                self.kill_if_due(now, &mut actions);
+                // Those who are kept out while it ends are so until its lease does.
+                let kill_at = (now + self.kill_after).min(self.lease.deadline());
+                self.lose(Cause::NotHeld, now, kill_at, &mut actions);
             }
             Event::Ended => {
-                // What is left of the group has no lock either.
-                if matches!(self.phase, Phase::Stopping { .. }) {
-                    actions.push(Action::Kill);
-                }
-                actions.push(Action::TakeBack);
-                self.phase = Phase::Over;
                 self.suspending = None;
+                actions.push(Action::TakeBack);
+                match &mut self.phase {
+                    // What it has started has no lock either, and as much time to end.
+                    Phase::Stopping { ended, .. } => *ended = true,
+                    _ => self.phase = Phase::Over,
+                }
+            }
+            Event::Alone => {
+                if let Phase::Stopping { ended: true, .. } = self.phase {
+                    self.phase = Phase::Over;
+                }
             }
         }
         // Last of all: any time may have passed when we are back.
@@ -209,13 +222,18 @@ impl Machine {
     }
 
     fn kill_if_due(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        if let Phase::Stopping { kill_at } = self.phase
+        if let Phase::Stopping { kill_at, ended } = self.phase
             && now >= kill_at
         {
             actions.push(Action::Kill);
-            self.phase = Phase::Left;
+            self.phase = if ended { Phase::Over } else { Phase::Left };
             self.suspending = None;
         }
+    }
+
+    /// Has the command been asked to end, and did so, while what it has started may not have yet?
+    pub(super) fn awaits_the_rest(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { ended: true, .. })
     }
 
     fn lose(&mut self, cause: Cause, now: Instant, kill_at: Instant, actions: &mut Vec<Action>) {
@@ -225,9 +243,15 @@ impl Machine {
         let left = self.lease.deadline().since(now);
         let loss = Loss { cause, renewed_ago: self.lease.age(now), left };
         match self.on_lost {
+            // Not a moment longer, not even to clean up: somebody else may have the lock.
+            OnLost::Kill if now >= kill_at => {
+                actions.extend([Action::Kill, Action::Tell(loss)]);
+                self.phase = Phase::Left;
+                self.suspending = None;
+            }
             OnLost::Kill => {
                 actions.extend([Action::Terminate, Action::Tell(loss)]);
-                self.phase = Phase::Stopping { kill_at };
+                self.phase = Phase::Stopping { kill_at, ended: false };
             }
             OnLost::Continue => {
                 actions.push(Action::Tell(loss));
@@ -240,7 +264,7 @@ impl Machine {
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Running => Some(self.stop_at()),
-            Phase::Stopping { kill_at } => Some(kill_at),
+            Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Left | Phase::Over => None,
         };
         [phase, self.suspending].into_iter().flatten().min()
@@ -323,7 +347,7 @@ mod tests {
         let actions = machine.on(signal(Signal::SIGCONT), Instant::at_millis(60_000));
         assert!(matches!(
             actions[..],
-            [Action::Terminate, Action::Tell(_), Action::Kill, Action::Forward(Signal::SIGCONT)]
+            [Action::Kill, Action::Tell(_), Action::Forward(Signal::SIGCONT)]
         ));
     }
 
@@ -379,8 +403,15 @@ mod tests {
     fn what_the_command_leaves_behind_dies_with_a_lost_lock_and_lives_otherwise() {
         let mut lost = machine();
         lost.on(Event::NotHeld, Instant::at_millis(1_000));
-        let end = [Action::Kill, Action::TakeBack];
-        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), end);
+        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
+        assert!(lost.awaits_the_rest() && !lost.is_over());
+        assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
+        assert!(lost.is_over());
+        let mut alone = machine();
+        alone.on(Event::NotHeld, Instant::at_millis(1_000));
+        alone.on(Event::Ended, Instant::at_millis(1_100));
+        assert_eq!(alone.on(Event::Alone, Instant::at_millis(1_100)), []);
+        assert!(alone.is_over());
         let mut kept = machine();
         assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
     }

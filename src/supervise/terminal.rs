@@ -10,8 +10,6 @@ use std::io;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-use crate::policy::Group;
-
 /// The controlling terminal of this process, which may be none.
 pub(super) struct Terminal {
     device: Option<File>,
@@ -73,17 +71,23 @@ impl Terminal {
     }
 }
 
-/// Stops rlock as the terminal would have, and with it the rest of our process group unless the
-/// command is in it, which has been stopped and others with it; returns when we are continued. Does
-/// nothing in a group that no shell could continue: the kernel sees to that. To be called on the
-/// only thread that does not block signals, which is then surely the one to stop.
-pub(super) fn stop_ourselves(signal: Signal, command: Group) -> io::Result<()> {
+/// Who is stopped.
+#[derive(Clone, Copy)]
+pub(super) enum Scope {
+    Process,
+    Job,
+}
+
+/// Stops rlock, or its process group, as the terminal would have; returns when we are continued.
+/// Does nothing in a group that no shell could continue: the kernel sees to that. To be called on
+/// the only thread that does not block signals, which is then surely the one to stop.
+pub(super) fn stop_ourselves(signal: Signal, scope: Scope) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is no handler of ours, so nothing can run in it.
     let before = unsafe { sigaction(signal, &default) }?;
-    let stopped = match command {
-        Group::Own => killpg(getpgrp(), signal),
-        Group::Ours => raise(signal),
+    let stopped = match scope {
+        Scope::Process => raise(signal),
+        Scope::Job => killpg(getpgrp(), signal),
     };
     // SAFETY: it was the action until just now.
     unsafe { sigaction(signal, &before) }?;

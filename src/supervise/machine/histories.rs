@@ -22,7 +22,10 @@ enum Step {
     Signal(Signal, bool),
     /// The command stops; if that stops the job, it is continued so much later.
     Stops(Signal, bool, u64),
-    Ends,
+    /// The command ends, and leaves something behind or not.
+    Ends(bool),
+    /// What it has left behind ends.
+    RestEnds,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -38,7 +41,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (signal, any::<bool>()).prop_map(|(signal, reached)| Step::Signal(signal, reached)),
         3 => (stop, any::<bool>(), 0..40_000_u64)
             .prop_map(|(signal, ours, away)| Step::Stops(signal, ours, away)),
-        1 => Just(Step::Ends),
+        1 => any::<bool>().prop_map(Step::Ends),
+        1 => Just(Step::RestEnds),
     ]
 }
 
@@ -55,6 +59,8 @@ struct World {
     asked_to_end: bool,
     killed: bool,
     ended: bool,
+    /// Something that it has started still runs.
+    rest: bool,
 }
 
 impl World {
@@ -73,6 +79,7 @@ impl World {
             asked_to_end: false,
             killed: false,
             ended: false,
+            rest: false,
         }
     }
 
@@ -95,8 +102,12 @@ impl World {
             Step::Renewed(ago) => {
                 let sent = self.now - millis(*ago);
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
-                    self.lease = Lease::won(sent, TTL);
-                    self.happens(Event::Renewed(self.lease), away);
+                    let renewed = Lease::won(sent, TTL);
+                    // Too late for one that has been asked to end.
+                    if !self.asked_to_end {
+                        self.lease = renewed;
+                    }
+                    self.happens(Event::Renewed(renewed), away);
                 }
             }
             Step::Unanswered => self.happens(Event::Unanswered("refused".into()), away),
@@ -110,13 +121,34 @@ impl World {
             Step::Stops(signal, ours, _) => {
                 self.happens(Event::Stopped { signal: *signal, ours: *ours }, away);
             }
-            Step::Ends => self.ends(),
+            Step::Ends(rest) => self.ends(*rest),
+            Step::RestEnds => self.rest_ends(),
+        }
+        let over = self.ended && !self.has_to_wait_for_the_rest();
+        assert_eq!(self.machine.is_over(), over, "it ends with the command");
+    }
+
+    /// Of what has lost its lock, everything has to end.
+    fn has_to_wait_for_the_rest(&self) -> bool {
+        let lost = self.told == 1 && self.on_lost == OnLost::Kill;
+        self.ended && self.rest && lost && !self.killed
+    }
+
+    fn ends(&mut self, rest: bool) {
+        if !self.ended {
+            (self.ended, self.rest) = (true, rest);
+        }
+        self.happens(Event::Ended, Duration::ZERO);
+        if !self.rest {
+            self.happens(Event::Alone, Duration::ZERO);
         }
     }
 
-    fn ends(&mut self) {
-        self.ended = true;
-        self.happens(Event::Ended, Duration::ZERO);
+    fn rest_ends(&mut self) {
+        if self.ended {
+            self.rest = false;
+            self.happens(Event::Alone, Duration::ZERO);
+        }
     }
 
     fn happens(&mut self, event: Event, away: Duration) {
@@ -134,9 +166,13 @@ impl World {
                 }
                 Action::Continue => assert!(self.is_safe(), "continued without a lease"),
                 Action::Tell(_) => self.told += 1,
-                Action::Terminate => self.asked_to_end = true,
+                Action::Terminate => {
+                    assert!(self.now < self.deadline(), "it gets time that it does not have");
+                    self.asked_to_end = true;
+                }
                 Action::Kill => {
-                    assert!(self.asked_to_end, "killed without a chance to clean up");
+                    let in_time = self.now < self.deadline();
+                    assert!(!in_time, "killed while it had time to clean up");
                     self.killed = true;
                 }
             }
@@ -145,9 +181,9 @@ impl World {
             return self.happens(Event::Resumed, away);
         }
         assert!(self.is_safe(), "it runs on without a lease");
-        assert_eq!(self.machine.is_over(), self.ended, "a command is reaped when it has ended");
+        assert!(self.ended || !self.machine.is_over(), "a command is reaped when it has ended");
         assert!(self.told <= 1);
-        if !self.killed && !self.ended && self.on_lost == OnLost::Kill {
+        if !self.machine.is_over() && !self.killed && self.on_lost == OnLost::Kill {
             let wakes = self.machine.wake_at();
             assert!(wakes.is_some_and(|at| at <= self.deadline()), "it would oversleep");
         }
@@ -156,7 +192,10 @@ impl World {
     /// Is it in order that the command is as it is?
     fn is_safe(&self) -> bool {
         match self.on_lost {
-            OnLost::Kill => self.killed || self.ended || self.now < self.deadline(),
+            OnLost::Kill => {
+                let ended = self.ended && !self.has_to_wait_for_the_rest();
+                self.killed || ended || self.now < self.deadline()
+            }
             OnLost::Continue => !self.asked_to_end && !self.killed,
         }
     }
@@ -189,16 +228,16 @@ proptest! {
     ) {
         let mut world = World::new(on_lost, Duration::from_millis(kill_after));
         for step in &steps {
-            if world.ended {
+            if world.machine.is_over() {
                 break;
             }
             world.take(step);
         }
         // With nothing else to happen, all that is left is the time.
-        if !world.ended {
+        if !world.machine.is_over() {
             world.take(&Step::Wait(2 * TTL.as_millis()));
             prop_assert!(world.killed || on_lost == OnLost::Continue);
-            world.ends();
+            world.take(&Step::Ends(false));
         }
         prop_assert!(world.machine.is_over());
         prop_assert!(!world.is_lent, "the terminal is not taken back");
