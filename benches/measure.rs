@@ -105,7 +105,7 @@ struct Etcd {
 
 impl Etcd {
     fn start(directory: &Path) -> Option<Self> {
-        let (client, peer) = (support::free_port(), support::free_port());
+        let (client, peer) = (support::server::free_port(), support::server::free_port());
         let endpoint = format!("http://127.0.0.1:{client}");
         let peers = format!("http://127.0.0.1:{peer}");
         Command::new("etcdctl").arg("version").stdout(Stdio::null()).status().ok()?;

@@ -69,7 +69,7 @@ if not (ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
   redis.call('HSET', STATE, TOKEN .. ':since', int(now))
   redis.call('ZADD', QUEUE, redis.call('HINCRBY', STATE, 'ticket', 1), TOKEN)
 end
-local left = redis.call('PTTL', GUARD)
+local left = guard_left()
 local till = int(now + math.max(left, 0) + DAY)
 redis.call('PEXPIREAT', STATE, till)
 redis.call('PEXPIREAT', QUEUE, till)

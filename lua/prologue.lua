@@ -31,12 +31,20 @@ local DAY = 24 * 3600 * 1000 -- how long the fence outlives its last use
 
 local function int(number) return string.format('%.0f', number) end
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
+-- All that goes by the server's clock, in one place: the tests put a clock of their own here.
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
 -- pcall, so that a key of another type keeps its WRONGTYPE: Redis 6.2 hides the code of an
 -- error that a script raises.
-local guard = redis.pcall('GET', GUARD)
+local function read_guard() return redis.pcall('GET', GUARD) end
+local function write_guard(token, till) redis.call('SET', GUARD, token, 'PXAT', till) end
+local function guard_left() return redis.call('PTTL', GUARD) end
+-- Up to here.
+
+local now = clock()
+local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
 -- A guard that we did not write, or one of ours with no hold left on record, is not ours to
@@ -77,7 +85,7 @@ end
 -- nothing is kept for ever. `...` are fields of the state to be written along. Only called when
 -- the guard is ours or absent.
 local function watch(token, deadline, ...)
-  redis.call('SET', GUARD, token, 'PXAT', deadline)
+  write_guard(token, deadline)
   redis.call('HSET', STATE, 'guard', token, ...)
   local till = int(math.max(tonumber(deadline), now) + DAY)
   redis.call('PEXPIREAT', HOLDS, till)
@@ -124,7 +132,8 @@ end
 local function recall(id, mode, about, its_fence, acquired, ttl)
   drop_remains()
   if not live or held_mode ~= 'exclusive' then held_mode = mode end
-  count, live = count + 1, true
+  if not redis.call('ZSCORE', HOLDS, id) then count = count + 1 end
+  live = true
   fence = int(math.max(last_fence(), tonumber(its_fence)))
   put(id, now + ttl, 'fence', fence, 'mode', held_mode, id .. ':mode', mode, id .. ':about', about,
     id .. ':fence', its_fence, id .. ':acquired', acquired, id .. ':renewed', int(now),
@@ -278,7 +287,7 @@ end
 -- that is not recalled.
 local function view(holders_at_most, with_waiters)
   local holders, waiters, scored = {}, {}, {}
-  local state, left = foreign and 'foreign' or 'free', redis.call('PTTL', GUARD)
+  local state, left = foreign and 'foreign' or 'free', guard_left()
   if live then
     scored = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
       'LIMIT', 0, holders_at_most)

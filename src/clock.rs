@@ -27,6 +27,11 @@ impl Instant {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// In milliseconds.
+    pub(crate) fn millis_since_boot(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// A moment of a made-up clock, for tests of what takes its time as an argument.
     #[cfg(test)]
     pub(crate) const fn at_millis(millis: u64) -> Self {

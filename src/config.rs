@@ -2,9 +2,10 @@
 //! nothing is checked again.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity, plain};
-use crate::store::{Address, Credentials};
+use crate::store::{Address, Credentials, Directory, Location};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
-    pub(crate) address: Address,
+    pub(crate) location: Location,
     pub(crate) prefix: Prefix,
     pub(crate) io_timeout: Duration,
     /// Something that works but should not be done; to be told once.
@@ -55,15 +56,16 @@ impl Config {
         let url = common.url.clone().or(from_environment);
         let url = url.ok_or_else(|| Error::Config(NO_URL.into()))?;
         let bad_url = |what| Error::Config(format!("bad URL: {what}"));
-        let address = Address::parse(&url).map_err(bad_url)?;
-        let warning = (common.url.is_some() && address.has_password())
-            .then_some("the password in --url is there for everybody to see in ps; use RLOCK_URL");
-        let credentials = Credentials {
-            username: variable("RLOCK_USERNAME")?,
-            password: match &common.password_file {
-                Some(file) => Some(password_from(file)?),
-                None => variable("RLOCK_PASSWORD")?,
-            },
+        let (location, warning) = match url.strip_prefix("local:") {
+            Some(directory) => (Location::Local(local(directory)?), None),
+            None => {
+                let address = Address::parse(&url).map_err(bad_url)?;
+                let warning = (common.url.is_some() && address.has_password()).then_some(
+                    "the password in --url is there for everybody to see in ps; use RLOCK_URL",
+                );
+                let address = address.with(credentials(common)?).map_err(Error::Config)?;
+                (Location::Server(address), warning)
+            }
         };
         let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
         let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
@@ -74,7 +76,7 @@ impl Config {
             (None, Some(text)) => parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?)?,
         };
         Ok(Self {
-            address: address.with(credentials).map_err(Error::Config)?,
+            location,
             prefix,
             io_timeout: ttl.map_or(io_timeout, |ttl| io_timeout.min(ttl.get() / 4)),
             warning,
@@ -112,6 +114,38 @@ impl Terms {
             conflict_exit_code: terms.conflict_exit_code,
             label: setting(terms.label.clone(), "RLOCK_LABEL")?,
         })
+    }
+}
+
+fn credentials(common: &cli::Common) -> Result<Credentials, Error> {
+    Ok(Credentials {
+        username: variable("RLOCK_USERNAME")?,
+        password: match &common.password_file {
+            Some(file) => Some(password_from(file)?),
+            None => variable("RLOCK_PASSWORD")?,
+        },
+    })
+}
+
+/// The directory of a `local:` URL. A relative one would be another one for each command that
+/// changes its directory.
+fn local(path: &str) -> Result<Directory, Error> {
+    let absolute =
+        |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
+    match path {
+        "" => {
+            let state = absolute(env::var_os("XDG_STATE_HOME"))
+                .or_else(|| absolute(env::var_os("HOME")).map(|home| home.join(".local/state")));
+            let state = state.ok_or_else(|| {
+                Error::Config(
+                    "local: needs HOME to be set, or a directory: local:/DIRECTORY".into(),
+                )
+            })?;
+            Ok(Directory::private(state.join("rlock")))
+        }
+        path => absolute(Some(path.into())).map(Directory::chosen).ok_or_else(|| {
+            Error::Config("bad URL: the directory of local: starts with a slash".into())
+        }),
     }
 }
 
@@ -154,7 +188,7 @@ fn variable(name: &str) -> Result<Option<String>, Error> {
     }
 }
 
-fn unicode(name: &str, value: std::ffi::OsString) -> Result<String, Error> {
+fn unicode(name: &str, value: OsString) -> Result<String, Error> {
     value.into_string().map_err(|_| Error::Usage(format!("{name}: not UTF-8")))
 }
 

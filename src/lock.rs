@@ -164,7 +164,8 @@ impl fmt::Display for Fence {
 
 /// How a hold goes together with others. Different modes exclude each other, and so do different
 /// numbers of slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub(crate) enum Mode {
     /// Alone.
     Exclusive,
@@ -201,16 +202,22 @@ impl fmt::Display for Mode {
     }
 }
 
-impl FromStr for Mode {
-    type Err = ();
+impl From<Mode> for String {
+    fn from(mode: Mode) -> Self {
+        mode.to_string()
+    }
+}
 
-    /// As the server keeps it, which is what `Display` writes.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match (text, text.strip_prefix("slots:")) {
+impl TryFrom<String> for Mode {
+    type Error = &'static str;
+
+    /// As it is kept in a store, which is what `Display` writes.
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match (text.as_str(), text.strip_prefix("slots:").map(str::parse)) {
             ("exclusive", _) => Ok(Self::Exclusive),
             ("shared", _) => Ok(Self::Shared),
-            (_, Some(slots)) => slots.parse().map(Self::Slots).map_err(|_| ()),
-            _ => Err(()),
+            (_, Some(Ok(slots))) => Ok(Self::Slots(slots)),
+            _ => Err("not a mode"),
         }
     }
 }

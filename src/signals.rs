@@ -44,6 +44,8 @@ pub(crate) fn ends(signal: Signal) -> bool {
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, WithRawSiginfo>,
     inherited: Inherited,
+    /// Taken from the delivery, but not asked for yet.
+    kept: Vec<Arrival>,
 }
 
 impl Signals {
@@ -53,7 +55,7 @@ impl Signals {
         let heard = ENDING.into_iter().filter(|&signal| !inherited.ignores(signal));
         let numbers = heard.map(|signal| signal as i32);
         let delivery = SignalDelivery::with_pipe(read, write, WithRawSiginfo, numbers)?;
-        Ok(Self { delivery, inherited })
+        Ok(Self { delivery, inherited, kept: Vec::new() })
     }
 
     /// Listens to what concerns a running command as well. From now on we may be in the background
@@ -73,12 +75,25 @@ impl Signals {
         self.delivery.get_read().as_fd()
     }
 
+    /// Has something come that `arrival` does not tell any more?
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Drops what has come of a signal that has been answered already.
+    pub(crate) fn forget(&mut self, signal: Signal) {
+        self.kept = self.pending();
+        self.kept.retain(|arrival| arrival.signal != signal);
+    }
+
     /// Those that have come since the last call.
     pub(crate) fn pending(&mut self) -> Vec<Arrival> {
+        let mut kept = std::mem::take(&mut self.kept);
         let arrived = self.delivery.pending().filter_map(|info| {
             let signal = Signal::try_from(info.si_signo).ok()?;
             Some(Arrival { signal, by_terminal: info.si_code == libc::SI_KERNEL })
         });
-        arrived.collect()
+        kept.extend(arrived);
+        kept
     }
 }

@@ -5,6 +5,8 @@
 mod address;
 mod connection;
 mod dial;
+mod local;
+mod model;
 mod refusal;
 mod reply;
 mod scripts;
@@ -15,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 pub(crate) use address::{Address, Credentials};
+pub(crate) use local::Directory;
 
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
@@ -45,7 +48,7 @@ pub(crate) struct Request {
 }
 
 /// A holder that somebody in line was told of.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
     /// For how long it may still be at work.
@@ -53,7 +56,7 @@ pub(crate) struct Seen {
 }
 
 /// What came of a request.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted {
         fence: Fence,
@@ -194,7 +197,16 @@ pub(crate) trait Store: Send {
     fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure>;
 }
 
-/// Opens the store at an address. Connects on first use only.
-pub(crate) fn open(address: &Address, io_timeout: Duration) -> Box<dyn Store> {
-    Box::new(single::Single::new(address.clone(), io_timeout))
+/// Where locks are.
+pub(crate) enum Location {
+    Server(Address),
+    Local(Directory),
+}
+
+/// Opens the store at a location. Connects on first use only.
+pub(crate) fn open(location: &Location, io_timeout: Duration) -> Box<dyn Store> {
+    match location {
+        Location::Server(address) => Box::new(single::Single::new(address.clone(), io_timeout)),
+        Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
+    }
 }

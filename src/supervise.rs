@@ -187,8 +187,9 @@ impl Supervisor<'_> {
                 (self.signals.arrival(), Want::Read),
                 (self.keeper.arrival(), Want::Read),
             ],
-            None,
+            self.signals.has_kept().then(Instant::now),
         )?;
+        let signalled = signalled || self.signals.has_kept();
         // A renewal first: it may have been in time even if we look only now.
         let mut events = if kept { self.keeper.events() } else { Vec::new() };
         events.push(Event::Tick);
@@ -270,6 +271,8 @@ impl Supervisor<'_> {
             Action::Stop(signal) => {
                 // If it fails we have not stopped, and go on all the same.
                 let _ = terminal::stop_ourselves(signal, self.who_stops(signal));
+                // A ^Z reaches us and a command in our group at once, in either order.
+                self.signals.forget(Signal::SIGTSTP);
                 return Some(Event::Resumed);
             }
             Action::Continue => self.child.signal(Signal::SIGCONT),

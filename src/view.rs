@@ -18,7 +18,7 @@ impl ServerTime {
 }
 
 /// One hold, as others see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     /// The first 8 characters of the token.
     pub(crate) id: String,
@@ -33,7 +33,8 @@ pub(crate) struct Holder {
 }
 
 /// How a hold stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Standing {
     Held,
     /// Its holder does not hold the lock any more, but may not know yet.
@@ -43,7 +44,7 @@ pub(crate) enum Standing {
 }
 
 /// One place in the queue, as others see it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     /// The first 8 characters of the token it will hold the lock with.
     pub(crate) id: String,
@@ -68,7 +69,7 @@ pub(crate) enum State {
 }
 
 /// A lock as it was at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) now: ServerTime,
     pub(crate) state: State,

@@ -10,7 +10,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::{Finished, Server, acquire, free_port, rlock, run};
+use support::server::free_port;
+use support::{Finished, Server, acquire, rlock, run};
 
 /// One line, and what it must say.
 #[track_caller]

@@ -224,19 +224,6 @@ fn an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one
 }
 
 #[test]
-fn a_lease_of_100_ms_neither_lapses_nor_spins() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "100ms"], "L");
-    server.cli(&["CONFIG", "RESETSTAT"]);
-    let start = Instant::now();
-    until("thirty renewals", || server.calls_of("evalsha") >= 30);
-    // A renewal is due every 33 ms, so thirty take 960 ms; a bit less for the one under way.
-    assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
-    let output = first.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
-}
-
-#[test]
 fn everything_but_the_guard_expires_by_itself_too() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
@@ -389,26 +376,10 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
 }
 
 #[test]
-fn a_machine_under_load_loses_no_lease() {
-    let server = Server::start();
-    let first = holder(&server, &["--ttl", "1s"], "L");
-    let busy = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let mut load: Vec<_> = (0..8).map(|_| busy()).collect();
-    server.cli(&["CONFIG", "RESETSTAT"]);
-    until("nine renewals", || server.calls_of("evalsha") >= 9);
-    for process in &mut load {
-        process.kill().unwrap();
-        process.wait().unwrap();
-    }
-    let output = first.finish();
-    assert_eq!((output.code(), output.err()), (0, String::new()));
-}
-
-#[test]
 fn a_renewal_is_one_command_on_one_connection() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let mut command = server.rlock(["exec", "--ttl", "300ms", "L", "sh", "-c", READY]);
+    let mut command = server.rlock(["exec", "--ttl", "900ms", "L", "sh", "-c", READY]);
     let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
     assert_eq!(first.line(), "READY");
     // By then the server knows the script.

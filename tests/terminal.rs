@@ -160,6 +160,7 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
         terminal.sees("up\r\n");
         terminal.types(SUSPEND);
         terminal.sees("Stopped");
+        terminal.sees("$ ");
         terminal.enters("fg");
         terminal.sees("exec --foreground L");
         terminal.enters("abc");

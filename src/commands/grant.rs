@@ -53,7 +53,7 @@ impl Grant {
         };
         let mut signals = Signals::listen(inherited)
             .map_err(|error| Error::system("cannot listen to signals", &error))?;
-        let mut store = store::open(&config.address, config.io_timeout);
+        let mut store = store::open(&config.location, config.io_timeout);
         let won = wait::acquire(
             &mut *store,
             &request,

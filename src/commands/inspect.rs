@@ -14,7 +14,7 @@ use crate::view::{State, View};
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
-    let mut store = store::open(&config.address, config.io_timeout);
+    let mut store = store::open(&config.location, config.io_timeout);
     let locks = match &options.name {
         None => readable(store.list(&config.prefix)?, report)?,
         Some(name) => {

@@ -28,7 +28,7 @@ pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error
     config.warnings(report);
     let (name, json) = (&options.hold.name, options.hold.json);
     let key = Key::new(&config.prefix, name);
-    let mut store = store::open(&config.address, config.io_timeout);
+    let mut store = store::open(&config.location, config.io_timeout);
     match whose {
         Whose::Own(token) => release(&mut *store, &key, name, &token, json, report),
         Whose::Everybodys(eviction) => evict::run(&mut *store, &key, name, eviction, json, report),

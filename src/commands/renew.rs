@@ -16,7 +16,7 @@ pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> 
     config.warnings(report);
     let name = &options.hold.name;
     let key = Key::new(&config.prefix, name);
-    let mut store = store::open(&config.address, config.io_timeout);
+    let mut store = store::open(&config.location, config.io_timeout);
     match store.renew(&key, &token, ttl, None)? {
         Renewal::NotHeld => Err(Error::NotHeld),
         Renewal::Renewed { fence } => {

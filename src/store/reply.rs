@@ -57,9 +57,9 @@ impl Fields {
 
     /// `None` inside if it was lost, or there is none.
     fn mode(&mut self) -> Option<Option<Mode>> {
-        match self.text()?.as_str() {
-            "" => Some(None),
-            mode => mode.parse().ok().map(Some),
+        match self.text()? {
+            lost if lost.is_empty() => Some(None),
+            mode => mode.try_into().ok().map(Some),
         }
     }
 

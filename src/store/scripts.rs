@@ -15,6 +15,17 @@ pub(super) struct Script {
 // ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT, by build.rs.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
+#[cfg(test)]
+impl Script {
+    pub(super) fn of(source: &'static str) -> Self {
+        Self { source, hash: "none" }
+    }
+
+    pub(super) fn source(self) -> &'static str {
+        self.source
+    }
+}
+
 /// A script with its arguments, ready to be sent in either way.
 pub(super) struct Call {
     script: Script,

@@ -1,5 +1,8 @@
 //! Locks on one Redis or Valkey server.
 
+#[cfg(test)]
+mod test_clock;
+
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -25,6 +28,8 @@ pub(super) struct Single {
     address: Address,
     io_timeout: Duration,
     connection: Option<Connection>,
+    #[cfg(test)]
+    test_clock: bool,
 }
 
 /// A reply, and whether the request may have been carried out once before this reply's request.
@@ -35,10 +40,18 @@ struct Reply {
 
 impl Single {
     pub(super) fn new(address: Address, io_timeout: Duration) -> Self {
-        Self { address, io_timeout, connection: None }
+        Self {
+            address,
+            io_timeout,
+            connection: None,
+            #[cfg(test)]
+            test_clock: false,
+        }
     }
 
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
+        #[cfg(test)]
+        let script = if self.test_clock { script.on_a_test_clock() } else { script };
         Call::new(script, key, token, &self.address)
     }
 

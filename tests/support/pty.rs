@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::pty::openpty;
+use nix::sys::signal::{SigHandler, Signal};
 
 use super::Server;
 
@@ -32,9 +33,14 @@ impl Terminal {
         let stream = || OwnedFd::from(File::from(pty.slave.try_clone().unwrap()));
         shell.stdin(stream()).stdout(stream()).stderr(stream());
         let slave = pty.slave.as_raw_fd();
-        // SAFETY: two system calls between fork and exec, on a descriptor that is open in the child.
+        // SAFETY: system calls between fork and exec, on a descriptor that is open in the child, and
+        // default actions, which run no code of ours.
         unsafe {
             shell.pre_exec(move || {
+                // A person's shell ignores no signals, whatever runs these tests.
+                for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGTERM] {
+                    nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
+                }
                 nix::unistd::setsid()?;
                 match libc::ioctl(slave, libc::TIOCSCTTY, 0) {
                     0 => Ok(()),

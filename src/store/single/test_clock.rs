@@ -1,0 +1,58 @@
+//! A server whose clock is a key, so that a test can put it on.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::super::scripts::Script;
+use super::{Address, Failure, Single};
+
+/// Instead of what goes by the server's clock in the prologue: `test:now` is the time, and
+/// `test:until` when the guard expires.
+const CLOCK: &str = "
+local function clock() return tonumber(redis.call('GET', 'test:now')) end
+local function read_guard()
+  local till = redis.call('GET', 'test:until')
+  if till and tonumber(till) < clock() then redis.call('DEL', GUARD, 'test:until') end
+  return redis.pcall('GET', GUARD)
+end
+local function write_guard(token, till)
+  redis.call('SET', GUARD, token)
+  redis.call('SET', 'test:until', till)
+end
+local function guard_left()
+  local till = redis.call('EXISTS', GUARD) == 1 and redis.call('GET', 'test:until')
+  if redis.call('EXISTS', GUARD) == 0 then return -2 end
+  return till and tonumber(till) - clock() or -1
+end
+";
+
+thread_local! {
+    /// One of each, since they are never freed.
+    static CHANGED: RefCell<HashMap<&'static str, Script>> = RefCell::default();
+}
+
+impl Single {
+    pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
+        Self { test_clock: true, ..Self::new(address, io_timeout) }
+    }
+
+    pub(in crate::store) fn send_one(&mut self, command: &redis::Cmd) -> Result<(), Failure> {
+        self.exchange(std::slice::from_ref(command), self.io_timeout, None).map(drop)
+    }
+}
+
+impl Script {
+    /// With the test's clock. The server does not know its hash, so it is sent in full.
+    pub(super) fn on_a_test_clock(self) -> Self {
+        let change = || {
+            let source = self.source();
+            let start =
+                source.find("local function clock()").expect("the clock is in the prologue");
+            let end = source.find("local now = clock()").expect("and used after it");
+            let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
+            Self::of(Box::leak(source.into_boxed_str()))
+        };
+        CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))
+    }
+}
