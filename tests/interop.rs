@@ -1,0 +1,257 @@
+//! rlock and public client libraries respect each other's locks on the same key.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+
+/// A library as it is used: what differs is how a lock is made and which key that takes.
+struct Library {
+    /// Python that defines `new`, from a name to a lock that acquires and releases.
+    python: &'static str,
+    /// What it calls the lock.
+    name: &'static str,
+    /// The key of that lock.
+    key: &'static str,
+    /// With these, rlock calls it L.
+    options: &'static [&'static str],
+    /// What it raises when it releases a lock that it does not have any more.
+    not_owned: &'static str,
+}
+
+const REDIS_PY: Library = Library {
+    python: "def new(name):
+        return server.lock(name, timeout=60)",
+    name: "rlock:L",
+    key: "rlock:L",
+    options: &[],
+    not_owned: "LockNotOwnedError",
+};
+
+/// It has a prefix of its own, which cannot be changed.
+const POTTERY: Library = Library {
+    python: "def new(name):
+        from pottery import Redlock
+        return Redlock(key=name, masters={server}, auto_release_time=60)",
+    name: "L",
+    key: "redlock:L",
+    options: &["--prefix", "redlock:"],
+    not_owned: "ReleaseUnlockedLock",
+};
+
+const LIBRARIES: [Library; 2] = [REDIS_PY, POTTERY];
+
+/// Does what it is told on stdin, a line each, and says on stdout how that went.
+const BEFORE: &str = "
+import sys, time
+from redis import Redis
+server = Redis.from_url(sys.argv[1])
+";
+const AFTER: &str = "
+lock = new(sys.argv[2])
+
+def count(file):
+    with lock:
+        with open(file) as old:
+            number = int(old.read())
+        # Work takes time, and whoever does not wait for its end is found out.
+        time.sleep(0.01)
+        with open(file, 'w') as anew:
+            anew.write(f'{number + 1}\\n')
+
+print('READY', flush=True)
+for line in sys.stdin:
+    order, *arguments = line.split()
+    try:
+        if order == 'try':
+            said = lock.acquire(blocking=False)
+        elif order == 'wait':
+            said = lock.acquire()
+        elif order == 'release':
+            said = lock.release()
+        elif order == 'count':
+            said = count(*arguments)
+    except Exception as error:
+        said = type(error).__name__
+    print(said, flush=True)
+";
+
+/// A Python that has the libraries, or what is wrong with it.
+static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/interop-venv/bin/python");
+    let python = std::env::var_os("RLOCK_TEST_PYTHON").map_or(ours, PathBuf::from);
+    let found = match Command::new(&python).args(["-c", "import redis, pottery"]).output() {
+        Ok(output) if output.status.success() => return Ok(python),
+        Ok(output) => output.err(),
+        Err(error) => error.to_string(),
+    };
+    let python = python.display();
+    Err(format!("no Python with the libraries in {python}: run ./tests/run ({found})"))
+});
+
+impl Library {
+    /// A process that uses the library, and does not have the lock yet.
+    fn start(&self, server: &Server) -> Running {
+        self.start_on(server, self.name)
+    }
+
+    fn start_on(&self, server: &Server, name: &str) -> Running {
+        let program = [BEFORE, self.python, AFTER].concat();
+        let python = PYTHON.as_ref().unwrap_or_else(|missing| panic!("{missing}"));
+        let mut peer =
+            Running::start(Command::new(python).args(["-c", &program, &server.url(), name]));
+        assert_eq!(peer.line(), "READY");
+        peer
+    }
+
+    /// The ways in which rlock can name the same lock: options, and a name.
+    fn ways(&self) -> [(&'static [&'static str], &'static str); 2] {
+        [(self.options, "L"), (&["--prefix", ""], self.key)]
+    }
+}
+
+/// Gives an order to a process that uses a library, and returns its answer.
+#[track_caller]
+fn ask(peer: &mut Running, order: &str) -> String {
+    peer.say(order);
+    peer.line()
+}
+
+/// An rlock command about a lock.
+fn about(server: &Server, command: &[&str], (options, name): (&[&str], &str)) -> Command {
+    server.rlock(command.iter().chain(options).copied().chain([name]))
+}
+
+#[test]
+fn a_librarys_lock_is_respected_and_waited_for_and_its_key_never_touched() {
+    for library in &LIBRARIES {
+        let server = Server::start();
+        let mut peer = library.start(&server);
+        assert_eq!(ask(&mut peer, "try"), "True");
+        let value = server.cli(&["GET", library.key]);
+        assert_ne!(value, "");
+        for way in library.ways() {
+            let busy = run(about(&server, &["exec", "-n"], way).arg("true"));
+            assert_eq!(busy.code(), 75, "{busy:?}");
+            assert!(busy.err().contains("held by another tool"), "{busy:?}");
+            let shown = run(&mut about(&server, &["inspect", "--json"], way));
+            assert_eq!(shown.code(), 0, "{shown:?}");
+            let locks: serde_json::Value = serde_json::from_str(&shown.out()).unwrap();
+            assert_eq!((&locks[0]["name"], &locks[0]["key"]), (&way.1.into(), &library.key.into()));
+            assert_eq!(locks[0]["state"], "foreign");
+        }
+        let waiters = library.ways().map(|(options, name)| waiter(&server, options, name, "rlock"));
+        assert_eq!(server.cli(&["GET", library.key]), value);
+        // Nobody has made it last longer or shorter either.
+        let left = server.cli_number(&["PTTL", library.key]);
+        assert!((1..=60_000).contains(&left), "{left}");
+        assert_eq!(ask(&mut peer, "release"), "None");
+        for waiter in waiters {
+            let output = waiter.finish();
+            assert_eq!((output.code(), output.out()), (0, "ENTERED rlock".into()), "{output:?}");
+        }
+        assert_eq!(ask(&mut peer, "try"), "True");
+        assert_eq!(peer.finish().code(), 0);
+    }
+}
+
+#[test]
+fn our_lock_is_refused_to_a_library_until_we_release_it() {
+    for library in &LIBRARIES {
+        let server = Server::start();
+        let mut peer = library.start(&server);
+        for (options, name) in library.ways() {
+            let first = holder(&server, options, name);
+            let token = server.cli(&["GET", library.key]);
+            assert_eq!(ask(&mut peer, "try"), "False");
+            server.cli(&["CONFIG", "RESETSTAT"]);
+            peer.say("wait");
+            until("it is refused", || server.calls_of("set") > 0);
+            assert_eq!(server.cli(&["GET", library.key]), token);
+            // 76 if it had lost the lock.
+            assert_eq!(first.finish().code(), 0);
+            assert_eq!(peer.line(), "True");
+            assert_ne!(server.cli(&["GET", library.key]), token);
+            assert_eq!(ask(&mut peer, "release"), "None");
+            let free = run(&mut about(&server, &["inspect"], (options, name)));
+            assert_eq!(free.code(), 1, "{free:?}");
+        }
+        assert_eq!(peer.finish().code(), 0);
+    }
+}
+
+#[test]
+fn a_librarys_lock_is_broken_only_by_force_now_and_the_library_notices() {
+    for library in &LIBRARIES {
+        let server = Server::start();
+        let mut peer = library.start(&server);
+        for way in library.ways() {
+            assert_eq!(ask(&mut peer, "try"), "True");
+            let value = server.cli(&["GET", library.key]);
+            let deaf = run(&mut about(&server, &["release", "--force"], way));
+            assert_eq!(deaf.code(), 75, "{deaf:?}");
+            assert_eq!(server.cli(&["GET", library.key]), value);
+            let broken = run(&mut about(&server, &["release", "--force", "--now"], way));
+            assert_eq!(broken.code(), 0, "{broken:?}");
+            assert!(broken.err().contains("deleted the key of another tool"), "{broken:?}");
+            assert_eq!(server.cli(&["EXISTS", library.key]), "0");
+            let token = acquire(&server, way.0, way.1);
+            // And what it does too late is not done to the next holder.
+            assert_eq!(ask(&mut peer, "release"), library.not_owned);
+            assert_eq!(server.cli(&["GET", library.key]), token);
+            let released = run(about(&server, &["release"], way).arg(&token));
+            assert_eq!(released.code(), 0, "{released:?}");
+        }
+        assert_eq!(peer.finish().code(), 0);
+    }
+}
+
+#[test]
+fn many_of_each_that_increment_a_file_lose_no_count() {
+    let server = Server::start();
+    let file = server.directory().join("count");
+    fs::write(&file, "0\n").unwrap();
+    // All on one key: the one library can name that of the other.
+    let (options, name) = (POTTERY.options.join(" "), "L");
+    // Not for ever: should this test fail, they are left behind.
+    let increment = format!(
+        "echo READY
+        while read _; do
+            {rlock} exec -q -w 1m {options} {name} sh -c 'read n < {0}; sleep 0.01; echo $((n + 1)) > {0}' ||
+                exit
+            echo None
+        done",
+        file.display(),
+        rlock = env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut processes: Vec<Running> = Vec::new();
+    for _ in 0..5 {
+        let mut shell = Command::new("sh");
+        let mut shell =
+            Running::start(shell.args(["-c", &increment]).env("RLOCK_URL", server.url()));
+        assert_eq!(shell.line(), "READY");
+        processes.push(shell);
+        processes.push(REDIS_PY.start_on(&server, POTTERY.key));
+        processes.push(POTTERY.start(&server));
+    }
+    // In rounds, so that no kind of them is through before another has begun.
+    for _ in 0..5 {
+        for process in &mut processes {
+            process.say(&format!("count {}", file.display()));
+        }
+        for process in &mut processes {
+            assert_eq!(process.line(), "None");
+        }
+        processes.rotate_left(1);
+    }
+    for process in processes {
+        let output = process.finish();
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap().trim(), "75");
+}
