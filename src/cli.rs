@@ -19,7 +19,8 @@ use crate::policy::{OnLost, OnUnreachable};
     version,
     about = "A distributed lock for shell scripts, on Redis or Valkey",
     after_help = "Say where the server is with --url or RLOCK_URL, for example\n  \
-                  RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh",
+                  RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh\nor, \
+                  for one host without a server, RLOCK_URL=local:",
     disable_help_subcommand = true,
     max_term_width = 100
 )]
@@ -52,7 +53,8 @@ pub(crate) enum Command {
 // flattened: clap would show it instead of the subcommand's own.)
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The lock server: redis://host:port/db or unix:///path?db=N [env: RLOCK_URL]
+    /// The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env:
+    /// RLOCK_URL]
     // A plain text: a URL that does not parse may have a password in it, and clap would show it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Option<String>,

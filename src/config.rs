@@ -46,7 +46,7 @@ pub(crate) enum Patience {
 }
 
 const NO_URL: &str = "no server given; set RLOCK_URL or --url, for example \
-                      RLOCK_URL=redis://127.0.0.1:6379/0";
+                      RLOCK_URL=redis://127.0.0.1:6379/0, or RLOCK_URL=local: for this host alone";
 
 impl Config {
     /// `ttl` is the lease that the server will be asked for, if any: no reply is waited for longer

@@ -4,7 +4,7 @@ mod directory;
 mod file;
 mod mailbox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 pub(crate) use directory::Directory;
@@ -50,18 +50,15 @@ impl Local {
             Ok(None) => return Ok(act(&mut Lock::default(), 0)),
             Err(error) => return Err(self.failure(error)),
         };
-        let waited: Vec<String> = file.lock.waiting().map(str::to_owned).collect();
+        let before: Vec<String> = file.lock.tokens().map(str::to_owned).collect();
         let now = file.now();
         let answer = act(&mut file.lock, now);
         // Before anybody can know that there is somebody to be woken.
         keep_mail(self, &answer)?;
         let woken = file.lock.take_woken();
-        let gone: Vec<&String> = waited
-            .iter()
-            .filter(|token| !file.lock.waiting().any(|waiting| waiting == *token))
-            .filter(|token| !woken.contains(token))
-            .collect();
-        for token in gone {
+        // Those who are gone may have died without removing it.
+        let after: HashSet<&str> = file.lock.tokens().collect();
+        for token in before.iter().filter(|token| !after.contains(token.as_str())) {
             Mailbox::remove(&self.directory, token);
         }
         file.write().map_err(|error| self.failure(error))?;

@@ -120,9 +120,10 @@ impl Lock {
         std::mem::take(&mut self.woken)
     }
 
-    /// Who stands in the queue.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
-        self.queue.iter().map(|place| place.token.as_str())
+    /// Who holds the lock or waits for it.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = &str> {
+        let waiting = self.queue.iter().map(|place| place.token.as_str());
+        waiting.chain(self.holds.iter().map(|hold| hold.token.as_str()))
     }
 }
 

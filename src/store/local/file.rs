@@ -39,9 +39,14 @@ impl Error {
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let what = format!("{}: {}", path.display(), plain(error));
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {
-                Self::Full(what)
-            }
+            Some(
+                Errno::ENOSPC
+                | Errno::EDQUOT
+                | Errno::EFBIG
+                | Errno::EIO
+                | Errno::EMFILE
+                | Errno::ENFILE,
+            ) => Self::Full(what),
             _ => Self::Unusable(what),
         }
     }
