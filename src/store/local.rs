@@ -1,6 +1,7 @@
 //! Locks on one host without a server: the lock model on files, one a lock, under flock(2).
 
 mod directory;
+mod error;
 mod file;
 mod mailbox;
 
@@ -8,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 pub(crate) use directory::Directory;
+use error::Error;
 use file::LockFile;
 use mailbox::Mailbox;
 
@@ -72,17 +74,17 @@ impl Local {
         self.change(key, false, act, |_, _| Ok(()))
     }
 
-    fn failure(&self, error: file::Error) -> Failure {
+    fn failure(&self, error: Error) -> Failure {
         match error {
-            file::Error::Busy => Failure::Unreachable {
+            Error::Busy => Failure::Unreachable {
                 what: format!(
                     "another process works on the lock's file for more than {}; is it stopped?",
                     show(self.io_timeout)
                 ),
                 fate: Fate::NotSent,
             },
-            file::Error::Full(what) => Failure::Unavailable(what),
-            file::Error::Unusable(what) => Failure::Misconfigured { what, executed: false },
+            Error::Full(what) => Failure::Unavailable(what),
+            Error::Unusable(what) => Failure::Misconfigured { what, executed: false },
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
-use super::file::Error;
+use super::error::Error;
 use crate::lock::Key;
 
 /// What a file's name ends with.

@@ -12,10 +12,10 @@ use nix::libc;
 use serde::{Deserialize, Serialize};
 
 use super::directory::Directory;
+use super::error::Error;
 use crate::clock::Instant;
 use crate::lock::Key;
 use crate::poll::ready;
-use crate::report::plain;
 use crate::store::model::Lock;
 
 /// The first line of every file. Another version may have another number.
@@ -23,34 +23,6 @@ const HEADER: &str = "rlock lock 1\n";
 
 /// Between two attempts to lock a file. Nobody keeps one for longer than it takes to write it.
 const RETRY: Duration = Duration::from_millis(1);
-
-/// Why a lock's file cannot be used.
-#[derive(Debug)]
-pub(super) enum Error {
-    /// Another process does not let go of it.
-    Busy,
-    /// There is no room, now.
-    Full(String),
-    /// Until somebody changes something.
-    Unusable(String),
-}
-
-impl Error {
-    pub(super) fn of(path: &Path, error: &io::Error) -> Self {
-        let what = format!("{}: {}", path.display(), plain(error));
-        match error.raw_os_error().map(Errno::from_raw) {
-            Some(
-                Errno::ENOSPC
-                | Errno::EDQUOT
-                | Errno::EFBIG
-                | Errno::EIO
-                | Errno::EMFILE
-                | Errno::ENFILE,
-            ) => Self::Full(what),
-            _ => Self::Unusable(what),
-        }
-    }
-}
 
 /// The file of a lock, locked, and what is in it.
 pub(super) struct LockFile {

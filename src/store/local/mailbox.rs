@@ -12,7 +12,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
 use super::directory::Directory;
-use super::file::Error;
+use super::error::Error;
 
 /// A waiter's own end. While it is open, a message waits in it; it is removed with its waiter.
 pub(super) struct Mailbox {
