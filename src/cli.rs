@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::duration::{Span, Timeout, Ttl};
 use crate::exit;
 use crate::lock::{Label, Name, Owner, Prefix, Token};
+use crate::pattern::Subject;
 use crate::policy::{OnLost, OnUnreachable};
 
 /// Everything on the command line.
@@ -205,9 +206,9 @@ pub(crate) struct Release {
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The lock; without it, all locks under the prefix that are held
+    /// The lock, or a pattern such as 'deploy:*'; without it, all locks that are held
     #[arg(value_name = "NAME")]
-    pub(crate) name: Option<Name>,
+    pub(crate) subject: Option<Subject>,
     /// Print one JSON document, on failure too
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::inherited::Inherited;
 use crate::lock::Name;
+use crate::pattern::Subject;
 use crate::report::{Report, Verbosity};
 
 use output::Output;
@@ -42,7 +43,8 @@ pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
             stage.finish(release::run(&options, &stage.report))
         }
         Command::Inspect(options) => {
-            let stage = Stage::new(&options.common, options.name.as_ref(), options.json.into());
+            let name = options.subject.as_ref().and_then(Subject::name);
+            let stage = Stage::new(&options.common, name, options.json.into());
             stage.finish(inspect::run(&options, &stage.report))
         }
     }

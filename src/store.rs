@@ -21,6 +21,7 @@ pub(crate) use local::Directory;
 
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
+use crate::pattern::Pattern;
 use crate::view::{Holder, View};
 
 /// Cuts an exchange short when it becomes readable.
@@ -192,9 +193,9 @@ pub(crate) trait Store: Send {
     /// One lock as it is now.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
-    /// All locks under a prefix that are held by anybody, sorted by name. One that cannot be read
-    /// does not hide the others.
-    fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure>;
+    /// All locks under a prefix that are held by anybody and match, sorted by name. One that cannot
+    /// be read does not hide the others.
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Vec<Listed>, Failure>;
 }
 
 /// Where locks are.

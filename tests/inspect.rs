@@ -100,6 +100,25 @@ fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
 }
 
 #[test]
+fn a_pattern_lists_the_locks_that_match() {
+    let server = Server::start();
+    for name in ["deploy:prod", "deploy:test", "backup"] {
+        acquire(&server, &[], name);
+    }
+    let listed = |pattern: &str| {
+        let output = run(&mut server.rlock(["inspect", "--json", pattern]));
+        assert_eq!(output.code(), 0);
+        let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+        let names = locks.as_array().unwrap().iter().map(|lock| lock["name"].to_string());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(listed("deploy:*"), r#""deploy:prod" "deploy:test""#);
+    assert_eq!(listed("*[!dpt]"), "");
+    assert_eq!(listed("?ackup"), r#""backup""#);
+    assert_eq!(run(&mut server.rlock(["inspect", "a["])).code(), 64);
+}
+
+#[test]
 fn thousands_of_locks_take_a_handful_of_round_trips() {
     let server = Server::on_tcp(&[]);
     let proxy = support::proxy::Proxy::to(server.port(), std::time::Duration::ZERO);

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::{json, table};
 use crate::lock::{Key, Name};
+use crate::pattern::Subject;
 use crate::report::Report;
 use crate::store::{self, Listed};
 use crate::view::{State, View};
@@ -15,24 +16,27 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
     let mut store = store::open(&config.location, config.io_timeout);
-    let locks = match &options.name {
-        None => readable(store.list(&config.prefix)?, report)?,
-        Some(name) => {
+    let locks = match &options.subject {
+        None => readable(store.list(&config.prefix, None)?, report)?,
+        Some(Subject::Matching(pattern)) => {
+            readable(store.list(&config.prefix, Some(pattern))?, report)?
+        }
+        Some(Subject::One(name)) => {
             let view = store.inspect(&Key::new(&config.prefix, name))?;
             let free = view.state == State::Free;
             if free { Vec::new() } else { vec![(name.clone(), view)] }
         }
     };
-    let status = match (&options.name, locks.is_empty()) {
-        (Some(_), true) => exit::FREE,
+    let status = match (&options.subject, locks.is_empty()) {
+        (Some(Subject::One(_)), true) => exit::FREE,
         _ => exit::OK,
     };
     if options.json {
         output::document(&json::documents(&config.prefix, &locks))?;
     } else {
-        match (&options.name, &locks[..]) {
-            (Some(name), []) => output::text(&format!("{name}: free\n"))?,
-            (Some(_), [(name, view)]) => output::text(&table::page(name, view))?,
+        match (&options.subject, &locks[..]) {
+            (Some(Subject::One(name)), []) => output::text(&format!("{name}: free\n"))?,
+            (Some(Subject::One(_)), [(name, view)]) => output::text(&table::page(name, view))?,
             _ => output::text(&table::list(&locks))?,
         }
     }

@@ -20,6 +20,7 @@ use super::{
 use crate::clock::Instant;
 use crate::duration::{Ttl, show};
 use crate::lock::{Key, Name, Prefix, Token};
+use crate::pattern::Pattern;
 use crate::poll::{Want, ready};
 use crate::view::{State, View};
 
@@ -169,11 +170,12 @@ impl Store for Local {
         }
     }
 
-    fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure> {
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Vec<Listed>, Failure> {
         let keys = self.directory.keys().map_err(|error| self.failure(error))?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
             .filter_map(|key| key.strip_prefix(prefix.as_str())?.parse::<Name>().ok())
+            .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
             .map(|name| (name.clone(), Key::new(prefix, &name)))
             .collect();
         let mut locks = Vec::new();

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::duration::Ttl;
 use crate::lock::{Key, Name, Owner, Prefix, Token};
+use crate::pattern::Pattern;
 use crate::view::{State, View};
 
 /// How many keys a step of SCAN looks at, and how many locks are inspected in one flight.
@@ -260,13 +261,14 @@ impl Store for Single {
         self.read(reply::view(reply.value))
     }
 
-    fn list(&mut self, prefix: &Prefix) -> Result<Vec<Listed>, Failure> {
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Vec<Listed>, Failure> {
         let mut names = std::collections::BTreeSet::new();
         let mut cursor = b"0".to_vec();
         loop {
             let page = self.scan(prefix, &cursor)?;
             cursor = page.cursor;
-            names.extend(page.names);
+            let matches = |name: &Name| pattern.is_none_or(|pattern| pattern.matches(name));
+            names.extend(page.names.into_iter().filter(matches));
             if cursor == b"0" {
                 break;
             }

@@ -1,0 +1,69 @@
+//! What `inspect` is asked about: one lock, or all whose names match.
+
+use std::str::FromStr;
+
+use crate::lock::Name;
+
+/// The argument of `inspect`.
+#[derive(Clone, Debug)]
+pub(crate) enum Subject {
+    One(Name),
+    Matching(Pattern),
+}
+
+impl Subject {
+    pub(crate) fn name(&self) -> Option<&Name> {
+        match self {
+            Self::One(name) => Some(name),
+            Self::Matching(_) => None,
+        }
+    }
+}
+
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(['*', '?', '[']) {
+            Ok(Self::Matching(text.parse()?))
+        } else {
+            Ok(Self::One(text.parse()?))
+        }
+    }
+}
+
+/// A pattern as shells have them: `*`, `?`, `[a-c]`, `[!a]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern(glob::Pattern);
+
+impl Pattern {
+    pub(crate) fn matches(&self, name: &Name) -> bool {
+        self.0.matches(name.as_str())
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pattern = glob::Pattern::new(text);
+        pattern.map(Self).map_err(|error| format!("not a pattern: {}", error.msg))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_whole_names() {
+        let matches = |pattern: &str, name: &str| {
+            pattern.parse::<Pattern>().unwrap().matches(&name.parse().unwrap())
+        };
+        assert!(matches("deploy:*", "deploy:prod/eu"));
+        assert!(matches("job-[0-9]", "job-7") && !matches("job-[!0-9]", "job-7"));
+        assert!(matches("a?c", "abc") && !matches("a?c", "abcd"));
+        assert!("a[".parse::<Subject>().is_err());
+        assert!(matches!("abc".parse(), Ok(Subject::One(_))));
+    }
+}
