@@ -6,9 +6,8 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 
-use nix::libc;
+use nix::libc::{self, c_int};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
@@ -96,9 +95,9 @@ impl Descendants {
 
 /// Reaps adopted children that have ended, but not the command itself.
 pub(super) fn reap_adopted(command: &Child) {
-    while let Some(ended) = ended_child() {
+    while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
         // Once the command has ended, what comes behind it can wait for our own end.
-        if ended == command.pid() || waitpid(ended, Some(WaitPidFlag::WNOHANG)).is_err() {
+        if ended == command.pid() || reap(ended).is_err() {
             return;
         }
     }
@@ -106,20 +105,20 @@ pub(super) fn reap_adopted(command: &Child) {
 
 fn has_children() -> bool {
     // Any answer but "there are none", ECHILD.
-    wait_for_any().is_ok()
+    ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok()
 }
 
-/// A child that has ended and is not reaped.
-fn ended_child() -> Option<Pid> {
-    wait_for_any().ok().flatten()
+fn reap(child: Pid) -> nix::Result<Option<Pid>> {
+    ended(libc::P_PID, child.as_raw().unsigned_abs(), 0)
 }
 
-/// Not nix's waitid, which takes an end by a real-time signal for an error.
-fn wait_for_any() -> nix::Result<Option<Pid>> {
+/// A child that has ended. Not nix's waitid and waitpid, which take an end by a real-time signal for
+/// an error.
+fn ended(kind: libc::idtype_t, id: libc::id_t, flags: c_int) -> nix::Result<Option<Pid>> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    let flags = libc::WEXITED | libc::WNOHANG | flags;
     // SAFETY: the pointer is valid for the structure that is written.
-    let waited = unsafe { libc::waitid(libc::P_ALL, 0, information.as_mut_ptr(), flags) };
+    let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
     nix::errno::Errno::result(waited)?;
     // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
     // it as it was if no child has ended.
