@@ -67,7 +67,8 @@ if HEARTBEAT == 0 then return { 'busy', view(3, false) } end
 redis.call('HSET', STATE, TOKEN .. ':alive', int(now + 2 * HEARTBEAT + CLAIM), unpack(MINE))
 if not (ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
   redis.call('HSET', STATE, TOKEN .. ':since', int(now))
-  redis.call('ZADD', QUEUE, redis.call('HINCRBY', STATE, 'ticket', 1), TOKEN)
+  local place = redis.call('HINCRBY', STATE, 'ticket', 1)
+  redis.call('ZADD', QUEUE, place, TOKEN)
 end
 local left = guard_left()
 local till = int(now + math.max(left, 0) + DAY)

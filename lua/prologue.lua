@@ -123,7 +123,9 @@ end
 -- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a
 -- script that has written anything is not stopped any more when the server is out of memory.
 local function drop_remains()
-  if not fence and redis.call('EXISTS', HOLDS) == 1 then redis.call('DEL', HOLDS) end
+  if not fence and redis.call('EXISTS', HOLDS) == 1 then
+    redis.call('DEL', HOLDS)
+  end
 end
 
 -- A hold of which the server has lost all memory, as a waiter remembers it. Whoever has it may
@@ -239,7 +241,7 @@ end
 
 local function wake(token)
   redis.call('RPUSH', mail_of(token), 'look')
-  redis.call('PEXPIRE', mail_of(token), 2 * CLAIM)
+  redis.call('PEXPIREAT', mail_of(token), int(now + 2 * CLAIM))
 end
 
 -- Grants the lock to the head of the queue for as long as it fits, dropping the dead: one

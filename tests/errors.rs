@@ -241,13 +241,94 @@ fn a_password_too_many_is_78_and_leaves_no_lock() {
     assert_eq!(server.cli(&["KEYS", "rlock:L"]), "");
 }
 
+/// The rule that the README gives, as arguments of ACL SETUSER.
+fn rule() -> Vec<String> {
+    let readme = include_str!("../README.md");
+    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// As the user of that rule.
+fn as_ci(command: &mut std::process::Command) -> std::process::Output {
+    run(command.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret"))
+}
+
 #[test]
-fn a_missing_right_is_78_and_named() {
-    let options = ["--user", "default", "on", "nopass", "~*", "+@all", "-zadd"];
-    let server = Server::with(&options);
-    fails(&mut server.rlock(["exec", "L", "true"]), 78, &["denies", "ACL LOG"]);
-    let server = Server::with(&["--user", "default", "on", "nopass", "~other:*", "+@all"]);
-    fails(&mut server.rlock(["exec", "L", "true"]), 78, &["denies", "key"]);
+fn the_rights_that_the_readme_gives_are_enough_for_everything() {
+    let server = Server::start();
+    let rule = rule();
+    server.cli(&rule.iter().map(String::as_str).collect::<Vec<_>>());
+    let ci = |arguments: &[&str]| {
+        let output = as_ci(&mut server.rlock(arguments));
+        assert_eq!(output.code(), 0, "{arguments:?}: {output:?}");
+        output.out()
+    };
+    ci(&["exec", "--at-least", "10ms", "L", "true"]);
+    ci(&["exec", "-s", "L", "true"]);
+    let token = ci(&["acquire", "--slots", "2", "L"]);
+    ci(&["exec", "--slots", "2", "L", "true"]);
+    ci(&["renew", "L", &token]);
+    ci(&["inspect", "L"]);
+    ci(&["inspect"]);
+    // Waiting, being woken, giving up, entering again, and eviction.
+    let waited = as_ci(&mut server.rlock(["exec", "-w", "300ms", "L", "true"]));
+    assert_eq!(waited.code(), 75, "{waited:?}");
+    ci(&["release", "L", &token]);
+    let mut first = server.rlock(["exec", "L", "sh", "-c", support::READY]);
+    first.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret");
+    let mut first = support::Running::start(&mut first);
+    assert_eq!(first.line(), "READY");
+    let mut second = server.rlock(["exec", "L", "echo", "entered"]);
+    second.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret");
+    let mut second = support::Running::start(&mut second);
+    second.told("waiting in place 1");
+    first.finish();
+    assert_eq!(second.end().out(), "entered");
+    ci(&["acquire", "--reentrant", "--owner", "me", "L"]);
+    ci(&["acquire", "--reentrant", "--owner", "me", "-s", "L"]);
+    ci(&["release", "--force", "--now", "L"]);
+    ci(&["acquire", "--ttl", "200ms", "L"]);
+    ci(&["release", "--force", "L"]);
+    let another = server.url() + "?db=1";
+    let mut command = server.rlock(["exec", "L", "true"]);
+    assert_eq!(as_ci(command.env("RLOCK_URL", another)).code(), 0);
+}
+
+#[test]
+fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
+    let server = Server::start();
+    let rule = rule();
+    // Until something is denied.
+    let denied = || {
+        let everything: &[&[&str]] = &[
+            &["acquire", "--ttl", "1s", "--slots", "2", "L"],
+            &["exec", "--slots", "2", "L", "true"],
+            &["exec", "-w", "100ms", "L", "true"],
+            &["renew", "L", "token"],
+            &["inspect"],
+            &["release", "--force", "--now", "L"],
+            &["acquire", "--reentrant", "--owner", "me", "L"],
+            &["acquire", "--reentrant", "--owner", "me", "-s", "L"],
+            &["acquire", "--ttl", "200ms", "M"],
+            &["exec", "-w", "3s", "M", "true"],
+            &["inspect", "--url", &(server.url() + "?db=1")],
+        ];
+        let outputs = everything.iter().map(|arguments| as_ci(&mut server.rlock(*arguments)));
+        outputs.into_iter().find(|output| output.code() == 78)
+    };
+    for missing in rule.iter().filter(|word| word.starts_with('+') || word.starts_with('~')) {
+        server.cli(&["FLUSHALL"]);
+        server.cli(&["SCRIPT", "FLUSH"]);
+        let without = rule.iter().filter(|word| *word != missing);
+        server.cli(&["ACL", "DELUSER", "ci"]);
+        server.cli(&without.map(String::as_str).collect::<Vec<_>>());
+        let told = denied().unwrap_or_else(|| panic!("{missing} is not needed")).err();
+        let named = match missing.strip_prefix('+') {
+            Some(command) => told.to_lowercase().contains(command),
+            None => told.contains("~rlock:L and ~{rlock:L}:*"),
+        };
+        assert!(named, "{missing}: {told}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use redis::ServerError;
 
 use super::Failure;
+use super::scripts::Call;
 
 /// Codes that Redis 6.2 buries in the text of the error when a script raised it.
 const BURIED: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
@@ -32,11 +33,6 @@ pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
         "NOAUTH" => lasting("wants a password; set RLOCK_PASSWORD or --password-file".into()),
         "WRONGPASS" => lasting("refuses the user or the password".into()),
         "NOPERM" => lasting(format!("denies this user a right: {}", first_line(text))),
-        // What a script is denied is only named in the server's own log.
-        "ERR" if text.contains("user executing the script") => lasting(format!(
-            "denies this user a right, see ACL LOG there: {}",
-            text.split(" script: ").next().unwrap_or(text)
-        )),
         "READONLY" => lasting("is a replica; give the master's address".into()),
         "WRONGTYPE" => lasting(
             "keeps something else than a lock under this key; choose another name or --prefix"
@@ -55,6 +51,35 @@ pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
         }
         code => lasting(format!("answered {code} {}", first_line(text))),
     }
+}
+
+/// Sorts the error reply to a script: what it was denied, the server names by a line at best.
+pub(super) fn of_script(error: &ServerError, peer: &str, call: &Call) -> Failure {
+    let text = error.details().unwrap_or_default();
+    let lasting = |what: String| Failure::Misconfigured {
+        what: format!("{peer} denies this user {what}"),
+        executed: false,
+    };
+    let denied = text.contains("user executing the script") || text.contains("NOPERM");
+    // Only the guard is read in a way that hides the line.
+    match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
+        _ if (denied || error.code() == "NOPERM") && text.contains("keys") => {
+            let [guard, side] = call.key_patterns();
+            lasting(format!("the lock's keys; allow ~{guard} and ~{side}"))
+        }
+        Some(command) if denied => {
+            lasting(format!("the command {command}; allow +{}", command.to_lowercase()))
+        }
+        _ if denied => lasting("a command that a script needs; see ACL LOG there".into()),
+        _ => failure(error, peer),
+    }
+}
+
+/// The number in `on @user_script:12.`, or `@user_script: 12:` as Redis 6.2 writes it.
+fn line_in(text: &str) -> Option<usize> {
+    let (_, rest) = text.rsplit_once("user_script:")?;
+    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
 }
 
 fn first_line(text: &str) -> String {

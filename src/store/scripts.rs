@@ -53,6 +53,23 @@ impl Call {
         self
     }
 
+    /// The command that a line of the script calls, to name it when it was denied.
+    pub(super) fn command_at(&self, line: usize) -> Option<&'static str> {
+        let line = self.script.source.lines().nth(line.checked_sub(1)?)?;
+        let (_, call) = line.split_once("call('")?;
+        call.split('\'').next()
+    }
+
+    /// What an ACL rule has to allow for the lock: its guard, and the keys beside it.
+    pub(super) fn key_patterns(&self) -> [String; 2] {
+        let key = |index: usize| {
+            String::from_utf8_lossy(self.arguments.get(index).map_or(&[][..], Vec::as_slice))
+        };
+        // After the number of keys: the guard, and the holds as one of those beside it.
+        let side = key(2);
+        [key(1).into_owned(), format!("{}*", side.strip_suffix("holds").unwrap_or(&side))]
+    }
+
     /// By its hash, for a server that has seen it before.
     pub(super) fn by_hash(&self) -> Cmd {
         self.command("EVALSHA", self.script.hash)
@@ -73,4 +90,18 @@ impl Call {
 /// The list on which a waiter sleeps.
 pub(super) fn mailbox(key: &Key, token: &str) -> String {
     key.side(&format!("mail:{token}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_calls_one_command_so_that_a_denied_one_can_be_named() {
+        for script in [ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE, INSPECT] {
+            for line in script.source.lines() {
+                assert!(line.matches("call('").count() <= 1, "{line}");
+            }
+        }
+    }
 }

@@ -67,7 +67,9 @@ impl Single {
             repeated |= again;
         }
         match replies.pop() {
-            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            Some(Value::ServerError(error)) => {
+                Err(refusal::of_script(&error, &self.address.to_string(), call))
+            }
             Some(value) => Ok(Reply { value, repeated }),
             None => Err(self.nonsense()),
         }
