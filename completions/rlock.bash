@@ -52,7 +52,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__acquire)
-            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --label --json --shell --help"
+            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -111,6 +111,10 @@ _rlock() {
                     return 0
                     ;;
                 --owner)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-replicas)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -126,7 +130,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --label --kill-after --on-lost --on-unreachable --foreground --help"
+            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -185,6 +189,10 @@ _rlock() {
                     return 0
                     ;;
                 --owner)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min-replicas)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

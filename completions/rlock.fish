@@ -41,6 +41,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeou
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l at-least -d 'Keep the lock at least that long, even if it is released sooner' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l owner -d 'Whose hold it is, for --reentrant [env: RLOCK_OWNER]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l min-replicas -d 'The lock counts only once that many replicas of the server have it [env: RLOCK_MIN_REPLICAS]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s k -l kill-after -d 'Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default: 5s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-lost -d 'What to do with the command when the lock is lost' -r -f -a "kill\t''
@@ -65,6 +66,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s w -l wait -l tim
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit status when the lock is busy' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l at-least -d 'Keep the lock at least that long, even if it is released sooner' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l owner -d 'Whose hold it is, for --reentrant [env: RLOCK_OWNER]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l min-replicas -d 'The lock counts only once that many replicas of the server have it [env: RLOCK_MIN_REPLICAS]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s v -l verbose -d 'Say what happens, with times'

@@ -108,6 +108,10 @@ pub(crate) struct Terms {
     /// Whose hold it is, for --reentrant [env: RLOCK_OWNER]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<Owner>,
+    /// The lock counts only once that many replicas of the server have it [env:
+    /// RLOCK_MIN_REPLICAS]
+    #[arg(long, value_name = "N")]
+    pub(crate) min_replicas: Option<u32>,
     /// Shown to those who wait and by inspect: a job's URL, a ticket [env: RLOCK_LABEL]
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<Label>,

@@ -14,13 +14,13 @@ use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity, plain};
-use crate::store::{Address, Credentials, Directory, Location};
+use crate::store::{self, Address, Credentials, Directory, Location, Store};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
-    pub(crate) location: Location,
+    location: Location,
     pub(crate) prefix: Prefix,
-    pub(crate) io_timeout: Duration,
+    io_timeout: Duration,
     /// Something that works but should not be done; to be told once.
     warning: Option<&'static str>,
 }
@@ -34,6 +34,7 @@ pub(crate) struct Terms {
     pub(crate) reentrant: bool,
     pub(crate) patience: Patience,
     pub(crate) conflict_exit_code: u8,
+    pub(crate) min_replicas: u32,
     pub(crate) label: Option<Label>,
 }
 
@@ -83,6 +84,15 @@ impl Config {
         })
     }
 
+    /// Opens the store that locks are kept in, where a grant counts once it has reached so many
+    /// replicas.
+    pub(crate) fn open(&self, min_replicas: u32) -> Result<Box<dyn Store>, Error> {
+        if min_replicas > 0 && matches!(self.location, Location::Local(_)) {
+            return Err(Error::Config("local: has no replicas for --min-replicas".into()));
+        }
+        Ok(store::open(&self.location, self.io_timeout, min_replicas))
+    }
+
     pub(crate) fn warnings(&self, report: &Report) {
         if let Some(warning) = self.warning {
             report.note(warning);
@@ -112,6 +122,7 @@ impl Terms {
             reentrant: terms.reentrant,
             patience,
             conflict_exit_code: terms.conflict_exit_code,
+            min_replicas: number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0),
             label: setting(terms.label.clone(), "RLOCK_LABEL")?,
         })
     }
@@ -172,6 +183,16 @@ fn setting<T: FromStr<Err = String>>(option: Option<T>, name: &str) -> Result<Op
         (Some(value), _) => Ok(Some(value)),
         (None, Some(text)) => parse(name, &text).map(Some),
         (None, None) => Ok(None),
+    }
+}
+
+fn number(option: Option<u32>, name: &str) -> Result<Option<u32>, Error> {
+    match (option, variable(name)?) {
+        (None, Some(text)) => {
+            let number = text.parse();
+            number.map(Some).map_err(|_| Error::Usage(format!("{name}: not a number: {text}")))
+        }
+        (option, _) => Ok(option),
     }
 }
 

@@ -114,6 +114,8 @@ pub(crate) enum Failure {
     /// It will not work until somebody changes something. It was carried out all the same where a
     /// server without a password was given one, or one that lets strangers in a wrong one.
     Misconfigured { what: String, executed: bool },
+    /// It was carried out, but too few replicas have it to count.
+    Unconfirmed(String),
     /// The interrupt came first. What was sent by then may have been carried out.
     Interrupted { sent: bool },
 }
@@ -137,6 +139,7 @@ impl Failure {
             Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
             Self::Unavailable(_) => false,
+            Self::Unconfirmed(_) => true,
         }
     }
 }
@@ -146,6 +149,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Unreachable { what, .. }
             | Self::Unavailable(what)
+            | Self::Unconfirmed(what)
             | Self::Misconfigured { what, .. } => f.write_str(what),
             Self::Interrupted { .. } => f.write_str("interrupted"),
         }
@@ -204,10 +208,13 @@ pub(crate) enum Location {
     Local(Directory),
 }
 
-/// Opens the store at a location. Connects on first use only.
-pub(crate) fn open(location: &Location, io_timeout: Duration) -> Box<dyn Store> {
+/// Opens the store at a location, where grants and renewals count once so many replicas have them.
+/// Connects on first use only.
+pub(crate) fn open(location: &Location, io_timeout: Duration, min_replicas: u32) -> Box<dyn Store> {
     match location {
-        Location::Server(address) => Box::new(single::Single::new(address.clone(), io_timeout)),
+        Location::Server(address) => {
+            Box::new(single::Single::new(address.clone(), io_timeout, min_replicas))
+        }
         Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
     }
 }

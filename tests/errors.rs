@@ -44,7 +44,9 @@ fn a_wrong_command_line_is_64() {
 #[test]
 fn bad_names_are_64() {
     for name in ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"] {
-        for command in [vec!["exec", name, "true"], vec!["acquire", name], vec!["inspect", name]] {
+        for command in
+            [vec!["exec", name, "true"], vec!["acquire", name], vec!["release", name, "token"]]
+        {
             fails(&mut rlock(command), 64, &["name"]);
         }
     }
@@ -352,6 +354,31 @@ fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
     assert_eq!(waited.code(), 75);
     let listed = run(rlock(["inspect"]).env("RLOCK_URL", url(3)));
     assert!(listed.out().contains("\nL "), "{listed:?}");
+}
+
+#[test]
+fn a_lock_that_too_few_replicas_have_is_69_and_given_back() {
+    let master = Server::on_tcp(&[]);
+    let mut replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::until("they are connected", || {
+        master.cli(&["INFO", "replication"]).contains("state=online")
+    });
+    let exec = ["exec", "--min-replicas", "1", "--io-timeout", "4s", "--ttl", "30s", "L", "true"];
+    assert_eq!(run(&mut master.rlock(exec)).code(), 0);
+    let two = ["acquire", "--min-replicas", "2", "--io-timeout", "4s", "--json", "L"];
+    fails(&mut master.rlock(two), 69, &["1 of 2 replicas", "have confirmed"]);
+    assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
+    // A lease that replicas do not know of is not renewed.
+    let hold = ["exec", "--min-replicas", "1", "--ttl", "6s", "L", "sh", "-c", support::READY];
+    let mut first = support::Running::start(&mut master.rlock(hold));
+    assert_eq!(first.line(), "READY");
+    replica.kill();
+    first.told("0 of 1 replicas");
+    assert_eq!(first.end().code(), 76);
+    let mut command = master.rlock(["exec", "L", "true"]);
+    fails(command.env("RLOCK_MIN_REPLICAS", "1").env("RLOCK_IO_TIMEOUT", "4s"), 69, &["0 of 1"]);
+    let mut local = rlock(["exec", "--min-replicas", "1", "L", "true"]);
+    fails(local.env("RLOCK_URL", "local:/tmp"), 78, &["no replicas"]);
 }
 
 #[test]

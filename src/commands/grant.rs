@@ -9,7 +9,7 @@ use crate::inherited::Inherited;
 use crate::lock::{About, Key, Label, Name, Owner, Token, enclosing_hold};
 use crate::report::Report;
 use crate::signals::Signals;
-use crate::store::{self, Request, Store};
+use crate::store::{Request, Store};
 use crate::wait::{self, Won};
 
 /// A lock that was granted, and what it takes to keep it and to give it back.
@@ -53,7 +53,7 @@ impl Grant {
         };
         let mut signals = Signals::listen(inherited)
             .map_err(|error| Error::system("cannot listen to signals", &error))?;
-        let mut store = store::open(&config.location, config.io_timeout);
+        let mut store = config.open(terms.min_replicas)?;
         let won = wait::acquire(
             &mut *store,
             &request,

@@ -9,13 +9,13 @@ use crate::inspect::{json, table};
 use crate::lock::{Key, Name};
 use crate::pattern::Subject;
 use crate::report::Report;
-use crate::store::{self, Listed};
+use crate::store::Listed;
 use crate::view::{State, View};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
-    let mut store = store::open(&config.location, config.io_timeout);
+    let mut store = config.open(0)?;
     let locks = match &options.subject {
         None => readable(store.list(&config.prefix, None)?, report)?,
         Some(Subject::Matching(pattern)) => {

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::{Key, Name, Token};
 use crate::report::Report;
-use crate::store::{self, Eviction, Release, Store};
+use crate::store::{Eviction, Release, Store};
 
 /// Whose holds are to end.
 enum Whose {
@@ -28,7 +28,7 @@ pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error
     config.warnings(report);
     let (name, json) = (&options.hold.name, options.hold.json);
     let key = Key::new(&config.prefix, name);
-    let mut store = store::open(&config.location, config.io_timeout);
+    let mut store = config.open(0)?;
     match whose {
         Whose::Own(token) => release(&mut *store, &key, name, &token, json, report),
         Whose::Everybodys(eviction) => evict::run(&mut *store, &key, name, eviction, json, report),

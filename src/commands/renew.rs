@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Key;
 use crate::report::Report;
-use crate::store::{self, Renewal};
+use crate::store::Renewal;
 
 pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> {
     let token = config::token(&options.hold)?;
@@ -16,7 +16,7 @@ pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> 
     config.warnings(report);
     let name = &options.hold.name;
     let key = Key::new(&config.prefix, name);
-    let mut store = store::open(&config.location, config.io_timeout);
+    let mut store = config.open(0)?;
     match store.renew(&key, &token, ttl, None)? {
         Renewal::NotHeld => Err(Error::NotHeld),
         Renewal::Renewed { fence } => {

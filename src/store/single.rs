@@ -28,6 +28,7 @@ const TICK: Duration = Duration::from_millis(250);
 pub(super) struct Single {
     address: Address,
     io_timeout: Duration,
+    min_replicas: u32,
     connection: Option<Connection>,
     #[cfg(test)]
     test_clock: bool,
@@ -37,13 +38,16 @@ pub(super) struct Single {
 struct Reply {
     value: Value,
     repeated: bool,
+    /// How many replicas had it in time, if that was asked.
+    confirmed_by: Option<i64>,
 }
 
 impl Single {
-    pub(super) fn new(address: Address, io_timeout: Duration) -> Self {
+    pub(super) fn new(address: Address, io_timeout: Duration, min_replicas: u32) -> Self {
         Self {
             address,
             io_timeout,
+            min_replicas,
             connection: None,
             #[cfg(test)]
             test_clock: false,
@@ -59,18 +63,50 @@ impl Single {
     /// Runs a script. It travels as its hash, together with AUTH if the connection is new; a server
     /// that does not know it yet costs one more round trip.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        self.run_with(&[], call, interrupt)
+    }
+
+    /// The same for what counts only once replicas have it. WAIT travels in the same flight, and is
+    /// given a quarter of the time there is for an answer: a server looks at its clock ten times a
+    /// second.
+    fn run_confirmed(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        if self.min_replicas == 0 {
+            return self.run(call, interrupt);
+        }
+        let patience = self.io_timeout / 4;
+        let wait = redis::cmd("WAIT").arg(self.min_replicas).arg(patience.as_millis()).to_owned();
+        self.run_with(&[wait], call, interrupt)
+    }
+
+    fn run_with(
+        &mut self,
+        wait: &[Cmd],
+        call: &Call,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Reply, Failure> {
+        let flight = |command: Cmd| [&[command], wait].concat();
         let (mut replies, mut repeated) =
-            self.exchange(&[call.by_hash()], self.io_timeout, interrupt)?;
-        if matches!(&replies[..], [Value::ServerError(error)] if error.code() == "NOSCRIPT") {
+            self.exchange(&flight(call.by_hash()), self.io_timeout, interrupt)?;
+        if matches!(&replies[..], [Value::ServerError(error), ..] if error.code() == "NOSCRIPT") {
             let again;
-            (replies, again) = self.exchange(&[call.in_full()], self.io_timeout, interrupt)?;
+            (replies, again) =
+                self.exchange(&flight(call.in_full()), self.io_timeout, interrupt)?;
             repeated |= again;
         }
-        match replies.pop() {
+        let confirmed = if wait.is_empty() { None } else { replies.pop() };
+        let reply = replies.pop();
+        let confirmed_by = match (confirmed, &reply) {
+            // Refused anyhow; the script's own error tells more.
+            (None, _) | (_, Some(Value::ServerError(_))) => None,
+            (Some(Value::Int(replicas)), _) => Some(replicas),
+            (Some(Value::ServerError(error)), _) => return Err(self.refused(&error)),
+            (Some(_), _) => return Err(self.nonsense()),
+        };
+        match reply {
             Some(Value::ServerError(error)) => {
                 Err(refusal::of_script(&error, &self.address.to_string(), call))
             }
-            Some(value) => Ok(Reply { value, repeated }),
+            Some(value) => Ok(Reply { value, repeated, confirmed_by }),
             None => Err(self.nonsense()),
         }
     }
@@ -148,6 +184,20 @@ impl Single {
         refusal::failure(error, &self.address.to_string())
     }
 
+    /// An error if the server has it, but too few of its replicas.
+    fn require_replicas(&self, confirmed_by: Option<i64>) -> Result<(), Failure> {
+        let Self { address, min_replicas, .. } = self;
+        match confirmed_by {
+            Some(replicas) if replicas < i64::from(*min_replicas) => {
+                Err(Failure::Unconfirmed(format!(
+                    "{replicas} of {min_replicas} replicas of {address} have confirmed the lock in \
+                     time; see its INFO replication"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// For a reply that is well-formed and means nothing to us.
     fn nonsense(&mut self) -> Failure {
         self.connection = None;
@@ -190,8 +240,12 @@ impl Store for Single {
                 .with(holder.acquired.0)
                 .with(left.as_millis());
         }
-        let reply = self.run(&call, interrupt)?;
-        self.read(reply::answer(reply.value))
+        let reply = self.run_confirmed(&call, interrupt)?;
+        let answer = self.read(reply::answer(reply.value))?;
+        if let Answer::Granted { .. } = answer {
+            self.require_replicas(reply.confirmed_by)?;
+        }
+        Ok(answer)
     }
 
     fn sleep(
@@ -230,8 +284,12 @@ impl Store for Single {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         let call = self.call(scripts::RENEW, key, Some(token)).with(ttl.as_millis());
-        let reply = self.run(&call, interrupt)?;
-        self.read(reply::renewal(reply.value))
+        let reply = self.run_confirmed(&call, interrupt)?;
+        let renewal = self.read(reply::renewal(reply.value))?;
+        if let Renewal::Renewed { .. } = renewal {
+            self.require_replicas(reply.confirmed_by)?;
+        }
+        Ok(renewal)
     }
 
     fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {

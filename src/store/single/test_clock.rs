@@ -34,7 +34,7 @@ thread_local! {
 
 impl Single {
     pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
-        Self { test_clock: true, ..Self::new(address, io_timeout) }
+        Self { test_clock: true, ..Self::new(address, io_timeout, 0) }
     }
 
     pub(in crate::store) fn send_one(&mut self, command: &redis::Cmd) -> Result<(), Failure> {
