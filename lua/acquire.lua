@@ -7,7 +7,8 @@
 -- ARGV[6] at least   ms from the grant for which the lock is kept, even if released sooner
 -- ARGV[7] owner      chosen by the user; '': that of the enclosing hold, or the next
 -- ARGV[8] fresh      an owner that nobody else is
--- ARGV[9] enclosing  the hold of this lock that the caller is inside of; ''
+-- ARGV[9] enclosing  the holds of this lock that the caller is inside of or was, the innermost last,
+--                    with a space after each
 -- ARGV[10] 'reentrant' to enter again what the owner holds; ''
 -- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
 -- ARGV[12] ...       the holders that the caller was told of last, each as id, mode, about, fence,
@@ -20,7 +21,7 @@
 -- { 'queued', view, position from 1, ms to sleep unless woken by mail }
 
 local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local AT_LEAST, ENCLOSING, REENTRANT = tonumber(ARGV[6]), ARGV[9], ARGV[10] ~= ''
+local AT_LEAST, REENTRANT = tonumber(ARGV[6]), ARGV[10] ~= ''
 
 reconcile()
 -- Nobody waits for a reply to a request that is asked again.
@@ -35,6 +36,7 @@ local head = admit()
 
 if holds() then
   if AT_LEAST > 0 then
+    write_on()
     keep = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST)
     redis.call('HSET', STATE, TOKEN .. ':keep', keep)
   end
@@ -43,8 +45,14 @@ if holds() then
   return { 'granted', detail(TOKEN, 'fence') }
 end
 
+-- The innermost of them that is a hold still.
+local enclosing = nil
+for token in string.gmatch(ARGV[9], '(%S+) ') do
+  if has(token) then enclosing = token end
+end
+
 local owner = ARGV[7]
-if owner == '' and has(ENCLOSING) then owner = detail(ENCLOSING, 'owner') or '' end
+if owner == '' and enclosing then owner = detail(enclosing, 'owner') or '' end
 if owner == '' then owner = ARGV[8] end
 local MINE = { TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner, TOKEN .. ':about', ARGV[11] }
 
@@ -60,10 +68,13 @@ if entered or admissible(MODE) and not head then
   return { 'granted', fence }
 end
 
-if has(ENCLOSING) then return { 'inside' } end
+if enclosing then return { 'inside' } end
 if HEARTBEAT == 0 then return { 'busy', view(3, false) } end
 
 -- Alive for two heartbeats and a claim: one of them may be lost on the way.
+if REENTRANT then
+  MINE[#MINE + 1], MINE[#MINE + 2] = TOKEN .. ':reentrant', '1'
+end
 redis.call('HSET', STATE, TOKEN .. ':alive', int(now + 2 * HEARTBEAT + CLAIM), unpack(MINE))
 if not (ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
   redis.call('HSET', STATE, TOKEN .. ':since', int(now))
@@ -75,16 +86,23 @@ local till = int(now + math.max(left, 0) + DAY)
 redis.call('PEXPIREAT', STATE, till)
 redis.call('PEXPIREAT', QUEUE, till)
 
--- Only the head watches for the end of a lease, of the first for a slot and else of the last; the
--- others will be the head first.
+-- Only the head watches for the end of a lease: of the last if it wants to be alone, else of the
+-- first. The others will be the head first, except behind one who was granted the lock and does not
+-- claim it: who sees that comes back when the claim lapses, so that a row of dead is soon passed.
 local position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 local sleep = HEARTBEAT
 if position == 1 and foreign then
   sleep = math.min(sleep, POLL, left >= 0 and left + 1 or POLL)
 elseif position == 1 and live then
-  local awaited = MODE ~= 'exclusive' and MODE == held_mode and 0 or -1
+  local awaited = (MODE == held_mode or held_mode == 'exclusive') and MODE ~= 'exclusive' and 0 or -1
   local hold = redis.call('ZRANGE', HOLDS, awaited, awaited, 'WITHSCORES')
   sleep = math.max(math.min(sleep, tonumber(hold[2]) - now + 1), 1)
+elseif count == 1 then
+  local hold = redis.call('ZRANGE', HOLDS, 0, 0, 'WITHSCORES')
+  local claimed_until = tonumber(detail(hold[1], 'acquired') or 0) + CLAIM
+  if tonumber(hold[2]) == claimed_until then
+    sleep = math.max(math.min(sleep, claimed_until - now + 1), 1)
+  end
 elseif not live and not foreign then
   -- More dead than go in one call are still ahead.
   sleep = 1

@@ -22,7 +22,7 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 local GUARD, HOLDS, STATE, QUEUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'keep', 'standing' }
+  'keep', 'standing', 'reentrant' }
 
 local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
 local BATCH = 1000           -- of the expired and the dead, at most this many go in one call
@@ -63,7 +63,7 @@ local function detail(token, name) return redis.call('HGET', STATE, token .. ':'
 -- Is this one of the holds, whatever its standing? It lives through the millisecond of its
 -- deadline, as a key does.
 local function has(token)
-  return live and tonumber(redis.call('ZSCORE', HOLDS, token) or 0) >= now
+  return (live or foreign) and tonumber(redis.call('ZSCORE', HOLDS, token) or 0) >= now
 end
 
 -- Does the caller hold the lock? A hold has no standing, or it is
@@ -154,16 +154,24 @@ end
 
 local function live_holds() return redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf') end
 
--- How an owner holds the lock: 'exclusive', 'shared', or nil if it does not.
+-- How an owner holds the lock: 'exclusive', 'shared', or nil if it does not, or only a slot of it,
+-- which cannot be entered again.
 local function mode_of(owner)
   local mode = nil
   for _, token in ipairs(live and live_holds() or {}) do
     if detail(token, 'owner') == owner and not detail(token, 'standing') then
-      if detail(token, 'mode') == 'exclusive' then return 'exclusive' end
-      mode = 'shared'
+      local its_mode = detail(token, 'mode')
+      if its_mode == 'exclusive' then return its_mode end
+      if its_mode == 'shared' then mode = its_mode end
     end
   end
   return mode
+end
+
+-- May a waiter enter what its owner holds by now?
+local function may_enter(token, mode)
+  local outer = detail(token, 'reentrant') and mode_of(detail(token, 'owner'))
+  return outer == 'exclusive' or outer == 'shared' and mode == 'shared'
 end
 
 -- The only place where a lock is given away. What is entered again stays as exclusive as it is.
@@ -189,6 +197,7 @@ end
 
 local function drop(token)
   redis.call('ZREM', HOLDS, token)
+  if foreign then return forget(token) end
   count = count - 1
   if count > 0 then
     forget(token)
@@ -230,14 +239,20 @@ local function reconcile()
     count = count - #expired
     live = count > 0
     if #expired > 0 then settle_mode() end
+  elseif foreign and written and #live_holds() > 0 then
+    -- Overwritten. When the other tool's key is gone they keep others out again, until they end.
+    revoke('spared')
   elseif not live and written then
     for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
     redis.call('DEL', HOLDS)
     redis.call('HDEL', STATE, 'guard', 'mode')
-    count = 0
   end
   deleted = false
 end
+
+-- A server that is out of memory stops a script at its first write if that takes memory, and no
+-- later one. This takes none.
+local function write_on() redis.call('PEXPIREAT', STATE, int(now + DAY)) end
 
 local function wake(token)
   redis.call('RPUSH', mail_of(token), 'look')
@@ -257,7 +272,7 @@ local function admit()
     if tonumber(detail(head, 'alive') or 0) < now then
       redis.call('ZREM', QUEUE, head)
       forget(head)
-    elseif admissible(mode) then
+    elseif admissible(mode) or may_enter(head, mode) then
       redis.call('ZREM', QUEUE, head)
       grant(head, mode, now + CLAIM)
       wake(head)
@@ -268,7 +283,7 @@ local function admit()
   local rest = redis.call('ZRANGE', QUEUE, 0, 0)[1]
   if rest then return rest end
   -- An idle lock keeps its fence and nothing else.
-  if not live then
+  if not live and not foreign then
     redis.call('DEL', STATE)
     if fence then
       redis.call('HSET', STATE, 'fence', fence)

@@ -8,6 +8,7 @@ reconcile()
 
 local held = holds()
 if held and tonumber(keep or 0) > now then
+  write_on()
   redis.call('HSET', STATE, TOKEN .. ':standing', 'cooling')
   put(TOKEN, keep)
   -- The end that it waits for may be nearer now.
@@ -15,11 +16,13 @@ if held and tonumber(keep or 0) > now then
   if head then wake(head) end
   return { 'released' }
 end
-if has(TOKEN) and standing ~= 'cooling' then
+-- By its id, which everybody can see, a hold is not released; one that was forgotten by the server
+-- and recalled by its id is, with a token that has more to it.
+local id = string.sub(TOKEN, 1, 8)
+if TOKEN ~= id and has(TOKEN) and standing ~= 'cooling' then
   drop(TOKEN)
-elseif #TOKEN > 8 and has(string.sub(TOKEN, 1, 8)) then
-  -- Forgotten by the server and recalled by its id, it leaves for good.
-  drop(string.sub(TOKEN, 1, 8))
+elseif TOKEN ~= id and has(id) then
+  drop(id)
 end
 admit()
 return { held and 'released' or 'not-held' }

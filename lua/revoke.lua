@@ -1,7 +1,7 @@
 -- Takes the lock away from all who have it. Neither the queue nor the fence is touched.
 --
 -- ARGV[3] 'now'  to free it at once, another tool's lock too; '': only revoke the holds, so that the
---                lock moves on when their holders have let go
+--                lock moves on when their holders have let go; another tool cannot be told
 --
 -- { 'revoked', view before }
 
@@ -9,11 +9,13 @@ reconcile()
 
 local before = view(-1, false)
 if ARGV[3] ~= '' then
+  write_on()
   for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
   redis.call('DEL', GUARD, HOLDS)
   redis.call('HDEL', STATE, 'guard', 'mode')
   count, live, foreign = 0, false, false
-else
+elseif not foreign then
+  write_on()
   revoke()
 end
 admit()

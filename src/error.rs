@@ -126,7 +126,7 @@ impl fmt::Display for Error {
             }
             Self::Nested { .. } => f.write_str(
                 "held by a command that this one runs inside of (see RLOCK_HELD), which would wait \
-                 for itself; --reentrant enters it again",
+                 for itself; see --reentrant",
             ),
             Self::Upgrade { .. } => f.write_str(
                 "held in shared mode by a command that this one runs inside of, and asked for \

@@ -125,11 +125,11 @@ impl Token {
     }
 }
 
-/// The hold of this key among those of `RLOCK_HELD`, which are `key=token`, the innermost last.
-pub(crate) fn enclosing_hold(held: &str, key: &Key) -> Option<Token> {
-    let mut holds = held.split(' ').filter_map(|hold| hold.rsplit_once('='));
-    let (_, token) = holds.rfind(|(held, _)| *held == key.as_str())?;
-    token.parse().ok()
+/// The holds of this key among those of `RLOCK_HELD`, which are `key=token`, the innermost last.
+pub(crate) fn enclosing_holds(held: &str, key: &Key) -> Vec<Token> {
+    let holds = held.split(' ').filter_map(|hold| hold.rsplit_once('='));
+    let ours = holds.filter(|(held, _)| *held == key.as_str());
+    ours.filter_map(|(_, token)| token.parse().ok()).collect()
 }
 
 impl fmt::Debug for Token {
@@ -368,14 +368,16 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_hold_of_a_lock_is_found_among_those_around_a_command() {
+    fn the_holds_of_a_lock_are_found_among_those_around_a_command() {
         let key = |name: &str| Key::new(&"p=".parse().unwrap(), &name.parse().unwrap());
         let held = "p=a=t1 other=t2 p=a=t3 p=ab=t4";
-        let token = |name| enclosing_hold(held, &key(name)).map(|token| token.0);
-        assert_eq!(token("a").as_deref(), Some("t3"));
-        assert_eq!(token("b"), None);
-        assert_eq!(enclosing_hold("", &key("a")).map(|token| token.0), None);
-        assert_eq!(enclosing_hold("nonsense  p=a= ", &key("a")).map(|token| token.0), None);
+        let tokens = |held, name| {
+            enclosing_holds(held, &key(name)).into_iter().map(|token| token.0).collect::<Vec<_>>()
+        };
+        assert_eq!(tokens(held, "a"), ["t1", "t3"]);
+        assert!(tokens(held, "b").is_empty());
+        assert!(tokens("", "a").is_empty());
+        assert!(tokens("nonsense  p=a= ", "a").is_empty());
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub(crate) struct Request {
     /// Chosen by the user; else it is that of the enclosing hold, or `fresh_owner`.
     pub(crate) owner: Option<Owner>,
     pub(crate) fresh_owner: Owner,
-    /// The hold of this lock that the request comes from inside of.
-    pub(crate) enclosing: Option<Token>,
+    /// The holds of this lock that the request comes from inside of, the innermost last. Some of
+    /// them may be over.
+    pub(crate) enclosing: Vec<Token>,
     /// May it enter what its owner holds already?
     pub(crate) reentrant: bool,
     /// How often a waiter tells that it is alive; `None` for one who does not wait.

@@ -97,6 +97,10 @@ impl View {
             (Some(theirs), ours) if theirs.name() != ours.name() => {
                 format!("; it is in {} use, and was asked for in {}", theirs.name(), ours.name())
             }
+            // It could join, but for those who came first.
+            (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {
+                format!("; {} wait for it already", self.waiter_count)
+            }
             _ => String::new(),
         }
     }

@@ -357,6 +357,20 @@ fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
+fn a_server_out_of_memory_still_evicts_and_releases_what_is_kept() {
+    let server = Server::start();
+    let kept = acquire(&server, &["--at-least", "20s"], "kept");
+    acquire(&server, &["--ttl", "1s"], "held");
+    acquire(&server, &[], "dead");
+    let next = support::waiter(&server, &["--at-least", "100ms"], "dead", "next");
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(run(&mut server.rlock(["release", "kept", &kept])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["release", "--force", "held"])).code(), 0);
+    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "dead"])).code(), 0);
+    assert_eq!(next.end().out(), "ENTERED next");
+}
+
+#[test]
 fn a_lock_that_too_few_replicas_have_is_69_and_given_back() {
     let master = Server::on_tcp(&[]);
     let mut replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);

@@ -201,3 +201,33 @@ fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
     first.finish();
     assert_eq!(second.end().out(), "ENTERED second");
 }
+
+#[test]
+fn a_key_that_was_overwritten_and_is_gone_again_lets_nobody_in_before_its_holder_has_let_go() {
+    let server = Server::start();
+    let options =
+        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
+    let mut first = Running::start(&mut server.rlock(options));
+    assert_eq!(first.line(), "READY");
+    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    server.cli(&["SET", "rlock:L", "theirs", "PX", "700"]);
+    until("it is seen", || state(&server).0 == "foreign");
+    until("it is gone", || state(&server) == ("revoked".into(), first.pid().into()));
+    first.say("go");
+    assert_eq!(first.end().code(), 76);
+    assert_eq!(second.end().out(), "ENTERED second");
+}
+
+#[test]
+fn a_public_id_releases_nothing() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "20s"], "L");
+    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    server.cli(&["FLUSHALL"]);
+    until("it is recalled", || state(&server).0 == "revoked");
+    assert_eq!(run(&mut server.rlock(["release", "L", &token[..8]])).code(), 77);
+    assert_eq!(state(&server).0, "revoked");
+    // Its own holder may.
+    run(&mut server.rlock(["release", "L", &token]));
+    assert_eq!(second.end().out(), "ENTERED second");
+}

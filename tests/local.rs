@@ -150,7 +150,7 @@ fn a_full_disk_is_69_and_changes_nothing() {
     assert_eq!(fs::read_to_string(local.file()).unwrap(), before);
     assert!(!local.locks().join("rlock:M.lock").exists());
     let left = fs::read_dir(local.locks()).unwrap().count();
-    assert_eq!(left, 1, "no draft is left behind");
+    assert_eq!(left, 2, "no draft is left behind, beside the lock and .swept");
     assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
 }
 
@@ -203,7 +203,10 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
             waiter
         })
         .collect();
-    let mail = || fs::read_dir(local.locks().join(".mail")).unwrap().count();
+    let mail = || {
+        let names = fs::read_dir(local.locks()).unwrap().flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with(".mail-")).count()
+    };
     assert_eq!(mail(), 3);
     // One is served, one gives up and one dies.
     waiters[1].signal("TERM");
@@ -276,4 +279,67 @@ fn a_hand_over_takes_a_moment_and_waiting_costs_nothing() {
     assert!(ticks(second.pid()) - before <= 1, "it spins");
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().code(), 0);
+}
+
+#[test]
+fn what_nobody_has_used_for_a_day_is_removed() {
+    let local = Local::new();
+    for name in ["old", "held", "new"] {
+        run(&mut local.rlock(&["exec", name, "true"]));
+    }
+    assert_eq!(run(&mut local.rlock(&["acquire", "--ttl", "1h", "held"])).code(), 0);
+    let file = |name: &str| local.locks().join(name);
+    fs::write(file(".mail-dead"), "").unwrap();
+    for name in ["rlock:old.lock", "rlock:held.lock", ".mail-dead", ".swept"] {
+        let touched = Command::new("touch").args(["-d", "2 days ago"]).arg(file(name)).status();
+        assert!(touched.unwrap().success());
+    }
+    run(&mut local.rlock(&["exec", "new", "true"]));
+    let there = |name: &str| file(name).exists();
+    assert!(!there("rlock:old.lock") && !there(".mail-dead"));
+    assert!(there("rlock:held.lock") && there("rlock:new.lock"));
+}
+
+#[test]
+fn a_stray_entry_hides_no_lock() {
+    let local = Local::new();
+    assert_eq!(run(&mut local.rlock(&["acquire", "L"])).code(), 0);
+    fs::write(local.locks().join("notes+"), "").unwrap();
+    std::os::unix::fs::symlink(".", local.locks().join("loop+")).unwrap();
+    fs::write(local.locks().join("rlock:bad.lock"), "").unwrap();
+    let output = run(&mut local.rlock(&["inspect"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.out().contains("\nL "), "{output:?}");
+    assert!(output.err().contains("bad: ") && output.err().contains("damaged"), "{output:?}");
+}
+
+#[test]
+fn no_umask_makes_a_lock_unusable() {
+    let local = Local::new();
+    for umask in ["0777", "0000"] {
+        let script = format!("umask {umask}; exec {} exec L true", env!("CARGO_BIN_EXE_rlock"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]);
+        shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
+        assert_eq!(run(&mut shell).code(), 0);
+        assert_eq!(mode(&local.file()), 0o600);
+    }
+}
+
+#[test]
+fn a_crowd_of_waiters_does_not_keep_the_holder_from_renewing() {
+    let local = Local::new();
+    let hold = ["exec", "--ttl", "2s", "L", "sh", "-c", READY];
+    let mut first = Running::start(&mut local.rlock(&hold));
+    assert_eq!(first.line(), "READY");
+    let mut crowd: Vec<Running> = (0..60)
+        .map(|_| {
+            Running::start(&mut local.rlock(&["exec", "--ttl", "2s", "-w", "4s", "L", "true"]))
+        })
+        .collect();
+    for waiter in &mut crowd {
+        assert_eq!(waiter.process.wait().unwrap().code(), Some(75));
+    }
+    let output = first.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
 }

@@ -299,3 +299,69 @@ fn a_hold_inside_of_a_full_semaphore_does_not_wait_for_itself() {
     assert_eq!(holder.line(), "READY");
     assert_eq!(holder.finish().code(), 0);
 }
+
+#[test]
+fn a_slot_cannot_be_entered_again_and_stays_a_slot() {
+    let server = Server::start();
+    let inner =
+        format!("{} exec -n --shared --reentrant L true; echo $?", env!("CARGO_BIN_EXE_rlock"));
+    let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &inner]));
+    assert_eq!(output.out(), "75", "{output:?}");
+}
+
+#[test]
+fn a_hold_that_is_over_does_not_hide_the_one_around_it() {
+    let server = Server::start();
+    let script = format!(
+        "eval \"$({0} acquire --reentrant --shell L)\"; {0} release L
+        {0} exec --reentrant L echo entered; {0} exec L true; echo $?",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
+    assert_eq!(output.out(), "entered\n75", "{output:?}");
+    assert!(output.err().contains("which would wait for itself"), "{output:?}");
+}
+
+#[test]
+fn waiters_of_one_owner_enter_together() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let mine = ["exec", "--reentrant", "--owner", "me", "L", "sh", "-c", READY];
+    let mut both: Vec<Running> = (0..2)
+        .map(|_| {
+            let mut waiter = Running::start(&mut server.rlock(mine));
+            waiter.told("waiting in place");
+            waiter
+        })
+        .collect();
+    assert_eq!(first.finish().code(), 0);
+    // The second comes in while the first is there.
+    for waiter in &mut both {
+        assert_eq!(waiter.line(), "READY");
+    }
+    for waiter in both {
+        assert_eq!(waiter.finish().code(), 0);
+    }
+}
+
+#[test]
+fn a_reader_is_told_of_the_writer_before_it() {
+    let server = Server::start();
+    let first = holder(&server, &["-s"], "L");
+    let writer = waiter(&server, &[], "L", "writer");
+    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
+    assert!(busy.err().contains("1 wait for it already"), "{busy:?}");
+    first.finish();
+    assert_eq!(writer.end().out(), "ENTERED writer");
+}
+
+#[test]
+fn a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_stays() {
+    let server = Server::start();
+    let mine = ["--reentrant", "--owner", "me"];
+    acquire(&server, &[&mine[..], &["--ttl", "1s"]].concat(), "L");
+    acquire(&server, &[&mine[..], &["-s", "--ttl", "60s"]].concat(), "L");
+    let start = std::time::Instant::now();
+    assert_eq!(run(&mut server.rlock(["exec", "-s", "L", "true"])).code(), 0);
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}

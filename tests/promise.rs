@@ -101,7 +101,7 @@ fn round(fault: Fault, seed: u64) -> f64 {
     let random = &mut Random(seed);
     let mut server = Server::on_tcp(&[]);
     let file = server.directory().join("runs");
-    let ttl = random.millis(300, 900);
+    let ttl = random.millis(600, 1_500);
     let wires = [(); 2].map(|()| Proxy::to(server.port(), Duration::ZERO));
     let exec = |wire: &Proxy, name: &str, time: Duration, stubborn: bool| {
         let ttl = format!("{}ms", ttl.as_millis());

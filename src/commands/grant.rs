@@ -6,7 +6,7 @@ use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
 use crate::inherited::Inherited;
-use crate::lock::{About, Key, Label, Name, Owner, Token, enclosing_hold};
+use crate::lock::{About, Key, Label, Name, Owner, Token, enclosing_holds};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{Request, Store};
@@ -34,7 +34,7 @@ impl Grant {
         let config = Config::resolve(common, Some(terms.ttl))?;
         config.warnings(report);
         let key = Key::new(&config.prefix, name);
-        let enclosing = enclosing_hold(&env::var("RLOCK_HELD").unwrap_or_default(), &key);
+        let enclosing = enclosing_holds(&env::var("RLOCK_HELD").unwrap_or_default(), &key);
         let request = Request {
             key,
             token: Token::fresh(),

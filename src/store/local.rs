@@ -4,6 +4,7 @@ mod directory;
 mod error;
 mod file;
 mod mailbox;
+mod sweep;
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -112,6 +113,7 @@ impl Store for Local {
         if !matches!(answer, Answer::Queued { .. }) {
             self.mailbox = None;
         }
+        sweep::once_a_day(&self.directory);
         Ok(answer)
     }
 

@@ -76,6 +76,8 @@ struct Place {
     since: u64,
     /// Until when it is believed to be alive.
     alive: u64,
+    /// May it enter what its owner holds?
+    reentrant: bool,
 }
 
 impl Lock {
@@ -120,6 +122,11 @@ impl Lock {
         std::mem::take(&mut self.woken)
     }
 
+    /// Is there nothing to remember but the fence?
+    pub(super) fn is_unused(&self) -> bool {
+        self.holds.is_empty() && self.queue.is_empty()
+    }
+
     /// Who holds the lock or waits for it.
     pub(super) fn tokens(&self) -> impl Iterator<Item = &str> {
         let waiting = self.queue.iter().map(|place| place.token.as_str());
@@ -154,7 +161,7 @@ impl<'a> Moment<'a> {
 
     fn has(&self, token: &str) -> Option<&Hold> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
-        hold.filter(|hold| self.live && hold.deadline >= self.now)
+        hold.filter(|hold| (self.live || self.foreign()) && hold.deadline >= self.now)
     }
 
     fn holds(&self, token: &str) -> Option<&Hold> {
@@ -189,7 +196,8 @@ impl<'a> Moment<'a> {
             return Answer::Granted { fence };
         }
 
-        let inside = request.enclosing.as_ref().and_then(|token| self.has(token.as_str()));
+        let mut enclosing = request.enclosing.iter().rev();
+        let inside = enclosing.find_map(|token| self.has(token.as_str()));
         let owner = match (&request.owner, inside) {
             (Some(owner), _) => owner.as_str().to_owned(),
             (None, Some(hold)) if !hold.owner.is_empty() => hold.owner.clone(),
@@ -207,6 +215,7 @@ impl<'a> Moment<'a> {
             about: request.about.clone(),
             since: now,
             alive: 0,
+            reentrant: request.reentrant,
         };
         if entered.is_some() || self.admissible(request.mode) && !must_wait {
             self.lock.queue.retain(|place| place.token != token);
@@ -244,18 +253,31 @@ impl<'a> Moment<'a> {
             }
             0 if self.live => {
                 let deadlines = self.lock.holds.iter().map(|hold| hold.deadline);
+                let held = self.lock.mode;
                 let awaited = match mode {
-                    Mode::Slots(_) if Some(mode) == self.lock.mode => deadlines.min(),
+                    Mode::Exclusive => deadlines.max(),
+                    _ if held == Some(mode) || held == Some(Mode::Exclusive) => deadlines.min(),
                     _ => deadlines.max(),
                 };
                 let left = (awaited.unwrap_or(0) + 1).saturating_sub(self.now);
                 heartbeat.min(left).max(1)
             }
-            _ => heartbeat,
+            0 => heartbeat,
+            _ => self.claim_ends().map_or(heartbeat, |left| heartbeat.min(left).max(1)),
         };
         let position = u64::try_from(index).unwrap_or(u64::MAX) + 1;
         let sleep = Duration::from_millis(sleep);
         Answer::Queued { view: self.view(FIRST, false), position, sleep }
+    }
+
+    /// When somebody has been granted the lock and has not claimed it: how long until that lapses.
+    fn claim_ends(&self) -> Option<u64> {
+        match &self.lock.holds[..] {
+            [hold] if self.live && hold.deadline == hold.acquired + CLAIM => {
+                Some((hold.deadline + 1).saturating_sub(self.now))
+            }
+            _ => None,
+        }
     }
 
     fn renew(&mut self, token: &str, ttl: u64) -> Renewal {
@@ -281,10 +303,11 @@ impl<'a> Moment<'a> {
             }
             return Release::Released;
         }
+        // By its id, which everybody can see, a hold is not released; a recalled one is, by more.
         let id = token.get(..8).filter(|id| *id != token);
-        let gone = match (self.has(token).map(|hold| hold.standing), id) {
-            (Some(Standing::Held | Standing::Revoked), _) => Some(token),
-            (_, Some(id)) if self.has(id).is_some() => Some(id),
+        let gone = match (id, self.has(token).map(|hold| hold.standing)) {
+            (Some(_), Some(Standing::Held | Standing::Revoked)) => Some(token),
+            (Some(id), _) if self.has(id).is_some() => Some(id),
             _ => None,
         };
         if let Some(gone) = gone {
@@ -334,6 +357,10 @@ impl<'a> Moment<'a> {
         self.lock.holds.iter().filter(|hold| self.live && hold.deadline >= self.now)
     }
 
+    fn any_lives(&self) -> bool {
+        self.lock.holds.iter().any(|hold| hold.deadline >= self.now)
+    }
+
     fn revoke_the_held(&mut self) {
         let now = self.now;
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= now) {
@@ -356,6 +383,9 @@ impl<'a> Moment<'a> {
                 self.settle_mode();
             }
             self.live = !self.lock.holds.is_empty();
+        } else if self.foreign() && self.lock.written.is_some() && self.any_lives() {
+            // Overwritten. When the other tool's key is gone they keep others out again.
+            self.revoke_the_held();
         } else if !self.live && self.lock.written.is_some() {
             self.lock.holds.clear();
             (self.lock.written, self.lock.mode) = (None, None);
@@ -429,13 +459,22 @@ impl<'a> Moment<'a> {
 
     /// How an owner holds the lock.
     fn mode_of(&self, owner: &str) -> Option<Mode> {
-        let mut modes = self
-            .live_holds()
-            .filter(|hold| hold.owner == owner && hold.standing == Standing::Held)
-            .map(|hold| hold.mode);
-        let first = modes.next()?;
-        let exclusive = first == Mode::Exclusive || modes.any(|mode| mode == Mode::Exclusive);
-        Some(if exclusive { Mode::Exclusive } else { Mode::Shared })
+        let modes = || {
+            let own = |hold: &&Hold| hold.owner == owner && hold.standing == Standing::Held;
+            self.live_holds().filter(own).map(|hold| hold.mode)
+        };
+        // A slot cannot be entered again.
+        [Mode::Exclusive, Mode::Shared].into_iter().find(|entered| modes().any(|m| m == *entered))
+    }
+
+    /// May a waiter enter what its owner holds by now?
+    fn may_enter(&self, place: &Place) -> bool {
+        let outer = if place.reentrant { self.mode_of(&place.owner) } else { None };
+        match outer {
+            Some(Mode::Exclusive) => true,
+            Some(Mode::Shared) => place.mode == Mode::Shared,
+            _ => false,
+        }
     }
 
     /// The only place where a lock is given away.
@@ -460,7 +499,11 @@ impl<'a> Moment<'a> {
     }
 
     fn drop(&mut self, token: &str) {
+        let foreign = self.foreign();
         self.lock.holds.retain(|hold| hold.token != token);
+        if foreign {
+            return;
+        }
         if self.lock.holds.is_empty() {
             self.live = false;
             (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
@@ -474,8 +517,8 @@ impl<'a> Moment<'a> {
     /// somebody has to go on waiting.
     fn admit(&mut self) -> bool {
         while let Some(head) = self.lock.queue.first() {
-            let (alive, mode) = (head.alive >= self.now, head.mode);
-            if alive && !self.admissible(mode) {
+            let alive = head.alive >= self.now;
+            if alive && !self.admissible(head.mode) && !self.may_enter(head) {
                 return true;
             }
             let head = self.lock.queue.remove(0);

@@ -228,7 +228,13 @@ impl Store for Single {
             .with(request.at_least.as_millis())
             .with(request.owner.as_ref().map_or("", Owner::as_str))
             .with(request.fresh_owner.as_str())
-            .with(request.enclosing.as_ref().map_or("", Token::as_str))
+            .with(
+                request
+                    .enclosing
+                    .iter()
+                    .map(|token| format!("{} ", token.as_str()))
+                    .collect::<String>(),
+            )
             .with(if request.reentrant { "reentrant" } else { "" })
             .with(&request.about);
         for Seen { holder, left } in seen {

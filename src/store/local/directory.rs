@@ -83,22 +83,45 @@ impl Directory {
     pub(super) fn keys(&self) -> Result<Vec<String>, Error> {
         let mut keys = Vec::new();
         if self.exists(false)? {
-            collect(&self.path, "", &mut keys).map_err(|error| Error::of(&self.path, &error))?;
+            let found = self.each_file(&mut |name, _| {
+                keys.extend(name.strip_suffix(SUFFIX).and_then(decoded));
+            });
+            found.map_err(|error| Error::of(&self.path, &error))?;
         }
         Ok(keys)
     }
+
+    /// Everything in it, by its whole name. What cannot be looked into hides nothing else.
+    pub(super) fn each_file(&self, act: &mut impl FnMut(&str, &Path)) -> io::Result<()> {
+        each_file(&self.path, &mut String::new(), act)
+    }
 }
 
-fn collect(directory: &Path, before: &str, keys: &mut Vec<String>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
+/// Is this the name of a lock's file?
+pub(super) fn is_of_lock(name: &str) -> bool {
+    name.ends_with(SUFFIX)
+}
+
+fn each_file(
+    directory: &Path,
+    before: &mut String,
+    act: &mut impl FnMut(&str, &Path),
+) -> io::Result<()> {
+    for entry in fs::read_dir(directory)?.flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        if let Some(piece) = name.strip_suffix(MORE) {
-            collect(&entry.path(), &format!("{before}{piece}"), keys)?;
-        } else if let Some(piece) = name.strip_suffix(SUFFIX) {
-            keys.extend(decoded(&format!("{before}{piece}")));
+        let length = before.len();
+        match name.strip_suffix(MORE) {
+            Some(piece) if entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
+                before.push_str(piece);
+                let _ = each_file(&entry.path(), before, act);
+            }
+            _ => {
+                before.push_str(name);
+                act(before, &entry.path());
+            }
         }
+        before.truncate(length);
     }
     Ok(())
 }

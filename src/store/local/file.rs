@@ -1,28 +1,29 @@
 //! The file of one lock, while it is ours to change.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
+use nix::sys::signal::SigSet;
 use serde::{Deserialize, Serialize};
 
 use super::directory::Directory;
 use super::error::Error;
 use crate::clock::Instant;
 use crate::lock::Key;
-use crate::poll::ready;
+use crate::poll::{Want, ready};
 use crate::store::model::Lock;
 
 /// The first line of every file. Another version may have another number.
 const HEADER: &str = "rlock lock 1\n";
-
-/// Between two attempts to lock a file. Nobody keeps one for longer than it takes to write it.
-const RETRY: Duration = Duration::from_millis(1);
 
 /// The file of a lock, locked, and what is in it.
 pub(super) struct LockFile {
@@ -119,6 +120,21 @@ impl LockFile {
     }
 }
 
+/// Removes the file of a lock of which there is nothing to remember but its fence. What is in use,
+/// or not a lock's file, is left alone.
+pub(super) fn remove_if_unused(path: &Path) -> io::Result<()> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let Ok(mut locked) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(()) };
+    let mut text = String::new();
+    locked.read_to_string(&mut text)?;
+    let content = text.strip_prefix(HEADER).and_then(|json| serde_json::from_str(json).ok());
+    let content: Option<Content<Lock>> = content;
+    let boot = Clock::start()?.boot;
+    let is_unused = content.is_some_and(|it| it.clock.boot != boot || it.lock.is_unused());
+    if is_unused && is_at(&locked, path) { fs::remove_file(path) } else { Ok(()) }
+}
+
 fn damaged(path: &Path) -> Error {
     Error::Unusable(format!(
         "{} is damaged, or not a lock's file; if nobody has the lock, remove it",
@@ -156,13 +172,17 @@ impl Draft {
     fn write(destination: &Path, text: &str, sync: bool) -> Result<Self, Error> {
         let name = format!(".{}", uuid::Uuid::new_v4());
         let draft = Self { path: destination.with_file_name(name) };
-        let written =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft.path).and_then(
-                |mut file| {
-                    file.write_all(text.as_bytes())?;
-                    if sync { file.sync_data() } else { Ok(()) }
-                },
-            );
+        let written = File::create_new(&draft.path).and_then(|mut file| {
+            // Whatever the umask, and whoever looks after somebody else's locks as root.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            if let Ok(there) = fs::symlink_metadata(destination)
+                && there.uid() != file.metadata()?.uid()
+            {
+                fchown(&file, Some(there.uid()), Some(there.gid()))?;
+            }
+            file.write_all(text.as_bytes())?;
+            if sync { file.sync_data() } else { Ok(()) }
+        });
         // Of the file that is meant, not of the draft.
         written.map_err(|error| Error::of(destination, &error))?;
         Ok(draft)
@@ -175,22 +195,44 @@ impl Drop for Draft {
     }
 }
 
-fn lock(mut file: File, until: Instant) -> Result<Flock<File>, Error> {
-    loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) => return Ok(locked),
-            Err((_, errno)) if errno != Errno::EWOULDBLOCK && errno != Errno::EINTR => {
-                return Err(Error::Unusable(format!("cannot lock files there: {errno}")));
-            }
-            Err((returned, _)) => file = returned,
-        }
-        let now = Instant::now();
-        if now >= until {
-            return Err(Error::Busy);
-        }
-        // flock(2) has no timeout. An error here only makes the next attempt come sooner.
-        let _ = ready([], Some(now + RETRY));
+/// Waits for the lock on a file in the kernel's queue, which is fair where trying again and again is
+/// not. flock(2) knows no timeout, so it is waited for on a thread of its own, which is left behind
+/// if it takes too long and lets go of the file at once when it gets it.
+fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
+    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(locked) => return Ok(locked),
+        Err((file, Errno::EWOULDBLOCK)) => file,
+        Err((_, errno)) => return Err(unlockable(errno)),
+    };
+    let fail = |error: io::Error| Error::Full(format!("cannot wait for a file: {error}"));
+    let (done, signal_done) = UnixStream::pair().map_err(fail)?;
+    let (sender, receiver) = mpsc::channel();
+    let waiting = std::thread::Builder::new().name("flock".into()).spawn(move || {
+        // They are the main thread's, stops above all.
+        let _ = SigSet::all().thread_block();
+        let _ = sender.send(blocking(file));
+        drop(signal_done);
+    });
+    waiting.map_err(fail)?;
+    ready([(done.as_fd(), Want::Read)], Some(until)).map_err(fail)?;
+    match receiver.try_recv() {
+        Ok(locked) => locked.map_err(unlockable),
+        Err(_) => Err(Error::Busy),
     }
+}
+
+fn blocking(mut file: File) -> Result<Flock<File>, Errno> {
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusive) {
+            Ok(locked) => return Ok(locked),
+            Err((returned, Errno::EINTR)) => file = returned,
+            Err((_, errno)) => return Err(errno),
+        }
+    }
+}
+
+fn unlockable(errno: Errno) -> Error {
+    Error::Unusable(format!("cannot lock files there: {errno}"))
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

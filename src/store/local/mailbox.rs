@@ -1,9 +1,9 @@
 //! How a waiter is woken: a named pipe of its own, which only it reads.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -14,6 +14,9 @@ use nix::unistd::mkfifo;
 use super::directory::Directory;
 use super::error::Error;
 
+/// What the name of each begins with.
+pub(super) const MAIL: &str = ".mail-";
+
 /// A waiter's own end. While it is open, a message waits in it; it is removed with its waiter.
 pub(super) struct Mailbox {
     path: PathBuf,
@@ -23,10 +26,8 @@ pub(super) struct Mailbox {
 impl Mailbox {
     pub(super) fn open(directory: &Directory, token: &str) -> Result<Self, Error> {
         let path = path(directory, token);
-        let fail = |error: std::io::Error| Error::of(&path, &error);
-        if let Some(parent) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(fail)?;
-        }
+        // Not the path itself, which has the token in it.
+        let fail = |error: std::io::Error| Error::of(directory.path(), &error);
         match mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(fail(errno.into())),
@@ -70,5 +71,5 @@ impl Drop for Mailbox {
 /// Tokens are uuids of ours, and what else may stand in a file is no way out of the directory.
 fn path(directory: &Directory, token: &str) -> PathBuf {
     let name: String = token.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    directory.path().join(".mail").join(name)
+    directory.path().join(format!("{MAIL}{name}"))
 }

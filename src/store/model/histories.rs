@@ -46,7 +46,7 @@ struct Ask {
     at_least: u64,
     heartbeat: Option<u64>,
     owner: Option<u8>,
-    enclosing: Option<u8>,
+    enclosing: Vec<u8>,
     reentrant: bool,
     /// Reminds the server of what the last reply showed.
     reminds: bool,
@@ -66,7 +66,7 @@ fn ask() -> impl Strategy<Value = Ask> {
     ];
     let at_least = prop_oneof![3 => Just(0), 1 => 1..8_000_u64];
     let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));
-    let owner = (option::weighted(0.3, 0..2_u8), option::weighted(0.2, client()));
+    let owner = (option::weighted(0.3, 0..2_u8), vec(client(), 0..2));
     let flags = (proptest::bool::weighted(0.3), proptest::bool::weighted(0.3));
     (client(), terms, owner, flags).prop_map(
         |(client, (mode, ttl, at_least, heartbeat), (owner, enclosing), (reentrant, reminds))| {
@@ -132,7 +132,7 @@ impl Ask {
             heartbeat: self.heartbeat.map(Duration::from_millis),
             owner: self.owner.map(owner),
             fresh_owner: format!("fresh-{}", tokens.present(self.client).as_str()).parse().unwrap(),
-            enclosing: self.enclosing.map(|client| tokens.present(client)),
+            enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
             about: about.to_lines(),
         }
@@ -260,7 +260,7 @@ fn nothing() -> Ask {
         at_least: 0,
         heartbeat: None,
         owner: None,
-        enclosing: None,
+        enclosing: Vec::new(),
         reentrant: false,
         reminds: false,
     }
