@@ -224,6 +224,15 @@ local function revoke(spared)
   end
 end
 
+local function drop_expired()
+  local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'LIMIT', 0, BATCH)
+  for _, token in ipairs(expired) do
+    redis.call('ZREM', HOLDS, token)
+    forget(token)
+  end
+  return #expired
+end
+
 -- Brings the holds up to date: before anything is decided from them.
 local function reconcile()
   if deleted then
@@ -231,16 +240,13 @@ local function reconcile()
     watch_latest()
   end
   if live and (deleted or count > 1) then
-    local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'LIMIT', 0, BATCH)
-    for _, token in ipairs(expired) do
-      redis.call('ZREM', HOLDS, token)
-      forget(token)
-    end
-    count = count - #expired
+    local expired = drop_expired()
+    count = count - expired
     live = count > 0
-    if #expired > 0 then settle_mode() end
+    if expired > 0 then settle_mode() end
   elseif foreign and written and #live_holds() > 0 then
     -- Overwritten. When the other tool's key is gone they keep others out again, until they end.
+    drop_expired()
     revoke('spared')
   elseif not live and written then
     for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end

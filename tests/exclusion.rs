@@ -100,7 +100,7 @@ fn the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data() {
         assert!(fence > last, "{fence} after {last}");
         last = fence;
         if round == 3 {
-            server.cli(&["FLUSHALL"]);
+            server.forget_all();
         }
     }
 }
@@ -230,4 +230,12 @@ fn a_public_id_releases_nothing() {
     // Its own holder may.
     run(&mut server.rlock(["release", "L", &token]));
     assert_eq!(second.end().out(), "ENTERED second");
+}
+
+support::also_on_local! {
+    fifty_processes_that_increment_a_file_lose_no_count,
+    twenty_waiters_enter_in_the_order_they_came,
+    a_newcomer_does_not_barge_past_a_waiter,
+    the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data,
+    locks_of_different_names_and_prefixes_do_not_meet,
 }

@@ -4,7 +4,11 @@
 mod support;
 
 use serde_json::Value;
-use support::{Finished, Server, acquire, holder, run, waiter};
+use support::{Finished, Running, Server, acquire, holder, run, waiter};
+
+fn names(document: &Value) -> Vec<&str> {
+    document.as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
+}
 
 fn json(server: &Server, arguments: &[&str]) -> Value {
     let output = run(&mut server.rlock(["inspect", "--json"].iter().chain(arguments)));
@@ -14,7 +18,10 @@ fn json(server: &Server, arguments: &[&str]) -> Value {
 #[test]
 fn a_lock_with_its_holder_and_its_queue() {
     let server = Server::start();
-    let first = holder(&server, &["--label", "job/17"], "deploy:prod");
+    let script = "echo $RLOCK_TOKEN; read _ || :";
+    let exec = ["exec", "--label", "job/17", "deploy:prod", "sh", "-c", script];
+    let mut first = Running::start(&mut server.rlock(exec));
+    let token = first.line();
     let second = waiter(&server, &["--label", "job/18"], "deploy:prod", "");
     let third = waiter(&server, &[], "deploy:prod", "");
 
@@ -43,7 +50,6 @@ fn a_lock_with_its_holder_and_its_queue() {
     let left = lock["ttl_ms"].as_u64().unwrap();
     assert!((1..=30_000).contains(&left));
     let holder = &lock["holders"][0];
-    let token = server.cli(&["GET", "rlock:deploy:prod"]);
     assert_eq!(holder["id"], token[..8]);
     assert!(!document.to_string().contains(&token), "a token is nobody else's business");
     assert_eq!(holder["pid"], first.pid());
@@ -81,22 +87,29 @@ fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
         acquire(&server, &[], name);
     }
     acquire(&server, &["--prefix", "other:"], "d");
-    server.cli(&["SET", "unrelated", "1"]);
-    server.cli(&["SET", "rlock:theirs", "1"]);
-    let names = |document: &Value| -> Vec<String> {
-        let locks = document.as_array().unwrap().iter();
-        locks.map(|lock| lock["name"].as_str().unwrap().to_owned()).collect()
-    };
-    let document = json(&server, &[]);
-    assert_eq!(names(&document), ["a", "b", "c", "theirs"]);
-    assert_eq!(document[3]["state"], "foreign");
-    assert_eq!(document[3]["ttl_ms"], Value::Null);
+    assert_eq!(names(&json(&server, &[])), ["a", "b", "c"]);
     assert_eq!(names(&json(&server, &["--prefix", "other:"])), ["d"]);
     let table = run(&mut server.rlock(["inspect"])).out();
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows.len(), 5, "{table}");
+    assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[0].starts_with("NAME") && rows[1].starts_with("a "), "{table}");
-    assert!(rows[4].starts_with("theirs") && rows[4].contains("another tool"), "{table}");
+    assert!(rows[3].starts_with("c "), "{table}");
+}
+
+#[test]
+fn another_tools_locks_are_listed_and_other_keys_are_not() {
+    let server = Server::start();
+    acquire(&server, &[], "ours");
+    server.cli(&["SET", "unrelated", "1"]);
+    server.cli(&["SET", "rlock:theirs", "1"]);
+    let document = json(&server, &[]);
+    assert_eq!(names(&document), ["ours", "theirs"]);
+    assert_eq!(document[1]["state"], "foreign");
+    assert_eq!(document[1]["ttl_ms"], Value::Null);
+    let table = run(&mut server.rlock(["inspect"])).out();
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 3, "{table}");
+    assert!(rows[2].starts_with("theirs") && rows[2].contains("another tool"), "{table}");
 }
 
 #[test]
@@ -137,14 +150,10 @@ fn inspecting_changes_nothing() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let second = waiter(&server, &[], "L", "");
-    let state = || {
-        ["HGETALL {rlock:L}:state", "ZRANGE {rlock:L}:queue 0 -1", "ZRANGE {rlock:L}:holds 0 -1"]
-            .map(|command| server.cli(&command.split(' ').collect::<Vec<_>>()))
-    };
-    let before = state();
+    let before = server.stored("L");
     run(&mut server.rlock(["inspect", "L"]));
     run(&mut server.rlock(["inspect"]));
-    assert_eq!(state(), before);
+    assert_eq!(server.stored("L"), before);
     first.finish();
     second.finish();
 }
@@ -168,10 +177,18 @@ fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
     let server = Server::start();
     acquire(&server, &[], "bad");
     acquire(&server, &[], "good");
-    server.cli(&["DEL", "{rlock:bad}:state"]);
-    server.cli(&["SET", "{rlock:bad}:state", "x"]);
+    server.spoil("bad");
     let output = run(&mut server.rlock(["inspect"]));
     assert_eq!(output.code(), 0, "{output:?}");
     assert!(output.out().contains("\ngood "), "{output:?}");
     assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
+}
+
+support::also_on_local! {
+    a_lock_with_its_holder_and_its_queue,
+    a_free_lock_is_status_1_and_an_empty_array,
+    all_locks_are_listed_in_order_and_only_under_the_prefix,
+    inspecting_changes_nothing,
+    a_reader_that_has_seen_enough_is_no_error,
+    one_lock_that_cannot_be_read_does_not_hide_the_others,
 }

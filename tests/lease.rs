@@ -8,28 +8,38 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::{Finished, READY, Running, Server, holder, run, until};
+use support::{Finished, READY, Running, Server, holder, is_gone, run, until};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {
     let server = Server::start();
-    let first = holder(&server, &["--ttl", "300ms"], "L");
-    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut first = holder(&server, &["-v", "--ttl", "300ms"], "L");
     // Ten renewals are three leases' worth of time.
-    until("ten renewals", || server.calls_of("evalsha") >= 10);
+    for _ in 0..10 {
+        first.told("renewed for");
+    }
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
     assert_eq!(first.finish().code(), 0);
-    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    assert!(server.is_free("L"));
 }
 
 #[test]
 fn a_lock_that_is_lost_ends_the_command_with_76() {
     let server = Server::start();
-    for take_away in [&["DEL", "rlock:L"][..], &["SET", "rlock:L", "theirs"], &["FLUSHALL"]] {
+    let mut first = holder(&server, &["--ttl", "600ms"], "L");
+    server.take_away("L");
+    first.told("the lock was lost");
+    assert_eq!(first.end().code(), 76);
+}
+
+#[test]
+fn a_lock_that_another_tool_took_or_the_server_forgot_is_lost() {
+    let server = Server::start();
+    for fault in [&["SET", "rlock:L", "theirs"][..], &["FLUSHALL"]] {
         let mut first = holder(&server, &["--ttl", "600ms"], "L");
-        server.cli(take_away);
+        server.cli(fault);
         first.told("the lock was lost");
-        assert_eq!(first.end().code(), 76, "{take_away:?}");
+        assert_eq!(first.end().code(), 76, "{fault:?}");
         server.cli(&["FLUSHALL"]);
     }
 }
@@ -42,17 +52,9 @@ fn a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
     let grandchild = first.line();
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     assert_eq!(first.end().code(), 76);
-    until("the grandchild is gone", || {
-        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
-        state.map_or(true, |state| state.contains(") Z "))
-    });
-}
-
-fn is_gone(pid: &str) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    state.map_or(true, |state| state.contains(") Z "))
+    until("the grandchild is gone", || is_gone(&grandchild));
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
             Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
         let escaped = first.line();
         assert!(!is_gone(&escaped));
-        server.cli(&["DEL", "rlock:L"]);
+        server.take_away("L");
         assert_eq!(first.process.wait().unwrap().code(), Some(76));
         until("it is gone", || is_gone(&escaped));
     }
@@ -89,10 +91,13 @@ fn what_a_command_leaves_running_outlives_a_normal_end() {
 fn waiting_for_a_command_that_will_not_end_costs_nothing() {
     let server = Server::start();
     let script = "TIMEFORMAT=%U+%S; time $RLOCK exec --ttl 3s L bash -c \
-        'trap \"\" TERM; redis-cli -s $SOCKET DEL rlock:L; read _ <> <(:)'";
+        'trap \"\" TERM; echo READY; read _ <> <(:)'";
     let mut shell = Command::new("bash");
     shell.args(["-c", script]).env("RLOCK", env!("CARGO_BIN_EXE_rlock"));
-    let output = run(shell.env("RLOCK_URL", server.url()).env("SOCKET", server.socket()));
+    let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
+    assert_eq!(first.line(), "READY");
+    server.take_away("L");
+    let output = first.end();
     assert_eq!(output.code(), 76, "{output:?}");
     let told = output.err();
     let seconds: f64 =
@@ -108,15 +113,16 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
     assert_eq!(first.line(), "READY");
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
 }
 
 #[test]
 fn a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too() {
     let server = Server::start();
-    let mut command = server.rlock(["exec", "L", "redis-cli", "-s"]);
-    let output = run(command.arg(server.socket()).arg("FLUSHALL"));
+    let first = holder(&server, &[], "L");
+    server.take_away("L");
+    let output = first.finish();
     assert_eq!(output.code(), 76, "{output:?}");
     assert!(output.err().contains("was lost while the command ran"), "{output:?}");
 }
@@ -140,7 +146,7 @@ fn a_stopped_command_ends_too_when_the_lock_is_lost() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", stop]));
     assert_eq!(first.line(), "READY");
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     assert_eq!(first.end().code(), 76);
 }
 
@@ -169,7 +175,7 @@ fn a_short_absence_of_the_server_is_ridden_out() {
     }
     let output = first.finish();
     assert_eq!(output.code(), 0, "{output:?}");
-    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    assert!(server.is_free("L"));
 }
 
 #[test]
@@ -198,7 +204,7 @@ fn a_lost_reply_to_the_release_is_asked_for_again() {
     assert_eq!(first.line(), "READY");
     proxy.drop_replies(true);
     first.say("go");
-    until("the lock is free", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    until("the lock is free", || server.is_free("L"));
     let output = first.end();
     assert_eq!(output.code(), 7);
     assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
@@ -214,11 +220,7 @@ fn an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one
     let start = Instant::now();
     first.signal("KILL");
     assert_eq!(first.end().status.signal(), Some(9));
-    until("the command is gone", || {
-        !std::path::Path::new(&format!("/proc/{command}")).exists()
-            || std::fs::read_to_string(format!("/proc/{command}/stat"))
-                .map_or(true, |stat| stat.contains(") Z "))
-    });
+    until("the command is gone", || is_gone(&command));
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     assert!(start.elapsed() < Duration::from_secs(20));
 }
@@ -259,7 +261,7 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
         let mut command = server.rlock(["exec", "--ttl", "1s", "L", "sh", "-c", script]);
         let output = run(command.env("RLOCK_URL", proxy.url()));
         assert_eq!(output.code(), 9, "{output:?}");
-        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+        assert!(server.is_free("L"));
     }
 }
 
@@ -270,7 +272,7 @@ fn a_command_that_may_continue_finishes_without_its_lock_and_is_76_all_the_same(
     let options = ["exec", "--ttl", "600ms", "--on-lost", "continue", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     assert_eq!(first.line(), "READY");
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     first.told("letting the command finish");
     first.say("go");
     let output = first.end();
@@ -286,7 +288,7 @@ fn kill_after_is_the_time_a_command_has_to_clean_up() {
         let options = ["exec", "--ttl", "3s", "-k", kill_after, "L", "sh", "-c", script];
         let mut first = Running::start(&mut server.rlock(options));
         assert_eq!(first.line(), "READY");
-        server.cli(&["DEL", "rlock:L"]);
+        server.take_away("L");
         let output = first.end();
         assert_eq!(output.code(), 76);
         output.out()
@@ -309,13 +311,17 @@ fn without_a_server_a_command_may_run_unlocked_as_itself() {
     let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "no-such-command"]);
     assert_eq!(run(command.env("RLOCK_URL", "redis://127.0.0.1:1")).code(), 127);
     // What is not absence is an error as ever.
+    let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "true"]);
+    assert_eq!(run(command.env("RLOCK_URL", "http://x")).code(), 78);
+}
+
+#[test]
+fn a_busy_lock_is_no_reason_to_run_unlocked() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let busy = run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"]));
     assert_eq!(busy.code(), 75);
     first.finish();
-    let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "true"]);
-    assert_eq!(run(command.env("RLOCK_URL", "http://x")).code(), 78);
 }
 
 #[test]
@@ -363,7 +369,7 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
             kill("STOP", &format!("-{group}"));
         }
         kill("STOP", &ours);
-        until("its lease ends", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+        until("its lease ends", || server.is_free("L"));
         if paused == "both" {
             first.say("go");
         }
@@ -405,7 +411,7 @@ fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "6s", "L", "sh", "-c", &shell]));
     assert_eq!(first.line(), "READY");
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     let output = first.end();
     assert_eq!((output.code(), output.out()), (76, "cleaning\nclean".into()));
 }
@@ -421,7 +427,7 @@ fn a_lost_lock_spares_what_the_command_has_not_started() {
     let mut first = Running::start(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
     let stranger = first.line();
     assert_eq!(first.line(), "READY");
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     assert_eq!(first.end().code(), 76);
     assert!(!is_gone(&stranger));
     support::send_signal(stranger.parse().unwrap(), "KILL");
@@ -440,4 +446,24 @@ fn orphans_are_reaped_however_they_end() {
         children.out().lines().count() == 1
     });
     assert_eq!(first.finish().code(), 0);
+}
+
+support::also_on_local! {
+    a_command_that_outlives_its_ttl_keeps_the_lock,
+    a_lock_that_is_lost_ends_the_command_with_76,
+    a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed,
+    a_lost_lock_takes_those_along_that_have_left_the_group,
+    what_a_command_leaves_running_outlives_a_normal_end,
+    waiting_for_a_command_that_will_not_end_costs_nothing,
+    a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock,
+    a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too,
+    a_stopped_command_ends_too_when_the_lock_is_lost,
+    an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one_ttl,
+    a_command_that_may_continue_finishes_without_its_lock_and_is_76_all_the_same,
+    kill_after_is_the_time_a_command_has_to_clean_up,
+    a_busy_lock_is_no_reason_to_run_unlocked,
+    after_a_pause_the_command_is_stopped_before_anything_else,
+    what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost,
+    a_lost_lock_spares_what_the_command_has_not_started,
+    orphans_are_reaped_however_they_end,
 }

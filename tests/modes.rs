@@ -7,16 +7,6 @@ use std::time::Duration;
 
 use support::{Finished, READY, Running, Server, acquire, holder, run, until, waiter};
 
-fn inspect(server: &Server) -> serde_json::Value {
-    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
-    let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
-    locks[0].clone()
-}
-
-fn waiters(server: &Server) -> usize {
-    inspect(server)["waiters"].as_array().map_or(0, Vec::len)
-}
-
 #[test]
 fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     let server = Server::start();
@@ -27,7 +17,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     let fourth = waiter(&server, &["-s"], "L", "fourth");
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
     assert_eq!(busy.code(), 75);
-    let lock = inspect(&server);
+    let lock = server.inspect("L");
     assert_eq!((&lock["mode"], &lock["slots"]), (&"shared".into(), &serde_json::Value::Null));
     assert_eq!(lock["holders"].as_array().unwrap().len(), 2);
     // The writer gives up, and all readers behind it enter together, while the others read on.
@@ -37,7 +27,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.finish().code(), 0);
     writer.end();
-    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    assert!(server.is_free("L"));
 }
 
 #[test]
@@ -50,10 +40,10 @@ fn a_writer_enters_when_the_last_reader_has_left_and_readers_after_it() {
     writer.told("waiting in place 1: shared by");
     let reader = waiter(&server, &["-s"], "L", "reader");
     assert_eq!(first.finish().code(), 0);
-    assert_eq!(waiters(&server), 2);
+    assert_eq!(server.waiting("L"), 2);
     assert_eq!(second.finish().code(), 0);
     assert_eq!(writer.line(), "ENTERED writer");
-    assert_eq!(waiters(&server), 1);
+    assert_eq!(server.waiting("L"), 1);
     assert_eq!(writer.finish().code(), 0);
     assert_eq!(reader.end().out(), "ENTERED reader");
 }
@@ -63,8 +53,8 @@ fn a_dead_reader_goes_with_its_own_lease_while_others_read_on() {
     let server = Server::start();
     let living = holder(&server, &["-s"], "L");
     acquire(&server, &["-s", "--ttl", "300ms"], "L");
-    assert_eq!(inspect(&server)["holders"].as_array().unwrap().len(), 2);
-    until("the dead one is gone", || inspect(&server)["holders"].as_array().unwrap().len() == 1);
+    assert_eq!(server.inspect("L")["holders"].as_array().unwrap().len(), 2);
+    until("the dead one is gone", || server.inspect("L")["holders"].as_array().unwrap().len() == 1);
     let writer = waiter(&server, &[], "L", "writer");
     assert_eq!(living.finish().code(), 0);
     assert_eq!(writer.end().out(), "ENTERED writer");
@@ -76,7 +66,7 @@ fn slots_let_so_many_in_and_no_more() {
     let first = holder(&server, &["--slots", "2"], "L");
     let second = holder(&server, &["--slots", "2"], "L");
     let third = waiter(&server, &["--slots", "2"], "L", "third");
-    assert_eq!(inspect(&server)["slots"], 2);
+    assert_eq!(server.inspect("L")["slots"], 2);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(third.end().out(), "ENTERED third");
     // Another number, and other modes, are told apart.
@@ -121,7 +111,7 @@ fn a_lock_can_be_entered_again_from_inside() {
             assert_eq!(output.code(), 75, "{output:?}");
             assert!(output.err().contains("which can never be"), "{output:?}");
         }
-        assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+        assert!(server.is_free("L"));
     }
 }
 
@@ -147,14 +137,14 @@ fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_
     let long = acquire(&server, &[&mine[..], &["--ttl", "60s"]].concat(), "L");
     let short = acquire(&server, &[&mine[..], &["--ttl", "200ms"]].concat(), "L");
     assert_ne!(long, short);
-    assert_eq!(inspect(&server)["holders"][0]["owner"], "me");
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert_eq!(server.inspect("L")["holders"][0]["owner"], "me");
+    assert!(server.lease_left("L") > 50_000);
     // Another owner, and the same one without --reentrant, stay outside.
     for other in [&["--reentrant", "--owner", "you"][..], &["--owner", "me"], &["--reentrant"]] {
         let arguments = ["acquire", "-n"].iter().chain(other).chain(&["L"]).copied();
         assert_eq!(run(&mut server.rlock(arguments)).code(), 75, "{other:?}");
     }
-    until("the short one ends", || inspect(&server)["holders"].as_array().unwrap().len() == 1);
+    until("the short one ends", || server.inspect("L")["holders"].as_array().unwrap().len() == 1);
     assert_eq!(run(&mut server.rlock(["release", "L", &short])).code(), 77);
     // A shared one outlives the exclusive one that it was entered in, and lets readers in then.
     let shared = acquire(&server, &[&mine[..], &["-s"]].concat(), "L");
@@ -163,7 +153,7 @@ fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_
     assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
     assert_eq!(run(&mut server.rlock(["release", "L", &shared])).code(), 0);
-    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    assert!(server.is_free("L"));
 }
 
 #[test]
@@ -185,7 +175,7 @@ fn a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner() {
     let start = std::time::Instant::now();
     let job = ["exec", "-n", "--at-least", "1s", "L", "true"];
     assert_eq!(run(&mut server.rlock(job)).code(), 0);
-    let lock = inspect(&server);
+    let lock = server.inspect("L");
     assert_eq!(lock["state"], "cooling");
     assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
     let busy = run(&mut server.rlock(job));
@@ -213,18 +203,18 @@ fn the_next_in_line_is_told_when_a_release_brings_the_end_nearer() {
 fn neither_a_renewal_nor_a_second_release_shortens_what_is_kept() {
     let server = Server::start();
     let token = acquire(&server, &["--at-least", "60s", "--ttl", "1s"], "L");
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert!(server.lease_left("L") > 50_000);
     assert_eq!(run(&mut server.rlock(["renew", "--ttl", "1s", "L", &token])).code(), 0);
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
+    assert!(server.lease_left("L") > 50_000);
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
     assert_eq!(run(&mut server.rlock(["renew", "--ttl", "1s", "L", &token])).code(), 77);
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 50_000);
-    assert_eq!(inspect(&server)["state"], "cooling");
+    assert!(server.lease_left("L") > 50_000);
+    assert_eq!(server.inspect("L")["state"], "cooling");
     // Whoever knows better frees it.
     let forced = run(&mut server.rlock(["release", "--force", "L"]));
     assert_eq!(forced.code(), 0, "{forced:?}");
-    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    assert!(server.is_free("L"));
 }
 
 #[test]
@@ -240,9 +230,9 @@ fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
     let evicted = force.line();
     assert!(evicted.contains(&format!("pid {} (bash)", first.pid())), "{evicted}");
     force.told("waiting for");
-    assert_eq!(inspect(&server)["state"], "revoked");
+    assert_eq!(server.inspect("L")["state"], "revoked");
     assert_eq!(first.line(), "STOPPING");
-    assert_eq!(inspect(&server)["state"], "revoked");
+    assert_eq!(server.inspect("L")["state"], "revoked");
     first.say("go");
     let ended = first.end();
     assert_eq!(ended.code(), 76);
@@ -255,14 +245,15 @@ fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
 fn a_dead_holder_is_evicted_at_once_with_now() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "1h"], "L");
-    let second = waiter(&server, &[], "L", "second");
-    let fence: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
+    let tell_fence = ["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"];
+    let mut second = Running::start(&mut server.rlock(tell_fence));
+    second.told("waiting in place 1");
+    let fence = server.fence("L");
     let output = run(&mut server.rlock(["release", "--force", "--now", "--json", "L"]));
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
     assert_eq!(document["status"], "released");
     assert_eq!(document["evicted"][0]["id"], token[..8]);
-    assert_eq!(second.end().out(), "ENTERED second");
-    let next: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
+    let next: u64 = second.end().out().parse().unwrap();
     assert!(next > fence);
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
     let nobody = run(&mut server.rlock(["release", "--force", "L"]));
@@ -364,4 +355,26 @@ fn a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_st
     let start = std::time::Instant::now();
     assert_eq!(run(&mut server.rlock(["exec", "-s", "L", "true"])).code(), 0);
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+support::also_on_local! {
+    a_slot_cannot_be_entered_again_and_stays_a_slot,
+    a_hold_that_is_over_does_not_hide_the_one_around_it,
+    waiters_of_one_owner_enter_together,
+    a_reader_is_told_of_the_writer_before_it,
+    a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_stays,
+    readers_share_and_a_waiting_writer_holds_back_later_readers,
+    a_writer_enters_when_the_last_reader_has_left_and_readers_after_it,
+    a_dead_reader_goes_with_its_own_lease_while_others_read_on,
+    slots_let_so_many_in_and_no_more,
+    a_lock_can_be_entered_again_from_inside,
+    whoever_is_inside_enters_past_those_who_wait,
+    holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_one,
+    the_owner_may_come_from_the_environment_and_from_the_enclosing_hold,
+    a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner,
+    the_next_in_line_is_told_when_a_release_brings_the_end_nearer,
+    neither_a_renewal_nor_a_second_release_shortens_what_is_kept,
+    an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone,
+    a_dead_holder_is_evicted_at_once_with_now,
+    a_hold_inside_of_a_full_semaphore_does_not_wait_for_itself,
 }

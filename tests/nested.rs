@@ -15,7 +15,8 @@ fn a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once() {
         let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
         assert_eq!(output.out(), "75", "{inner}: {output:?}");
         assert!(output.err().contains("which would wait for itself"), "{output:?}");
-        assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+        // With no place in the queue left behind, which it would have been granted to.
+        assert!(server.is_free("L"));
     }
     // However deep.
     let deep = format!("{RLOCK} exec M {RLOCK} exec -E 9 L true; echo $?");
@@ -55,4 +56,11 @@ fn a_hold_that_is_over_stands_in_nobodys_way() {
     left_over.told("waiting in place 1");
     first.finish();
     assert_eq!(left_over.finish().out(), "in");
+}
+
+support::also_on_local! {
+    a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once,
+    locks_of_other_names_nest,
+    a_siblings_lock_is_waited_for_as_anybodys,
+    a_hold_that_is_over_stands_in_nobodys_way,
 }

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::{Finished, Running, Server, run, until};
+use support::{Finished, Running, Server, is_gone, run, until};
 
 #[test]
 fn each_signal_reaches_the_command_as_itself() {
@@ -46,13 +46,15 @@ fn a_command_may_clean_up_under_the_lock() {
     let server = Server::start();
     let script =
         "trap 'echo cleaning; read _; exit 3' TERM; echo READY; while :; do sleep 0.01; done";
-    let mut command = server.rlock(["exec", "--ttl", "500ms", "L", "bash", "-c", script]);
+    let mut command = server.rlock(["exec", "-v", "--ttl", "500ms", "L", "bash", "-c", script]);
     let mut first = Running::start(&mut command);
     assert_eq!(first.line(), "READY");
     first.signal("TERM");
     assert_eq!(first.line(), "cleaning");
-    server.cli(&["CONFIG", "RESETSTAT"]);
-    until("it is renewed", || server.calls_of("evalsha") >= 4);
+    // Six renewals are two leases' worth of time.
+    for _ in 0..6 {
+        first.told("renewed for");
+    }
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
     assert_eq!(first.finish().code(), 3);
 }
@@ -72,8 +74,9 @@ fn a_signal_reaches_the_commands_whole_group() {
 fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
     let server = Server::start();
     for delay in 0..50 {
-        let mut first =
-            Running::start(&mut server.rlock(["exec", "-n", "L", "sh", "-c", "sleep 1000 & wait"]));
+        let name = format!("L{delay}");
+        let exec = ["exec", "-n", &name, "sh", "-c", "sleep 1000 & wait"];
+        let mut first = Running::start(&mut server.rlock(exec));
         // The moment is what is tested, so there is nothing to wait for but the time.
         let moment = Instant::now() + Duration::from_micros(delay * 1000);
         while Instant::now() < moment {
@@ -84,9 +87,8 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
         assert_eq!(status.signal(), Some(15), "after {delay} ms: {status:?}");
         // Killed before it could handle the signal it may have sent its request, but only then.
         if delay > 20 {
-            assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "after {delay} ms");
+            assert!(server.is_free(&name), "after {delay} ms");
         }
-        server.cli(&["FLUSHALL"]);
     }
 }
 
@@ -105,7 +107,7 @@ fn a_signal_that_comes_when_the_command_has_ended_ends_rlock_once_the_lock_is_fr
         let ended = first.process.wait().unwrap();
         // A failure is told rather than the signal, which stops a script as well.
         assert_eq!((ended.code(), ended.signal()), (end, end.is_none().then_some(15)));
-        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+        assert!(server.is_free("L"));
     }
 }
 
@@ -148,7 +150,7 @@ fn process_1_of_a_container_ends_with_128_and_the_signals_number() {
 fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree() {
     let server = Server::start();
     let group = "echo $(ps -o pgid= -p $$) $(ps -o pgid= -p $PPID)";
-    let script = format!("{group}; trap 'echo TERM; exit 3' TERM; while :; do sleep 0.01; done");
+    let script = format!("trap 'echo TERM; exit 3' TERM; {group}; while :; do sleep 0.01; done");
     let options = ["exec", "--foreground", "L", "bash", "-c", &script];
     let mut first = Running::start(&mut server.rlock(options));
     let groups = first.line();
@@ -162,12 +164,9 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole
     let options = ["exec", "--foreground", "--ttl", "600ms", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     let grandchild = first.line();
-    server.cli(&["DEL", "rlock:L"]);
+    server.take_away("L");
     assert_eq!(first.end().code(), 76);
-    until("the grandchild is gone", || {
-        let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat"));
-        state.map_or(true, |state| state.contains(") Z "))
-    });
+    until("the grandchild is gone", || is_gone(&grandchild));
 }
 
 #[test]
@@ -198,4 +197,14 @@ fn whoever_knows_of_a_holder_does_not_run_unlocked_when_the_server_goes() {
     let output = second.end();
     assert_eq!((output.code(), output.out()), (69, String::new()), "{output:?}");
     assert_eq!(first.finish().code(), 0);
+}
+
+support::also_on_local! {
+    each_signal_reaches_the_command_as_itself,
+    a_command_may_clean_up_under_the_lock,
+    a_signal_reaches_the_commands_whole_group,
+    term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
+    under_nohup_a_hangup_reaches_nobody,
+    process_1_of_a_container_ends_with_128_and_the_signals_number,
+    in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree,
 }

@@ -14,7 +14,7 @@ fn a_command_can_read_the_terminal() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec L sh -c 'read x; echo got-$x'; echo status-$?");
-    until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+    until("it runs", || !server.is_free("L"));
     terminal.enters("abc");
     terminal.sees("got-abc");
     terminal.sees("status-0");
@@ -33,7 +33,7 @@ fn an_interrupt_stops_the_script() {
         std::fs::write(&script, lines).unwrap();
         let mut terminal = Terminal::start(&server);
         terminal.enters(&format!("bash {}", script.display()));
-        until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+        until("it runs", || !server.is_free("L"));
         if command.contains("go-") {
             terminal.enters("x");
             terminal.sees("go-x");
@@ -43,7 +43,7 @@ fn an_interrupt_stops_the_script() {
         terminal.enters("echo status-$?");
         let shown = terminal.sees("status-130");
         assert!(!shown.contains("next-2"), "{command}: {shown}");
-        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+        assert!(server.is_free("L"));
     }
 }
 
@@ -105,7 +105,7 @@ fn a_background_job_that_wants_the_terminal_waits_for_it() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec L sh -c 'read x; echo got-$x' &");
-    until("it runs", || server.cli(&["EXISTS", "rlock:L"]) == "1");
+    until("it runs", || !server.is_free("L"));
     terminal.sees("$ ");
     // The shell tells of a stopped job at its next prompt.
     until("it is stopped", || {
@@ -195,4 +195,17 @@ fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
     terminal.enters(&format!("bash {}", script.display()));
     terminal.sees("goes-2");
     terminal.sees("done-0");
+}
+
+support::also_on_local! {
+    a_command_can_read_the_terminal,
+    an_interrupt_stops_the_script,
+    a_job_can_be_suspended_and_brought_back,
+    a_suspended_job_that_outlived_its_lease_is_not_brought_back,
+    a_pipeline_keeps_its_own_hands_on_the_terminal,
+    a_background_job_that_wants_the_terminal_waits_for_it,
+    in_the_foreground_group_an_interrupt_reaches_the_command_once,
+    in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_back,
+    in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it,
+    a_stop_that_is_meant_for_rlock_alone_stops_nobody_else,
 }

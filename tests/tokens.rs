@@ -11,25 +11,25 @@ use support::{Finished, Server, acquire, holder, run, until};
 fn acquire_prints_a_token_that_renews_and_releases() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "5s"], "L");
-    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+    assert_eq!(server.inspect("L")["holders"][0]["id"], token[..8]);
     let output = run(&mut server.rlock(["renew", "--ttl", "90s", "L", &token]));
     assert_eq!((output.code(), output.out(), output.err()), (0, String::new(), String::new()));
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) > 80_000);
+    assert!(server.lease_left("L") > 80_000);
     // Set to, not added: the lease may become shorter too.
     run(&mut server.rlock(["renew", "--ttl", "10s", "L", &token]));
-    assert!(server.cli_number(&["PTTL", "rlock:L"]) <= 10_000);
+    assert!(server.lease_left("L") <= 10_000);
     let output = run(server.rlock(["release", "L"]).env("RLOCK_TOKEN", &token));
     assert_eq!((output.code(), output.out(), output.err()), (0, String::new(), String::new()));
-    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    assert!(server.is_free("L"));
 }
 
 #[test]
 fn a_wrong_a_prefix_and_an_expired_token_change_nothing() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "100ms"], "L");
-    until("the lease ends", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    until("the lease ends", || server.is_free("L"));
     let token = acquire(&server, &[], "L");
-    let before = server.cli(&["HGETALL", "{rlock:L}:state"]);
+    let before = server.stored("L");
     let longer = format!("{token}x");
     let fields = format!("{token}:about");
     for wrong in [&expired, &token[..8], &token[..35], &longer, &fields, "x", "guard", "ticket"] {
@@ -39,8 +39,7 @@ fn a_wrong_a_prefix_and_an_expired_token_change_nothing() {
             assert!(output.err().contains("does not hold the lock"), "{output:?}");
         }
     }
-    assert_eq!(server.cli(&["HGETALL", "{rlock:L}:state"]), before);
-    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+    assert_eq!(server.stored("L"), before);
 }
 
 #[test]
@@ -57,7 +56,7 @@ fn a_waiters_token_cannot_be_used_before_it_holds() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "second");
-    let waiting = server.cli(&["ZRANGE", "{rlock:L}:queue", "0", "0"]);
+    let waiting = server.token_of_the_waiter("L");
     assert_eq!(run(&mut server.rlock(["release", "L", &waiting])).code(), 77);
     first.finish();
     assert_eq!(second.finish().out(), "ENTERED second");
@@ -149,6 +148,17 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
         let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
         assert_eq!(output.code(), 70, "{output:?}");
         assert!(output.err().contains("standard output"), "{output:?}");
-        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{redirection}");
+        assert!(server.is_free("L"), "{redirection}");
     }
+}
+
+support::also_on_local! {
+    acquire_prints_a_token_that_renews_and_releases,
+    a_wrong_a_prefix_and_an_expired_token_change_nothing,
+    the_token_of_one_lock_is_nothing_to_another,
+    a_waiters_token_cannot_be_used_before_it_holds,
+    no_token_and_an_empty_token_are_usage_errors,
+    every_outcome_has_a_json_document,
+    what_shell_prints_can_be_evaluated,
+    a_token_that_cannot_be_printed_leaves_no_lock_behind,
 }

@@ -181,3 +181,19 @@ fn rlocks_own_name_is_not_read() {
     let mut command = server.rlock(["exec", "L", "true"]);
     assert_eq!(run(command.arg0("other")).code(), 0);
 }
+
+support::also_on_local! {
+    every_exit_status_of_a_command_is_ours,
+    a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
+    ignored_signals_stay_ignored_and_others_do_not,
+    an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten,
+    blocked_signals_stay_blocked,
+    closed_descriptors_stay_closed_and_none_of_ours_leak,
+    umask_directory_arguments_and_environment_pass_through,
+    options_end_at_the_commands_first_word,
+    stdin_and_stdout_are_the_commands_own_to_the_last_byte,
+    the_command_is_told_about_its_lock,
+    a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
+    a_script_without_an_interpreter_line_runs_as_under_flock,
+    rlocks_own_name_is_not_read,
+}

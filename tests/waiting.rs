@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+use support::{Finished, READY, Running, Server, acquire, holder, run, until, waiter};
 
 #[test]
 fn nonblock_fails_at_once_and_says_who_holds_the_lock() {
@@ -63,7 +63,7 @@ fn a_wait_that_is_over_leaves_the_queue() {
     assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!(output.code(), 75);
     assert!(output.err().contains("gave up after "), "{output:?}");
-    assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+    assert_eq!(server.waiting("L"), 0);
     first.finish();
 }
 
@@ -77,13 +77,13 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
         let output = patient.end();
         // What a shell shows as 128+n.
         assert_eq!(output.status.signal(), Some(number), "{output:?}");
-        assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0", "{signal}");
+        assert_eq!(server.waiting("L"), 0, "{signal}");
     }
     let mut acquiring = Running::start(&mut server.rlock(["acquire", "L"]));
     acquiring.told("waiting in place 1");
     acquiring.signal("TERM");
     assert_eq!(acquiring.end().status.signal(), Some(15));
-    assert_eq!(server.cli(&["EXISTS", "{rlock:L}:queue"]), "0");
+    assert_eq!(server.waiting("L"), 0);
     first.finish();
 }
 
@@ -121,16 +121,18 @@ fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let dead = waiter(&server, &["--ttl", "300ms"], "L", "dead");
-    let next = waiter(&server, &["--ttl", "1500ms"], "L", "next");
+    let exec = ["exec", "--ttl", "1500ms", "L", "sh", "-c", READY];
+    let mut next = Running::start(&mut server.rlock(exec));
+    next.told("waiting in place 2");
     dead.signal("KILL");
     dead.end();
-    // A heartbeat of 100 ms and a claim later it does not count any more; the next one's heartbeat
-    // finds that out.
-    until("the dead waiter is dropped", || server.cli_number(&["ZCARD", "{rlock:L}:queue"]) == 1);
-    server.cli(&["CONFIG", "RESETSTAT"]);
+    // A few heartbeats of 100 ms and a claim later it does not count any more.
+    until("the dead waiter is dropped", || server.waiting("L") == 1);
     first.finish();
-    assert_eq!(next.finish().out(), "ENTERED next");
-    assert_eq!(server.calls_of("rpush"), 1);
+    // The handoff was part of the release, and it was to the living.
+    assert_eq!(server.inspect("L")["holders"][0]["pid"], next.pid());
+    assert_eq!(next.line(), "READY");
+    assert_eq!(next.finish().code(), 0);
 }
 
 #[test]
@@ -253,4 +255,15 @@ fn ours_is_respected_by_another_tool() {
     let token = acquire(&server, &[], "L");
     assert_eq!(server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]), "");
     assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+}
+
+support::also_on_local! {
+    nonblock_fails_at_once_and_says_who_holds_the_lock,
+    the_conflict_exit_code_can_be_chosen,
+    quiet_says_nothing_about_being_busy_but_everything_that_went_wrong,
+    a_wait_that_is_over_leaves_the_queue,
+    a_signal_ends_a_wait_and_leaves_the_queue,
+    a_dead_holder_frees_the_lock_when_its_lease_ends,
+    a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most,
+    a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }

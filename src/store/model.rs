@@ -385,6 +385,8 @@ impl<'a> Moment<'a> {
             self.live = !self.lock.holds.is_empty();
         } else if self.foreign() && self.lock.written.is_some() && self.any_lives() {
             // Overwritten. When the other tool's key is gone they keep others out again.
+            let now = self.now;
+            self.lock.holds.retain(|hold| hold.deadline >= now);
             self.revoke_the_held();
         } else if !self.live && self.lock.written.is_some() {
             self.lock.holds.clear();

@@ -1,4 +1,7 @@
 //! Private servers, and the real binary against them. What a test starts, it stops.
+//!
+//! `Server::start` starts a Redis, or nothing but a directory for `local:`, in tests that a file
+//! names in `also_on_local!`. Such a test asks about locks in the words that both understand.
 
 // Each test file uses its own part of this.
 #![allow(dead_code, unreachable_pub, missing_docs)]
@@ -13,8 +16,26 @@ pub use server::{Server, send_signal};
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Runs these tests, all of this file, once more on `local:`.
+#[allow(unused_macros)]
+macro_rules! also_on_local {
+    ($($test:ident),+ $(,)?) => {
+        mod local {
+            $(#[test]
+            fn $test() {
+                crate::support::server::on_local(super::$test);
+            })+
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use also_on_local;
 
 impl Server {
     /// An rlock that knows this server and nothing else of its surroundings.
@@ -22,6 +43,98 @@ impl Server {
         let mut command = rlock(arguments);
         command.env("RLOCK_URL", self.url());
         command
+    }
+
+    /// A lock as inspect shows it; null if it is free.
+    #[track_caller]
+    pub fn inspect(&self, name: &str) -> Value {
+        let output = run(&mut self.rlock(["inspect", "--json", name]));
+        let document: Value = serde_json::from_str(&output.out()).unwrap();
+        assert_eq!(output.code(), i32::from(document[0].is_null()), "{output:?}");
+        document[0].clone()
+    }
+
+    /// Nobody has it. What stands in line for a free lock is dead.
+    #[track_caller]
+    pub fn is_free(&self, name: &str) -> bool {
+        self.inspect(name).is_null()
+    }
+
+    /// In milliseconds.
+    #[track_caller]
+    pub fn lease_left(&self, name: &str) -> u64 {
+        self.inspect(name)["ttl_ms"].as_u64().unwrap()
+    }
+
+    #[track_caller]
+    pub fn fence(&self, name: &str) -> u64 {
+        self.inspect(name)["fence"].as_u64().unwrap()
+    }
+
+    /// How many stand in line for a lock that somebody has.
+    #[track_caller]
+    pub fn waiting(&self, name: &str) -> usize {
+        self.inspect(name)["waiters"].as_array().unwrap().len()
+    }
+
+    /// Makes whoever has the lock lose it.
+    #[track_caller]
+    pub fn take_away(&self, name: &str) {
+        if self.is_local() {
+            let output = run(&mut self.rlock(["release", "--force", "--now", name]));
+            assert_eq!(output.code(), 0, "{output:?}");
+            assert!(output.out().contains("evicted"), "{output:?}");
+        } else {
+            assert_eq!(self.cli(&["DEL", &format!("rlock:{name}")]), "1");
+        }
+    }
+
+    /// All that is kept about a lock, to see if it changes.
+    pub fn stored(&self, name: &str) -> Vec<String> {
+        if self.is_local() {
+            return vec![std::fs::read_to_string(self.file_of(name)).unwrap()];
+        }
+        let questions = [
+            format!("GET rlock:{name}"),
+            format!("ZRANGE {{rlock:{name}}}:holds 0 -1 WITHSCORES"),
+            format!("HGETALL {{rlock:{name}}}:state"),
+            format!("ZRANGE {{rlock:{name}}}:queue 0 -1 WITHSCORES"),
+        ];
+        questions.iter().map(|ask| self.cli(&ask.split(' ').collect::<Vec<_>>())).collect()
+    }
+
+    /// The token of the one who waits for a lock, which rlock tells nobody.
+    pub fn token_of_the_waiter(&self, name: &str) -> String {
+        if !self.is_local() {
+            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}:queue"), "0", "0"]);
+        }
+        let files = std::fs::read_dir(self.locks()).unwrap();
+        let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.find_map(|name| Some(name.strip_prefix(".mail-")?.to_owned())).unwrap()
+    }
+
+    /// Makes a lock unreadable.
+    pub fn spoil(&self, name: &str) {
+        if self.is_local() {
+            std::fs::write(self.file_of(name), "x").unwrap();
+        } else {
+            let state = format!("{{rlock:{name}}}:state");
+            self.cli(&["DEL", &state]);
+            self.cli(&["SET", &state, "x"]);
+        }
+    }
+
+    /// Nothing is known of any lock any more, while nobody uses one.
+    pub fn forget_all(&self) {
+        if self.is_local() {
+            std::fs::remove_dir_all(self.locks()).unwrap();
+        } else {
+            self.cli(&["FLUSHALL"]);
+        }
+    }
+
+    fn file_of(&self, name: &str) -> PathBuf {
+        self.locks().join(format!("rlock:{name}.lock"))
     }
 }
 
@@ -181,6 +294,12 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
     let output = run(&mut server.rlock(arguments));
     assert_eq!(output.code(), 0, "{output:?}");
     output.out()
+}
+
+/// Has the process ended? Whether its parent knows is another matter.
+pub fn is_gone(pid: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    state.map_or(true, |state| state.contains(") Z "))
 }
 
 /// Waits for something that has no way to announce itself, such as another process' end. Fails

@@ -1,46 +1,82 @@
-//! A private server: what a test starts, it stops.
+//! A private server, or a directory of locks without one: what a test starts, it stops.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
+
 /// The server to test against; another version or Valkey by setting this variable.
 const SERVER_VARIABLE: &str = "RLOCK_TEST_SERVER";
 
-/// A server of a test's own, on a unix socket and, if asked for, on a free port.
+thread_local! {
+    /// Each test has a thread of its own.
+    static IS_LOCAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test with `local:` as what `Server::start` starts.
+pub fn on_local(test: impl FnOnce()) {
+    let before = IS_LOCAL.replace(true);
+    test();
+    IS_LOCAL.set(before);
+}
+
+/// A server of a test's own, on a unix socket and, if asked for, on a free port. On `local:` it is
+/// a directory, and what only Redis can do panics.
 pub struct Server {
-    process: Child,
+    redis: Option<Redis>,
     directory: TempDir,
+}
+
+struct Redis {
+    process: Child,
     port: u16,
     options: Vec<String>,
 }
 
 impl Server {
+    /// What this test is run on: Redis or `local:`.
     pub fn start() -> Self {
-        Self::with(&[])
+        if IS_LOCAL.get() { Self { redis: None, directory: directory() } } else { Self::with(&[]) }
     }
 
-    /// With more options of redis-server's.
+    /// A Redis with more options of redis-server's.
     pub fn with(options: &[&str]) -> Self {
         Self::launch(0, options)
     }
 
-    /// Listens on a port of 127.0.0.1 as well.
+    /// A Redis that listens on a port of 127.0.0.1 as well.
     pub fn on_tcp(options: &[&str]) -> Self {
         Self::launch(free_port(), options)
     }
 
     fn launch(port: u16, options: &[&str]) -> Self {
-        let directory = tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap();
+        let directory = directory();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let process = run_server(directory.path(), port, &options);
-        Self { process, directory, port, options }
+        Self { redis: Some(Redis { process, port, options }), directory }
+    }
+
+    pub fn is_local(&self) -> bool {
+        self.redis.is_none()
+    }
+
+    fn redis(&self) -> &Redis {
+        self.redis.as_ref().expect(NEEDS_REDIS)
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.directory.path().join("socket")
+        assert!(!self.is_local(), "{NEEDS_REDIS}");
+        socket(self.directory())
+    }
+
+    /// Where `local:` keeps its locks.
+    pub fn locks(&self) -> PathBuf {
+        assert!(self.is_local(), "on Redis, locks are no files");
+        self.directory().join("locks")
     }
 
     pub fn directory(&self) -> &Path {
@@ -48,12 +84,16 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        assert_ne!(self.port, 0, "this server has no port");
-        self.port
+        let port = self.redis().port;
+        assert_ne!(port, 0, "this server has no port");
+        port
     }
 
     pub fn url(&self) -> String {
-        format!("unix://{}", self.socket().display())
+        match self.redis {
+            Some(_) => format!("unix://{}", self.socket().display()),
+            None => format!("local:{}", self.locks().display()),
+        }
     }
 
     pub fn tcp_url(&self) -> String {
@@ -62,6 +102,7 @@ impl Server {
 
     /// What redis-cli prints for a command.
     pub fn cli(&self, arguments: &[&str]) -> String {
+        assert!(!self.is_local(), "{NEEDS_REDIS}");
         let output = Command::new("redis-cli")
             .arg("-s")
             .arg(self.socket())
@@ -87,32 +128,47 @@ impl Server {
     }
 
     pub fn signal(&self, signal: &str) {
-        send_signal(self.process.id(), signal);
+        send_signal(self.redis().process.id(), signal);
     }
 
     /// Kills the server; its data are gone.
     pub fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.redis.as_mut().expect(NEEDS_REDIS).kill();
     }
 
     /// Starts it again, on the same socket and port, with nothing in it.
     pub fn start_again(&mut self) {
-        self.process = run_server(self.directory.path(), self.port, &self.options);
+        let redis = self.redis.as_mut().expect(NEEDS_REDIS);
+        redis.process = run_server(self.directory.path(), redis.port, &redis.options);
     }
 }
 
-impl Drop for Server {
+impl Redis {
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Redis {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn directory() -> TempDir {
+    tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap()
+}
+
+fn socket(directory: &Path) -> PathBuf {
+    directory.join("socket")
 }
 
 fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Child {
     let binary = std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into());
     let mut process = Command::new(&binary)
         .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--unixsocket"])
-        .arg(directory.join("socket"))
+        .arg(socket(directory))
         .args(["--port", &port.to_string(), "--dir"])
         .arg(directory)
         .args(options)
