@@ -52,7 +52,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__acquire)
-            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --help"
+            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -71,6 +71,18 @@ _rlock() {
                     return 0
                     ;;
                 --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -130,7 +142,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
+            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -149,6 +161,18 @@ _rlock() {
                     return 0
                     ;;
                 --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -224,7 +248,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__inspect)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --quiet --verbose --json --help"
+            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -243,6 +267,18 @@ _rlock() {
                     return 0
                     ;;
                 --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -254,7 +290,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__release)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --quiet --verbose --json --force --now --help"
+            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --force --now --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -273,6 +309,18 @@ _rlock() {
                     return 0
                     ;;
                 --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -284,7 +332,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__renew)
-            opts="-q -v -t -h --url --prefix --io-timeout --password-file --quiet --verbose --ttl --json --help"
+            opts="-q -v -t -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -303,6 +351,18 @@ _rlock() {
                     return 0
                     ;;
                 --password-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

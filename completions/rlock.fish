@@ -31,10 +31,13 @@ complete -c rlock -n "__fish_rlock_needs_command" -f -a "acquire" -d 'Acquire a 
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "renew" -d 'Make a lock that is held last longer'
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "release" -d 'Release a lock that is held'
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "inspect" -d 'Show who holds a lock and who waits for it'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l slots -d 'Hold the lock with at most N holders at once, all of whom say the same N' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
@@ -56,10 +59,13 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'F
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l reentrant -d 'Enter again a lock that an enclosing exec, or the same --owner, holds'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in rlock\'s own process group, as timeout --foreground does'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l slots -d 'Hold the lock with at most N holders at once, all of whom say the same N' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s w -l wait -l timeout -d 'Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]' -r
@@ -77,29 +83,38 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l reentrant -d 'En
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print assignments for a shell to eval'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s t -l ttl -d 'Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l force -d 'Take the lock away from whoever has it, and wait until they have let go'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l now -d 'With --force: free it at once, for a holder that is known to be dead'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, on failure too'

@@ -54,7 +54,7 @@ pub(crate) enum Command {
 // flattened: clap would show it instead of the subcommand's own.)
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The lock server: redis://host:port/db or unix:///path?db=N; or local: for files [env:
+    /// The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env:
     /// RLOCK_URL]
     // A plain text: a URL that does not parse may have a password in it, and clap would show it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
@@ -68,6 +68,15 @@ pub(crate) struct Common {
     /// Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
+    /// Trust this certificate authority instead of the system's [env: RLOCK_TLS_CA]
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate [env: RLOCK_TLS_KEY]
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Say nothing about waiting or being busy, only what went wrong
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,

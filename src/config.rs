@@ -14,7 +14,7 @@ use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity, plain};
-use crate::store::{self, Address, Credentials, Directory, Location, Store};
+use crate::store::{self, Address, Credentials, Directory, Identity, Location, Store, TlsFiles};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
@@ -65,6 +65,7 @@ impl Config {
                     "the password in --url is there for everybody to see in ps; use RLOCK_URL",
                 );
                 let address = address.with(credentials(common)?).map_err(Error::Config)?;
+                let address = address.with_tls(tls_files(common)?).map_err(Error::Config)?;
                 (Location::Server(address), warning)
             }
         };
@@ -90,7 +91,7 @@ impl Config {
         if min_replicas > 0 && matches!(self.location, Location::Local(_)) {
             return Err(Error::Config("local: has no replicas for --min-replicas".into()));
         }
-        Ok(store::open(&self.location, self.io_timeout, min_replicas))
+        store::open(&self.location, self.io_timeout, min_replicas).map_err(Error::Config)
     }
 
     pub(crate) fn warnings(&self, report: &Report) {
@@ -136,6 +137,19 @@ fn credentials(common: &cli::Common) -> Result<Credentials, Error> {
             None => variable("RLOCK_PASSWORD")?,
         },
     })
+}
+
+fn tls_files(common: &cli::Common) -> Result<TlsFiles, Error> {
+    let file = |option: &Option<PathBuf>, name| -> Result<Option<PathBuf>, Error> {
+        Ok(option.clone().or(variable(name)?.map(PathBuf::from)))
+    };
+    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT")?;
+    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY")?) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
+    };
+    Ok(TlsFiles { authority: file(&common.tls_ca, "RLOCK_TLS_CA")?, identity })
 }
 
 /// The directory of a `local:` URL. A relative one would be another one for each command that

@@ -40,8 +40,8 @@ pub const TABLE: &[(&str, &str)] = &[
     ("77", "release or renew: that token does not hold the lock"),
     (
         "78",
-        "configuration: no URL, bad URL, wrong password, missing ACL rights, a replica instead of \
-         a master",
+        "configuration: no URL, bad URL, wrong password, missing ACL rights, TLS refused, a replica \
+         instead of a master",
     ),
     ("126", "the command is not executable; the lock has been released"),
     ("127", "the command was not found; the lock has been released"),

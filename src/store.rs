@@ -11,6 +11,7 @@ mod refusal;
 mod reply;
 mod scripts;
 mod single;
+mod tls;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 pub(crate) use address::{Address, Credentials};
 pub(crate) use local::Directory;
+pub(crate) use tls::{Identity, TlsFiles};
 
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
@@ -210,12 +212,16 @@ pub(crate) enum Location {
 }
 
 /// Opens the store at a location, where grants and renewals count once so many replicas have them.
-/// Connects on first use only.
-pub(crate) fn open(location: &Location, io_timeout: Duration, min_replicas: u32) -> Box<dyn Store> {
-    match location {
+/// Connects on first use only; an error is a file for TLS that cannot be used.
+pub(crate) fn open(
+    location: &Location,
+    io_timeout: Duration,
+    min_replicas: u32,
+) -> Result<Box<dyn Store>, String> {
+    Ok(match location {
         Location::Server(address) => {
-            Box::new(single::Single::new(address.clone(), io_timeout, min_replicas))
+            Box::new(single::Single::new(address.clone(), io_timeout, min_replicas)?)
         }
         Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
-    }
+    })
 }

@@ -98,7 +98,7 @@ fn a_bad_url_is_78_and_never_shows_its_password() {
         "localhost",
         "localhost:6379",
         "http://:secret@h",
-        "rediss://:secret@h",
+        "rediss://:secret@h#insecure",
         "redis://:secret@h:port",
         "redis://:secret@h:70000",
         "redis://:secret@h/db",

@@ -6,13 +6,18 @@ use std::path::PathBuf;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
 
+use super::tls::TlsFiles;
+
 /// What a URL may look like, for the messages about one that does not.
-const FORMS: &str = "use redis://[user:password@]host[:port][/db] or unix:///path/to/socket[?db=N]";
+const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, or \
+                     unix:///path/to/socket[?db=N]";
 
 /// One server, with everything needed to talk to it.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(super) endpoint: Endpoint,
+    /// With TLS, and these files.
+    pub(super) tls: Option<TlsFiles>,
     pub(super) database: u32,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
@@ -38,6 +43,12 @@ impl Address {
         if text.contains(char::is_whitespace) {
             return Err(format!("the URL has white space in it, and rlock takes one URL; {FORMS}"));
         }
+        // The crate would insist on its own TLS.
+        let (text, secret) = match text.strip_prefix("rediss://") {
+            Some(rest) => (format!("redis://{rest}"), true),
+            None => (text.to_owned(), false),
+        };
+        let text = text.as_str();
         let url = redis::parse_redis_url(text).ok_or_else(|| match text.split_once("://") {
             Some((scheme, _)) if !matches!(scheme, "redis" | "unix") => {
                 format!("this rlock does not know {scheme}:// URLs; {FORMS}")
@@ -79,6 +90,7 @@ impl Address {
         let settings = info.redis_settings();
         Ok(Self {
             endpoint,
+            tls: secret.then(TlsFiles::default),
             database: u32::try_from(settings.db()).map_err(|_| "no such database number")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
@@ -97,6 +109,22 @@ impl Address {
             return Err(
                 "there is a user but no password; set RLOCK_PASSWORD or --password-file".into()
             );
+        }
+        Ok(self)
+    }
+}
+
+impl Address {
+    /// Sets the files for TLS, which are an error without it: nobody names them by accident.
+    pub(crate) fn with_tls(mut self, files: TlsFiles) -> Result<Self, String> {
+        let TlsFiles { authority, identity } = &files;
+        let named = authority.is_some() || identity.is_some();
+        match &mut self.tls {
+            Some(tls) => *tls = files,
+            None if named => {
+                return Err("--tls-ca, --tls-cert and --tls-key need a rediss:// URL".into());
+            }
+            None => {}
         }
         Ok(self)
     }
@@ -133,6 +161,7 @@ mod tests {
         assert_eq!(shown("redis://h"), "h:6379 0");
         assert_eq!(shown("redis://h:1/3"), "h:1 3");
         assert_eq!(shown("redis://[::1]:7/"), "[::1]:7 0");
+        assert!(Address::parse("rediss://h:1").unwrap().tls.is_some());
         assert_eq!(shown("unix:///run/redis.sock?db=2"), "/run/redis.sock 2");
         let address = Address::parse("redis://u:p%40ss@h").unwrap();
         assert_eq!(address.username.as_deref(), Some("u"));
@@ -147,7 +176,7 @@ mod tests {
             "localhost",
             "/run/redis.sock",
             "http://secret@h",
-            "rediss://:secret@h",
+            "rediss://:secret@h#insecure",
             "redis://:secret@",
             "redis://:secret@h?db=3",
             "redis://:secret@h:99999",

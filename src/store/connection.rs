@@ -3,15 +3,15 @@
 //! The redis crate packs the requests and parses the replies; its own connection is not used
 //! because a signal ends its reads, and because it cannot tell "not sent" from "no reply".
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use redis::{Cmd, Parser, Value};
-use socket2::Socket;
 
 use super::address::Endpoint;
 use super::dial::dial;
+use super::tls::{Stream, Tls, reason};
 use super::{Failure, Fate, Interrupt};
 use crate::clock::Instant;
 use crate::duration::show;
@@ -23,7 +23,7 @@ const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// A connection to one server. After a failure it is out of step and must be dropped.
 pub(super) struct Connection {
-    socket: Socket,
+    stream: Stream,
     parser: Parser,
     peer: String,
 }
@@ -34,17 +34,27 @@ enum Broken {
     Closed,
     Interrupted,
     TooMuch,
+    /// The other end is not whom TLS requires it to be.
+    Distrusted(io::Error),
     Io(io::Error),
 }
 
 impl Connection {
     pub(super) fn open(
         endpoint: &Endpoint,
+        tls: Option<&Tls>,
         patience: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Self, Failure> {
         let socket = dial(endpoint, patience, interrupt)?;
-        Ok(Self { socket, parser: Parser::new(), peer: endpoint.to_string() })
+        let peer = endpoint.to_string();
+        match Stream::new(socket, tls) {
+            Ok(stream) => Ok(Self { stream, parser: Parser::new(), peer }),
+            Err(error) => Err(Failure::Misconfigured {
+                what: format!("cannot use TLS with {peer}: {error}"),
+                executed: false,
+            }),
+        }
     }
 
     /// Sends the commands in one flight and reads one reply to each. An error that the server
@@ -63,7 +73,8 @@ impl Connection {
         self.send(&flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
         let mut replies = Vec::with_capacity(commands.len());
         let rest = LARGEST_ANSWER;
-        let mut wire = Wire { socket: &self.socket, until, interrupt, rest, broken: None };
+        let stream = &mut self.stream;
+        let mut wire = Wire { stream, until, interrupt, rest, broken: None };
         for _ in commands {
             match self.parser.parse_value(&mut wire) {
                 Ok(value) => replies.push(value),
@@ -79,16 +90,19 @@ impl Connection {
     }
 
     fn send(
-        &self,
+        &mut self,
         mut flight: &[u8],
         until: Instant,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Broken> {
         while !flight.is_empty() {
-            match self.socket.send(flight) {
+            match self.stream.write(flight) {
                 Ok(sent) => flight = &flight[sent..],
-                Err(error) => retry(&self.socket, error, Want::Write, until, interrupt)?,
+                Err(error) => retry(&self.stream, error, Want::Write, until, interrupt)?,
             }
+        }
+        while let Err(error) = self.stream.flush() {
+            retry(&self.stream, error, Want::Write, until, interrupt)?;
         }
         Ok(())
     }
@@ -98,6 +112,17 @@ impl Connection {
         let (what, fate) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
             Broken::TooMuch => return self.not_redis(),
+            Broken::Distrusted(error) => {
+                return Failure::Misconfigured {
+                    what: format!("no TLS with {peer}: {}", reason(&error)),
+                    executed: false,
+                };
+            }
+            Broken::Late if self.stream.is_handshaking() => {
+                let patience = show(patience);
+                let what = format!("{peer} has not begun TLS within {patience}; does it speak it?");
+                (what, Fate::NotSent)
+            }
             Broken::Late => {
                 (format!("{peer} did not answer within {}", show(patience)), Fate::Pending)
             }
@@ -124,7 +149,7 @@ impl Connection {
 /// The reading side as the parser wants it: it blocks, within the deadline, and keeps the reason
 /// when it fails.
 struct Wire<'a> {
-    socket: &'a Socket,
+    stream: &'a mut Stream,
     until: Instant,
     interrupt: Interrupt<'a>,
     /// How many more bytes are believed to be an answer.
@@ -134,13 +159,13 @@ struct Wire<'a> {
 
 impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut socket = self.socket;
+        let stream = &mut *self.stream;
         let broken = loop {
             // Even if there is always something to read.
             if Instant::now() >= self.until {
                 break Broken::Late;
             }
-            match socket.read(buffer) {
+            match stream.read(buffer) {
                 Ok(0) => break Broken::Closed,
                 Ok(count) if count > self.rest => break Broken::TooMuch,
                 Ok(count) => {
@@ -148,7 +173,7 @@ impl Read for Wire<'_> {
                     return Ok(count);
                 }
                 Err(error) => {
-                    let again = retry(socket, error, Want::Read, self.until, self.interrupt);
+                    let again = retry(stream, error, Want::Read, self.until, self.interrupt);
                     if let Err(broken) = again {
                         break broken;
                     }
@@ -162,7 +187,7 @@ impl Read for Wire<'_> {
 
 /// Waits until an operation that returned `error` is worth another try.
 fn retry(
-    socket: &Socket,
+    stream: &Stream,
     error: io::Error,
     want: Want,
     until: Instant,
@@ -171,9 +196,11 @@ fn retry(
     match error.kind() {
         io::ErrorKind::Interrupted => return Ok(()),
         io::ErrorKind::WouldBlock => {}
+        // How rustls passes on what it does not accept.
+        io::ErrorKind::InvalidData => return Err(Broken::Distrusted(error)),
         _ => return Err(Broken::Io(error)),
     }
-    let socket = (socket.as_fd(), want);
+    let socket = (stream.as_fd(), stream.waits_for(want));
     let [is_ready, interrupted] = match interrupt {
         Some(interrupt) => ready([socket, (interrupt, Want::Read)], Some(until)),
         None => ready([socket], Some(until)).map(|[is_ready]| [is_ready, false]),

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
+use super::address::Endpoint;
 use super::connection::Connection;
 use super::scripts::{self, Call, Script, mailbox};
+use super::tls::Tls;
 use super::{
     Address, Answer, Eviction, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Seen,
     Store, refusal, reply,
@@ -27,6 +29,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// One server. The connection is made when first needed, kept, and made again after a failure.
 pub(super) struct Single {
     address: Address,
+    tls: Option<Tls>,
     io_timeout: Duration,
     min_replicas: u32,
     connection: Option<Connection>,
@@ -43,15 +46,24 @@ struct Reply {
 }
 
 impl Single {
-    pub(super) fn new(address: Address, io_timeout: Duration, min_replicas: u32) -> Self {
-        Self {
+    pub(super) fn new(
+        address: Address,
+        io_timeout: Duration,
+        min_replicas: u32,
+    ) -> Result<Self, String> {
+        let tls = match (&address.endpoint, &address.tls) {
+            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
+            _ => None,
+        };
+        Ok(Self {
             address,
+            tls,
             io_timeout,
             min_replicas,
             connection: None,
             #[cfg(test)]
             test_clock: false,
-        }
+        })
     }
 
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
@@ -142,7 +154,8 @@ impl Single {
         patience: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let mut connection = Connection::open(&self.address.endpoint, self.io_timeout, interrupt)?;
+        let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
+        let mut connection = Connection::open(endpoint, tls, self.io_timeout, interrupt)?;
         let introduction = self.introduction();
         let mut flight = introduction.clone();
         flight.extend_from_slice(commands);

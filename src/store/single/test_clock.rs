@@ -34,7 +34,8 @@ thread_local! {
 
 impl Single {
     pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
-        Self { test_clock: true, ..Self::new(address, io_timeout, 0) }
+        let store = Self::new(address, io_timeout, 0).expect("there is no TLS to prepare");
+        Self { test_clock: true, ..store }
     }
 
     pub(in crate::store) fn send_one(&mut self, command: &redis::Cmd) -> Result<(), Failure> {

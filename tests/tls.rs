@@ -1,0 +1,152 @@
+//! TLS: verified, in both directions, and refused with a reason.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::server::free_port;
+use support::{Finished, READY, Running, Server, rlock, run};
+use tempfile::TempDir;
+
+/// An authority and what it has signed.
+struct Authority(TempDir);
+
+impl Authority {
+    fn new() -> Self {
+        let authority = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
+        authority.openssl(
+            "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=ca",
+        );
+        authority
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let mut openssl = Command::new("openssl");
+        openssl.current_dir(self.0.path()).args(arguments.split(' '));
+        let output = openssl.output().unwrap();
+        assert!(output.status.success(), "{arguments}: {output:?}");
+    }
+
+    /// A certificate and a key for this name.
+    fn signs(&self, name: &str, alternative: &str, valid: &str) {
+        self.openssl(&format!(
+            "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
+        ));
+        std::fs::write(self.file("extensions"), format!("subjectAltName={alternative}")).unwrap();
+        self.openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt \
+             -extfile extensions {valid}"
+        ));
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.file(name).display().to_string()
+    }
+
+    /// A server with that certificate. Returns its TLS port too.
+    fn serves(&self, name: &str, clients: &str) -> (Server, String) {
+        let port = free_port().to_string();
+        let (certificate, key) =
+            (self.path(&format!("{name}.crt")), self.path(&format!("{name}.key")));
+        let server = Server::with(&[
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &self.path("ca.crt"),
+            "--tls-auth-clients",
+            clients,
+        ]);
+        (server, format!("rediss://localhost:{port}"))
+    }
+}
+
+/// An rlock that trusts this authority.
+fn trusting(authority: &Authority, url: &str, arguments: &[&str]) -> Command {
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", url).env("RLOCK_TLS_CA", authority.file("ca.crt"));
+    command
+}
+
+#[test]
+fn a_lock_over_tls_works_as_any() {
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost,IP:127.0.0.1", "-days 2");
+    let (server, url) = authority.serves("server", "no");
+    let hold = ["exec", "--ttl", "600ms", "L", "sh", "-c", READY];
+    let mut first = Running::start(&mut trusting(&authority, &url, &hold));
+    assert_eq!(first.line(), "READY");
+    let mut second = Running::start(&mut trusting(&authority, &url, &["exec", "L", "echo", "in"]));
+    second.told("waiting in place 1");
+    support::until("it is renewed", || server.calls_of("evalsha") >= 4);
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(second.end().out(), "in");
+    // By address too, and with the option.
+    let by_address = url.replace("localhost", "127.0.0.1");
+    let mut command = rlock(["inspect", "--tls-ca", &authority.path("ca.crt")]);
+    assert_eq!(run(command.env("RLOCK_URL", by_address)).code(), 0);
+    // More than one record's worth of an answer.
+    let mut wide = trusting(&authority, &url, &["inspect", "--json"]);
+    server.cli(&["EVAL", "for i = 1, 2000 do redis.call('SET', 'rlock:' .. i, 'theirs') end", "0"]);
+    let output = run(&mut wide);
+    assert_eq!(output.out().matches("\"foreign\"").count(), 2000);
+}
+
+#[test]
+fn who_cannot_be_trusted_is_78_and_gets_no_password() {
+    let authority = Authority::new();
+    let other = Authority::new();
+    authority.signs("other", "DNS:elsewhere.example", "-days 2");
+    authority.signs("old", "DNS:localhost", "-days -1");
+    authority.signs("server", "DNS:localhost", "-days 2");
+    let fails = |command: &mut Command, part: &str| {
+        let output = run(command.env("RLOCK_PASSWORD", "secret"));
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(output.err().contains(part), "{part}: {output:?}");
+    };
+    let exec = ["exec", "L", "true"];
+    let (_server, url) = authority.serves("other", "no");
+    fails(&mut trusting(&authority, &url, &exec), "is for another name");
+    let (_server, url) = authority.serves("old", "no");
+    fails(&mut trusting(&authority, &url, &exec), "has expired");
+    let (server, url) = authority.serves("server", "no");
+    fails(&mut trusting(&other, &url, &exec), "nobody we trust");
+    // Not one of the system's either.
+    fails(rlock(exec).env("RLOCK_URL", &url), "");
+    assert_eq!(server.calls_of("auth"), 0);
+    // Nobody who speaks TLS, and files that are none.
+    let plain = Server::on_tcp(&[]);
+    let plain = plain.tcp_url().replace("redis://", "rediss://");
+    let output = run(&mut trusting(&authority, &plain, &exec));
+    // It may take our greeting for a bad command and say so, or for the beginning of one and wait.
+    assert!(matches!(output.code(), 69 | 78) && output.err().contains("TLS"), "{output:?}");
+    fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/nonexistent"), "/nonexistent");
+    fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/dev/null"), "no certificate");
+    fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CERT", "/dev/null"), "go together");
+    let mut unused = trusting(&authority, "redis://localhost:1", &exec);
+    fails(&mut unused, "need a rediss:// URL");
+}
+
+#[test]
+fn a_server_that_asks_who_we_are_is_told() {
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost", "-days 2");
+    authority.signs("client", "DNS:client", "-days 2");
+    let (_server, url) = authority.serves("server", "yes");
+    let exec = ["exec", "L", "true"];
+    assert_ne!(run(&mut trusting(&authority, &url, &exec)).code(), 0);
+    let mut command = trusting(&authority, &url, &exec);
+    command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
+    command.env("RLOCK_TLS_KEY", authority.file("client.key"));
+    let output = run(&mut command);
+    assert_eq!(output.code(), 0, "{output:?}");
+}
