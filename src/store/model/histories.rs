@@ -6,13 +6,15 @@
 #[allow(dead_code, unreachable_pub, missing_docs)]
 mod server;
 
+use std::time::Duration;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use server::Server;
 
 use super::*;
-use crate::lock::{Key, Label, Owner};
+use crate::lock::{About, Key, Label, Owner};
 use crate::store::single::Single;
 use crate::store::{Address, Store};
 

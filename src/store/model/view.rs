@@ -1,0 +1,73 @@
+//! A lock at a moment as others see it.
+
+use std::time::Duration;
+
+use super::Hold;
+use super::moment::Moment;
+use crate::lock::{About, Fence};
+use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
+
+impl Moment<'_> {
+    /// With at most so many holders in full, and the waiters if asked for.
+    pub(super) fn view(&self, holders_at_most: usize, with_waiters: bool) -> View {
+        let mut live: Vec<&Hold> = self.live_holds().collect();
+        live.sort_by_key(|hold| (hold.deadline, &hold.token));
+        let standing = |hold: &Hold| match hold.standing {
+            Standing::Held if self.deleted => Standing::Revoked,
+            standing => standing,
+        };
+        let holders: Vec<Holder> = live
+            .into_iter()
+            .take(holders_at_most)
+            .map(|hold| Holder {
+                id: id(&hold.token),
+                owner: hold.owner.clone(),
+                mode: hold.mode,
+                about: About::from_lines(&hold.about),
+                fence: Fence(hold.fence),
+                acquired: ServerTime(hold.acquired),
+                renewed: ServerTime(hold.renewed),
+                deadline: ServerTime(hold.deadline),
+                standing: standing(hold),
+            })
+            .collect();
+        let is = |standing| holders.iter().any(|holder| holder.standing == standing);
+        let state = match (self.live, self.foreign()) {
+            (false, false) => State::Free,
+            (false, true) => State::Foreign,
+            _ if is(Standing::Held) => State::Held,
+            _ if is(Standing::Revoked) => State::Revoked,
+            _ => State::Cooling,
+        };
+        let until = match self.live {
+            true => self.lock.holds.iter().map(|hold| hold.deadline).max(),
+            false => self.lock.guard.as_ref().and_then(|guard| guard.until),
+        };
+        let alive = self.lock.queue.iter().filter(|place| place.alive >= self.now);
+        let waiters = alive.map(|place| Waiter {
+            id: id(&place.token),
+            mode: place.mode,
+            about: About::from_lines(&place.about),
+            since: ServerTime(place.since),
+        });
+        View {
+            now: ServerTime(self.now),
+            state,
+            mode: self.lock.mode.filter(|_| self.live),
+            ttl: until.map(|until| Duration::from_millis(until - self.now)),
+            fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
+            holder_count: if self.live { count(self.lock.holds.len()) } else { 0 },
+            holders,
+            waiter_count: count(self.lock.queue.len()),
+            waiters: if with_waiters { waiters.collect() } else { Vec::new() },
+        }
+    }
+}
+
+fn id(token: &str) -> String {
+    token.chars().take(8).collect()
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
