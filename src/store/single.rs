@@ -273,13 +273,15 @@ impl Store for Single {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        // BLPOP takes 0 for "for ever".
+        // BLPOP takes 0 for "for ever", and Redis 6.2 rounds down: half a millisecond more makes
+        // sure of the last one.
         let at_most = at_most.max(Duration::from_millis(1));
+        let timeout = at_most + Duration::from_micros(500);
         let mut flight = self.select();
         flight.push(
             redis::cmd("BLPOP")
                 .arg(mailbox(&request.key, request.token.as_str()))
-                .arg(format!("{:.3}", at_most.as_secs_f64()))
+                .arg(format!("{:.4}", timeout.as_secs_f64()))
                 .to_owned(),
         );
         // Not repeated on a new connection: the message that a lost reply brought does not come
