@@ -127,9 +127,7 @@ fn a_fence_that_somebody_spoilt_is_replaced_by_a_good_one() {
 
 /// The state of the lock as inspect has it, and its first holder's pid.
 fn state(server: &Server) -> (String, u64) {
-    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
-    let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
-    let lock = &locks[0];
+    let lock = server.inspect("L");
     let state = lock["state"].as_str().unwrap_or("free").to_owned();
     (state, lock["holders"][0]["pid"].as_u64().unwrap_or(0))
 }
@@ -137,11 +135,7 @@ fn state(server: &Server) -> (String, u64) {
 #[test]
 fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
     let server = Server::start();
-    let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
-        while :; do sleep 0.01; done";
-    let options = ["exec", "--ttl", "6s", "L", "bash", "-c", script];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
     server.cli(&["DEL", "rlock:L"]);
     let busy = run(&mut server.rlock(["exec", "-n", "L", "true"]));
@@ -161,10 +155,7 @@ fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
 #[test]
 fn a_server_that_forgot_a_holder_is_told_of_it_by_those_who_wait() {
     let server = Server::start();
-    let options =
-        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
     let fence: u64 = server.cli(&["HGET", "{rlock:L}:state", "fence"]).parse().unwrap();
     server.cli(&["FLUSHALL"]);
@@ -184,10 +175,7 @@ fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
     let old = acquire(&server, &["--ttl", "2s"], "L");
     server.cli(&["SAVE"]);
     assert_eq!(run(&mut server.rlock(["release", "L", &old])).code(), 0);
-    let options =
-        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
     server.kill();
     server.start_again();
@@ -205,10 +193,7 @@ fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
 #[test]
 fn a_key_that_was_overwritten_and_is_gone_again_lets_nobody_in_before_its_holder_has_let_go() {
     let server = Server::start();
-    let options =
-        ["exec", "--ttl", "20s", "--on-lost", "continue", "L", "sh", "-c", support::READY];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
     server.cli(&["SET", "rlock:L", "theirs", "PX", "700"]);
     until("it is seen", || state(&server).0 == "foreign");

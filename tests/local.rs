@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{Finished, READY, Running, rlock, run, until};
 use tempfile::TempDir;
@@ -262,7 +262,7 @@ fn a_crowd_of_processes_loses_no_count() {
 }
 
 #[test]
-fn a_hand_over_takes_a_moment_and_waiting_costs_nothing() {
+fn whoever_waits_sleeps_until_it_is_woken() {
     let local = Local::new();
     let mut first = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
     assert_eq!(first.line(), "READY");
@@ -273,12 +273,14 @@ fn a_hand_over_takes_a_moment_and_waiting_costs_nothing() {
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    // What it uses while the first one works for a while.
+    // What it uses while a third one waits for a second.
     let before = ticks(second.pid());
-    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(run(&mut local.rlock(&["exec", "-w", "1s", "L", "true"])).code(), 75);
     assert!(ticks(second.pid()) - before <= 1, "it spins");
+    let start = Instant::now();
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().code(), 0);
+    assert!(start.elapsed() < Duration::from_secs(8), "it would look by itself after 10 s");
 }
 
 #[test]

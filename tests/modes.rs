@@ -220,11 +220,7 @@ fn neither_a_renewal_nor_a_second_release_shortens_what_is_kept() {
 #[test]
 fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
     let server = Server::start();
-    let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
-        while :; do sleep 0.01; done";
-    let options = ["exec", "--ttl", "6s", "L", "bash", "-c", script];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
     let mut force = Running::start(&mut server.rlock(["release", "--force", "L"]));
     let evicted = force.line();

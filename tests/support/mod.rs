@@ -276,6 +276,18 @@ pub fn holder(server: &Server, options: &[&str], name: &str) -> Running {
     holder
 }
 
+/// An exec that has the lock, says STOPPING when it is stopped, and then takes its time until it is
+/// told to go on.
+#[track_caller]
+pub fn holder_that_cleans_up(server: &Server, name: &str) -> Running {
+    let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
+        while :; do sleep 0.01; done";
+    let options = ["exec", "--ttl", "6s", name, "bash", "-c", script];
+    let mut holder = Running::start(&mut server.rlock(options));
+    assert_eq!(holder.line(), "READY");
+    holder
+}
+
 /// An exec that waits in line and says ENTERED and `word` once it has the lock.
 #[track_caller]
 pub fn waiter(server: &Server, options: &[&str], name: &str, word: &str) -> Running {

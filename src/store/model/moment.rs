@@ -130,7 +130,7 @@ impl<'a> Moment<'a> {
         let sleep = match index {
             0 if self.foreign() => {
                 let until = self.lock.guard.as_ref().and_then(|guard| guard.until);
-                let left = until.map_or(POLL, |until| until - self.now + 1);
+                let left = until.map_or(POLL, |until| (until + 1).saturating_sub(self.now));
                 heartbeat.min(POLL).min(left)
             }
             0 if self.live => {

@@ -54,7 +54,7 @@ impl Moment<'_> {
             now: ServerTime(self.now),
             state,
             mode: self.lock.mode.filter(|_| self.live),
-            ttl: until.map(|until| Duration::from_millis(until - self.now)),
+            ttl: until.map(|until| Duration::from_millis(until.saturating_sub(self.now))),
             fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
             holder_count: if self.live { count(self.lock.holds.len()) } else { 0 },
             holders,
