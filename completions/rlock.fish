@@ -31,7 +31,7 @@ complete -c rlock -n "__fish_rlock_needs_command" -f -a "acquire" -d 'Acquire a 
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "renew" -d 'Make a lock that is held last longer'
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "release" -d 'Release a lock that is held'
 complete -c rlock -n "__fish_rlock_needs_command" -f -a "inspect" -d 'Show who holds a lock and who waits for it'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N, redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of them; local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
@@ -59,7 +59,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'F
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l reentrant -d 'Enter again a lock that an enclosing exec, or the same --owner, holds'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in rlock\'s own process group, as timeout --foreground does'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N, redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of them; local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
@@ -83,7 +83,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l reentrant -d 'En
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print assignments for a shell to eval'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N, redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of them; local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
@@ -95,7 +95,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand renew" -s q -l quiet -d 'Say
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l json -d 'Print one JSON document, on failure too'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N, redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of them; local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F
@@ -108,7 +108,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print o
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l force -d 'Take the lock away from whoever has it, and wait until they have let go'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l now -d 'With --force: free it at once, for a holder that is known to be dead'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s h -l help -d 'Print help'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env: RLOCK_URL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N, redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of them; local: for files [env: RLOCK_URL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l prefix -d 'Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l io-timeout -d 'Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d 'Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]' -r -F

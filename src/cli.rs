@@ -54,11 +54,12 @@ pub(crate) enum Command {
 // flattened: clap would show it instead of the subcommand's own.)
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N; or local: for files [env:
-    /// RLOCK_URL]
+    /// The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N,
+    /// redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of
+    /// them; local: for files [env: RLOCK_URL]
     // A plain text: a URL that does not parse may have a password in it, and clap would show it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
-    pub(crate) url: Option<String>,
+    pub(crate) url: Vec<String>,
     /// Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]
     #[arg(long, value_name = "P", help_heading = "Server")]
     pub(crate) prefix: Option<Prefix>,

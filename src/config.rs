@@ -14,7 +14,7 @@ use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity, plain};
-use crate::store::{self, Address, Credentials, Directory, Identity, Location, Store, TlsFiles};
+use crate::store::{self, Credentials, Directory, Identity, Location, Store, TlsFiles};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
@@ -53,20 +53,26 @@ impl Config {
     /// `ttl` is the lease that the server will be asked for, if any: no reply is waited for longer
     /// than a quarter of it.
     pub(crate) fn resolve(common: &cli::Common, ttl: Option<Ttl>) -> Result<Self, Error> {
-        let from_environment = variable("RLOCK_URL")?;
-        let url = common.url.clone().or(from_environment);
-        let url = url.ok_or_else(|| Error::Config(NO_URL.into()))?;
-        let bad_url = |what| Error::Config(format!("bad URL: {what}"));
-        let (location, warning) = match url.strip_prefix("local:") {
-            Some(directory) => (Location::Local(local(directory)?), None),
-            None => {
-                let address = Address::parse(&url).map_err(bad_url)?;
-                let warning = (common.url.is_some() && address.has_password()).then_some(
+        let from_environment = variable("RLOCK_URL")?.unwrap_or_default();
+        let urls: Vec<&str> = match &common.url[..] {
+            [] => from_environment.split_whitespace().collect(),
+            given => given.iter().map(String::as_str).collect(),
+        };
+        let (location, warning) = match (&urls[..], local_directory(&urls)) {
+            ([], _) => return Err(Error::Config(NO_URL.into())),
+            (_, Some(directory)) => (Location::Local(local(directory)?), None),
+            (urls, None) => {
+                let location = Location::parse(urls)
+                    .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
+                let warning = (!common.url.is_empty() && location.has_password()).then_some(
                     "the password in --url is there for everybody to see in ps; use RLOCK_URL",
                 );
-                let address = address.with(credentials(common)?).map_err(Error::Config)?;
-                let address = address.with_tls(tls_files(common)?).map_err(Error::Config)?;
-                (Location::Server(address), warning)
+                let location = location.with(
+                    &credentials(common)?,
+                    &sentinel_credentials()?,
+                    &tls_files(common)?,
+                );
+                (location.map_err(Error::Config)?, warning)
             }
         };
         let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
@@ -139,6 +145,13 @@ fn credentials(common: &cli::Common) -> Result<Credentials, Error> {
     })
 }
 
+fn sentinel_credentials() -> Result<Credentials, Error> {
+    Ok(Credentials {
+        username: variable("RLOCK_SENTINEL_USERNAME")?,
+        password: variable("RLOCK_SENTINEL_PASSWORD")?,
+    })
+}
+
 fn tls_files(common: &cli::Common) -> Result<TlsFiles, Error> {
     let file = |option: &Option<PathBuf>, name| -> Result<Option<PathBuf>, Error> {
         Ok(option.clone().or(variable(name)?.map(PathBuf::from)))
@@ -150,6 +163,14 @@ fn tls_files(common: &cli::Common) -> Result<TlsFiles, Error> {
         _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
     };
     Ok(TlsFiles { authority: file(&common.tls_ca, "RLOCK_TLS_CA")?, identity })
+}
+
+/// What follows `local:`, if that is the one URL.
+fn local_directory<'a>(urls: &[&'a str]) -> Option<&'a str> {
+    match urls {
+        [url] => url.strip_prefix("local:"),
+        _ => None,
+    }
 }
 
 /// The directory of a `local:` URL. A relative one would be another one for each command that

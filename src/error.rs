@@ -99,7 +99,7 @@ impl Error {
 
     /// Is there just nobody who could give a lock?
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::Store(Failure::Unreachable { .. } | Failure::Unavailable(_)))
+        matches!(self, Self::Store(failure) if failure.is_absence())
     }
 
     /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.

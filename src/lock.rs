@@ -367,6 +367,30 @@ mod tests {
         }
     }
 
+    /// What a cluster hashes of a key, by its specification: what is between the first `{` and the
+    /// first `}` after it, unless that is nothing; else all of it.
+    fn hashed(key: &str) -> &str {
+        let Some(open) = key.find('{') else { return key };
+        match key[open + 1..].find('}') {
+            None | Some(0) => key,
+            Some(length) => &key[open + 1..open + 1 + length],
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn all_keys_of_a_lock_are_in_one_slot_whatever_its_name_and_prefix(
+            prefix in "[{}a:é ]{0,8}", name in "[a-c:{}é/]{1,12}", token in "[a-f0-9-]{8,36}",
+        ) {
+            if let (Ok(prefix), Ok(name)) = (prefix.parse(), name.parse()) {
+                let key = Key::new(&prefix, &name);
+                for what in ["holds", "state", "queue", &format!("mail:{token}")] {
+                    assert_eq!(hashed(&key.side(what)), hashed(key.as_str()), "{key:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_holds_of_a_lock_are_found_among_those_around_a_command() {
         let key = |name: &str| Key::new(&"p=".parse().unwrap(), &name.parse().unwrap());

@@ -48,6 +48,13 @@ impl Report {
         }
     }
 
+    /// The same, for each of them.
+    pub(crate) fn details(&self, what: Vec<String>) {
+        for what in what {
+            self.detail(what);
+        }
+    }
+
     /// One write, so that lines of several processes do not mix. If nobody takes it, it is dropped:
     /// a full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is
     /// ready to be written takes a page of 4 KiB.)

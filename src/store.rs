@@ -3,13 +3,18 @@
 //! Nothing outside this module knows which kind it talks to, nor what it talks.
 
 mod address;
+mod cluster;
 mod connection;
 mod dial;
 mod local;
+mod location;
 mod model;
+mod node;
 mod refusal;
 mod reply;
+mod scripted;
 mod scripts;
+mod sentinel;
 mod single;
 mod tls;
 
@@ -17,8 +22,9 @@ use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-pub(crate) use address::{Address, Credentials};
+pub(crate) use address::Credentials;
 pub(crate) use local::Directory;
+pub(crate) use location::Location;
 pub(crate) use tls::{Identity, TlsFiles};
 
 use crate::duration::Ttl;
@@ -107,6 +113,14 @@ pub(crate) enum Release {
 /// A lock in a list, or why there is nothing to say of it.
 pub(crate) type Listed = (Name, Result<View, Failure>);
 
+/// The locks that could be seen, sorted by name.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) locks: Vec<Listed>,
+    /// Why others could not, one for each server that has some.
+    pub(crate) unseen: Vec<Failure>,
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -135,6 +149,11 @@ pub(crate) enum Fate {
 }
 
 impl Failure {
+    /// Is there just nobody who could answer now?
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
+    }
+
     /// May the server have carried out the request, and only the answer be missing?
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
@@ -200,15 +219,14 @@ pub(crate) trait Store: Send {
     /// One lock as it is now.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
-    /// All locks under a prefix that are held by anybody and match, sorted by name. One that cannot
-    /// be read does not hide the others.
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Vec<Listed>, Failure>;
-}
+    /// All locks under a prefix that are held by anybody and match. One that cannot be read does not
+    /// hide the others.
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
 
-/// Where locks are.
-pub(crate) enum Location {
-    Server(Address),
-    Local(Directory),
+    /// Which server has said what since the last call, where that is not plain.
+    fn remarks(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Opens the store at a location, where grants and renewals count once so many replicas have them.
@@ -218,10 +236,20 @@ pub(crate) fn open(
     io_timeout: Duration,
     min_replicas: u32,
 ) -> Result<Box<dyn Store>, String> {
+    use scripted::Scripted;
     Ok(match location {
-        Location::Server(address) => {
-            Box::new(single::Single::new(address.clone(), io_timeout, min_replicas)?)
+        Location::Server(server) => {
+            let server = single::Single::new(server.clone(), io_timeout)?;
+            Box::new(Scripted::new(server, min_replicas))
         }
+        Location::Sentinels(sentinels) => {
+            let sentinel = sentinel::Sentinel::new(sentinels, io_timeout)?;
+            Box::new(Scripted::new(sentinel, min_replicas))
+        }
+        Location::Cluster(nodes) => {
+            Box::new(Scripted::new(cluster::Cluster::new(nodes, io_timeout)?, min_replicas))
+        }
+        Location::Quorum(_) => return Err("not yet".into()),
         Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
     })
 }

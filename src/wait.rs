@@ -140,6 +140,7 @@ impl Wait<'_> {
         let seen = self.seen(sent);
         let answer = self.store.acquire(self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
+        self.report.details(self.store.remarks());
         (sent, answer)
     }
 
@@ -258,7 +259,9 @@ impl Wait<'_> {
         if !self.told {
             return None;
         }
-        match self.store.leave(self.request) {
+        let left = self.store.leave(self.request);
+        self.report.details(self.store.remarks());
+        match left {
             Ok(view) => Some(view),
             Err(failure) => {
                 self.report.detail(format_args!("could not take the request back: {failure}"));

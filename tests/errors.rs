@@ -103,7 +103,7 @@ fn a_bad_url_is_78_and_never_shows_its_password() {
         "redis://:secret@h:70000",
         "redis://:secret@h/db",
         "redis://:secret@h?db=3",
-        "redis://:secret@h redis://:secret@i",
+        "redis://:secret@h redis://:secret@h",
         "redis://user@h",
         "unix:///s?password=secret",
     ] {

@@ -37,7 +37,9 @@ pub(super) fn run(
         (None, Err(error)) => error,
         (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
     };
-    if let Err(failure) = grant.store.leave(&grant.request) {
+    let left = grant.store.leave(&grant.request);
+    report.details(grant.store.remarks());
+    if let Err(failure) = left {
         report.detail(format_args!("not released: {failure}"));
     }
     Err(unwanted)

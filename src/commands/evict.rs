@@ -25,7 +25,9 @@ pub(super) fn run(
     json: bool,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let before = store.revoke(key, eviction)?;
+    let before = store.revoke(key, eviction);
+    report.details(store.remarks());
+    let before = before?;
     match (before.state, eviction) {
         (State::Foreign, Eviction::WhenGone) => return Err(Error::Deaf),
         (State::Foreign, Eviction::Now) => report.note("deleted the key of another tool"),

@@ -43,7 +43,9 @@ fn release(
     json: bool,
     report: &Report,
 ) -> Result<Exit, Error> {
-    match store.release(key, token)? {
+    let released = store.release(key, token);
+    report.details(store.remarks());
+    match released? {
         Release::NotHeld => Err(Error::NotHeld),
         Release::Released | Release::Unknown => {
             report.detail("released");

@@ -17,7 +17,9 @@ pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> 
     let name = &options.hold.name;
     let key = Key::new(&config.prefix, name);
     let mut store = config.open(0)?;
-    match store.renew(&key, &token, ttl, None)? {
+    let renewed = store.renew(&key, &token, ttl, None);
+    report.details(store.remarks());
+    match renewed? {
         Renewal::NotHeld => Err(Error::NotHeld),
         Renewal::Renewed { fence } => {
             report.detail(format_args!("renewed, fence {fence}"));

@@ -9,8 +9,9 @@ use socket2::SockAddr;
 use super::tls::TlsFiles;
 
 /// What a URL may look like, for the messages about one that does not.
-const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, or \
-                     unix:///path/to/socket[?db=N]";
+const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
+                     unix:///path/to/socket[?db=N], redis+sentinel://host,…/service, \
+                     redis+cluster://host,… or local:";
 
 /// One server, with everything needed to talk to it.
 #[derive(Clone)]
@@ -21,9 +22,11 @@ pub(crate) struct Address {
     pub(super) database: u32,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
+    /// Where a password is to be set, for messages.
+    pub(super) keyring: &'static str,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
@@ -39,9 +42,9 @@ pub(crate) struct Credentials {
 impl Address {
     /// Reads a URL strictly: what Redis' own URL rules would silently ignore is an error. No error
     /// repeats the URL, since it may have a password in it.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.contains(char::is_whitespace) {
-            return Err(format!("the URL has white space in it, and rlock takes one URL; {FORMS}"));
+            return Err(format!("a URL with white space in it; {FORMS}"));
         }
         // The crate would insist on its own TLS.
         let (text, secret) = match text.strip_prefix("rediss://") {
@@ -94,33 +97,45 @@ impl Address {
             database: u32::try_from(settings.db()).map_err(|_| "no such database number")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
+            keyring: "RLOCK_PASSWORD or --password-file",
         })
     }
 
-    pub(crate) fn has_password(&self) -> bool {
+    /// Another server for the same user.
+    pub(super) fn at(&self, endpoint: Endpoint) -> Self {
+        Self { endpoint, ..self.clone() }
+    }
+
+    /// The same, if it is a sentinel.
+    pub(super) fn of_a_sentinel(self) -> Self {
+        Self { keyring: "RLOCK_SENTINEL_PASSWORD", ..self }
+    }
+
+    /// Is it the same server, as far as names tell?
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.endpoint == other.endpoint
+    }
+
+    pub(super) fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
     /// Fills in what the URL left out.
-    pub(crate) fn with(mut self, credentials: Credentials) -> Result<Self, String> {
-        self.password = self.password.or(credentials.password);
-        self.username = self.username.or(credentials.username);
+    pub(super) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
+        self.password = self.password.or_else(|| credentials.password.clone());
+        self.username = self.username.or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
-            return Err(
-                "there is a user but no password; set RLOCK_PASSWORD or --password-file".into()
-            );
+            return Err(format!("there is a user but no password; set {}", self.keyring));
         }
         Ok(self)
     }
-}
 
-impl Address {
     /// Sets the files for TLS, which are an error without it: nobody names them by accident.
-    pub(crate) fn with_tls(mut self, files: TlsFiles) -> Result<Self, String> {
-        let TlsFiles { authority, identity } = &files;
+    pub(super) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
+        let TlsFiles { authority, identity } = files;
         let named = authority.is_some() || identity.is_some();
         match &mut self.tls {
-            Some(tls) => *tls = files,
+            Some(tls) => *tls = files.clone(),
             None if named => {
                 return Err("--tls-ca, --tls-cert and --tls-key need a rediss:// URL".into());
             }
@@ -200,8 +215,8 @@ mod tests {
     #[test]
     fn a_user_needs_a_password() {
         let address = || Address::parse("redis://u@h").unwrap();
-        assert!(address().with(Credentials::default()).is_err());
+        assert!(address().with(&Credentials::default()).is_err());
         let password = Some("p".to_owned());
-        assert!(address().with(Credentials { username: None, password }).is_ok());
+        assert!(address().with(&Credentials { username: None, password }).is_ok());
     }
 }

@@ -16,7 +16,7 @@ use mailbox::Mailbox;
 
 use super::model::Lock;
 use super::{
-    Answer, Eviction, Failure, Fate, Interrupt, Listed, Release, Renewal, Request, Seen, Store,
+    Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
 };
 use crate::clock::Instant;
 use crate::duration::{Ttl, show};
@@ -172,7 +172,7 @@ impl Store for Local {
         }
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Vec<Listed>, Failure> {
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
         let keys = self.directory.keys().map_err(|error| self.failure(error))?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
@@ -180,13 +180,13 @@ impl Store for Local {
             .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
             .map(|name| (name.clone(), Key::new(prefix, &name)))
             .collect();
-        let mut locks = Vec::new();
+        let mut listing = Listing::default();
         for (name, key) in names {
             let view = self.inspect(&key);
             if view.as_ref().map_or(true, |view| view.state != State::Free) {
-                locks.push((name, view));
+                listing.locks.push((name, view));
             }
         }
-        Ok(locks)
+        Ok(listing)
     }
 }

@@ -3,13 +3,60 @@
 use redis::ServerError;
 
 use super::Failure;
+use super::address::{Address, Endpoint};
 use super::scripts::Call;
+
+/// Why a server gives no answer.
+pub(super) enum Refusal {
+    /// It is a node of a cluster, and another one has the lock; or is being given it, which only
+    /// one who asks for it gets to see.
+    Elsewhere {
+        peer: String,
+        node: Endpoint,
+        asking: bool,
+    },
+    /// It is a node of a cluster, and some of the lock's keys are here and some are elsewhere.
+    Moving {
+        peer: String,
+    },
+    /// It is not a master, or not any more.
+    Demoted {
+        peer: String,
+    },
+    Failed(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Refusal> for Failure {
+    /// What it means to somebody who knows of no other server.
+    fn from(refusal: Refusal) -> Self {
+        let lasting = |what| Self::Misconfigured { what, executed: false };
+        match refusal {
+            Refusal::Failed(failure) => failure,
+            Refusal::Elsewhere { peer, .. } => {
+                lasting(format!("{peer} is a node of a cluster; use a redis+cluster:// URL"))
+            }
+            Refusal::Moving { peer } => Self::Unavailable(format!(
+                "{peer} is moving the lock to another node; try again shortly"
+            )),
+            Refusal::Demoted { peer } => {
+                lasting(format!("{peer} is a replica; give the master's address"))
+            }
+        }
+    }
+}
 
 /// Codes that Redis 6.2 buries in the text of the error when a script raised it.
 const BURIED: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
 
 /// Sorts an error reply into what passes by itself and what somebody must mend.
-pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
+pub(super) fn of(error: &ServerError, address: &Address) -> Refusal {
+    let peer = address.to_string();
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
         // Strangers may not even send as many arguments as a script takes.
@@ -17,30 +64,32 @@ pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
         "ERR" => BURIED.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
-    let passing = |what: &str| Failure::Unavailable(format!("{peer} {what}"));
-    let lasting =
-        |what: String| Failure::Misconfigured { what: format!("{peer} {what}"), executed: false };
+    let passing = |what: &str| Failure::Unavailable(format!("{peer} {what}")).into();
+    let lasting = |what: String| {
+        Failure::Misconfigured { what: format!("{peer} {what}"), executed: false }.into()
+    };
     match code {
         "LOADING" => passing("is still loading its data; try again shortly"),
         "BUSY" => passing("is busy with a script of somebody else's; see SCRIPT KILL"),
         "MASTERDOWN" => passing("has lost its master and refuses to answer"),
         "CLUSTERDOWN" => passing("says that its cluster is down"),
         "UNBLOCKED" => passing("ended the wait: it is not a master any more, or was told to"),
-        "TRYAGAIN" => passing("is moving the key; try again shortly"),
+        "TRYAGAIN" => Refusal::Moving { peer },
         "OOM" => passing("is out of memory and refuses writes; raise maxmemory or free some"),
         "MISCONF" => passing("cannot save to disk and refuses writes; see its log"),
         "NOREPLICAS" => passing("has too few replicas and refuses writes"),
-        "NOAUTH" => lasting("wants a password; set RLOCK_PASSWORD or --password-file".into()),
+        "NOAUTH" => lasting(format!("wants a password; set {}", address.keyring)),
         "WRONGPASS" => lasting("refuses the user or the password".into()),
         "NOPERM" => lasting(format!("denies this user a right: {}", first_line(text))),
-        "READONLY" => lasting("is a replica; give the master's address".into()),
+        "READONLY" => Refusal::Demoted { peer },
         "WRONGTYPE" => lasting(
             "keeps something else than a lock under this key; choose another name or --prefix"
                 .into(),
         ),
-        "MOVED" | "ASK" | "CROSSSLOT" => {
-            lasting("is a node of a cluster, which this rlock cannot use yet".into())
-        }
+        "MOVED" | "ASK" => match other_node(text, &address.endpoint) {
+            Some(node) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
+            None => lasting(format!("answered {code} {}", first_line(text))),
+        },
         "ERR" if text.contains("AUTH") => {
             lasting("has no password set, but one was given; see requirepass or ACL SETUSER".into())
         }
@@ -54,11 +103,11 @@ pub(super) fn failure(error: &ServerError, peer: &str) -> Failure {
 }
 
 /// Sorts the error reply to a script: what it was denied, the server names by a line at best.
-pub(super) fn of_script(error: &ServerError, peer: &str, call: &Call) -> Failure {
+pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
-    let lasting = |what: String| Failure::Misconfigured {
-        what: format!("{peer} denies this user {what}"),
-        executed: false,
+    let lasting = |what: String| {
+        let what = format!("{address} denies this user {what}");
+        Failure::Misconfigured { what, executed: false }.into()
     };
     let denied = text.contains("user executing the script") || text.contains("NOPERM");
     // Only the guard is read in a way that hides the line.
@@ -71,7 +120,7 @@ pub(super) fn of_script(error: &ServerError, peer: &str, call: &Call) -> Failure
             lasting(format!("the command {command}; allow +{}", command.to_lowercase()))
         }
         _ if denied => lasting("a command that a script needs; see ACL LOG there".into()),
-        _ => failure(error, peer),
+        _ => of(error, address),
     }
 }
 
@@ -80,6 +129,18 @@ fn line_in(text: &str) -> Option<usize> {
     let (_, rest) = text.rsplit_once("user_script:")?;
     let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
+}
+
+/// The node that `SLOT HOST:PORT` names, as a node at `here` says it: no host means its own.
+fn other_node(text: &str, here: &Endpoint) -> Option<Endpoint> {
+    let (_, node) = text.split_once(' ')?;
+    let (host, port) = node.trim().rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    match (host, here) {
+        ("" | "?", Endpoint::Tcp { host, .. }) => Some(Endpoint::Tcp { host: host.clone(), port }),
+        ("" | "?", Endpoint::Unix(_)) => None,
+        (host, _) => Some(Endpoint::Tcp { host: host.to_owned(), port }),
+    }
 }
 
 fn first_line(text: &str) -> String {

@@ -2,7 +2,6 @@
 
 use redis::Cmd;
 
-use super::Address;
 use crate::lock::{Key, Token};
 
 /// A script with the prologue before it, and the SHA-1 by which the server knows it.
@@ -30,11 +29,12 @@ impl Script {
 pub(super) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
+    min_replicas: u32,
 }
 
 impl Call {
     /// The keys and first arguments that every script has; `with` adds those of its own.
-    pub(super) fn new(script: Script, key: &Key, token: Option<&Token>, address: &Address) -> Self {
+    pub(super) fn new(script: Script, key: &Key, token: Option<&Token>, database: u32) -> Self {
         let token = token.map_or("", Token::as_str);
         let keys = [
             key.as_str().to_owned(),
@@ -45,12 +45,21 @@ impl Call {
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        Self { script, arguments }.with(address.database).with(token)
+        Self { script, arguments, min_replicas: 0 }.with(database).with(token)
     }
 
     pub(super) fn with(mut self, argument: impl ToString) -> Self {
         self.arguments.push(argument.to_string().into_bytes());
         self
+    }
+
+    /// What it does counts only once so many replicas have it.
+    pub(super) fn confirmed_by(self, min_replicas: u32) -> Self {
+        Self { min_replicas, ..self }
+    }
+
+    pub(super) fn min_replicas(&self) -> u32 {
+        self.min_replicas
     }
 
     /// The command that a line of the script calls, to name it when it was denied.

@@ -40,8 +40,7 @@ impl Tls {
     /// Reads the files; the system's roots only if no authority is named. The error is a line for
     /// the operator.
     pub(super) fn prepare(host: &str, files: &TlsFiles) -> Result<Self, String> {
-        let name = ServerName::try_from(host.to_owned())
-            .map_err(|_| format!("{host} is no name that a certificate could have"))?;
+        let name = name_of(host)?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -59,6 +58,16 @@ impl Tls {
         };
         Ok(Self { config: Arc::new(config), name })
     }
+
+    /// The same for another server.
+    pub(super) fn for_host(&self, host: &str) -> Result<Self, String> {
+        Ok(Self { config: Arc::clone(&self.config), name: name_of(host)? })
+    }
+}
+
+fn name_of(host: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("{host} is no name that a certificate could have"))
 }
 
 fn roots(authority: Option<&Path>) -> Result<RootCertStore, String> {

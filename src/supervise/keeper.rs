@@ -138,7 +138,11 @@ impl Renewing {
             let sent = Instant::now();
             let ttl = self.lease.ttl();
             let stopped = Some(self.stopped.as_fd());
-            match self.store.renew(&self.key, &self.token, ttl, stopped) {
+            let renewal = self.store.renew(&self.key, &self.token, ttl, stopped);
+            for remark in self.store.remarks() {
+                self.tell(Event::Remark(remark));
+            }
+            match renewal {
                 Ok(Renewal::Renewed { .. }) => {
                     self.lease = Lease::won(sent, ttl);
                     self.tell(Event::Renewed(self.lease));

@@ -25,6 +25,8 @@ pub(super) enum Event {
     Renewed(Lease),
     /// A renewal got no answer; there will be another.
     Unanswered(String),
+    /// A server has said something that is worth a word only.
+    Remark(String),
     /// The server says that we do not hold the lock.
     NotHeld,
     /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the
@@ -149,7 +151,7 @@ impl Machine {
         }
         self.look_at_the_time(now, &mut actions);
         match event {
-            Event::Tick | Event::Renewed(_) => {}
+            Event::Tick | Event::Renewed(_) | Event::Remark(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
             Event::Ended | Event::Stopped { .. } if self.awaits_the_rest() => {}

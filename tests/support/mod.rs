@@ -8,8 +8,10 @@
 // A test that cannot have its server or its file has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod cluster;
 pub mod proxy;
 pub mod pty;
+pub mod sentinels;
 pub mod server;
 
 pub use server::{Server, send_signal};

@@ -53,6 +53,11 @@ impl Server {
         Self::launch(free_port(), options)
     }
 
+    /// The same on a port of the test's choice.
+    pub fn on_port(port: u16, options: &[&str]) -> Self {
+        Self::launch(port, options)
+    }
+
     fn launch(port: u16, options: &[&str]) -> Self {
         let directory = directory();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
@@ -138,8 +143,14 @@ impl Server {
 
     /// Starts it again, on the same socket and port, with nothing in it.
     pub fn start_again(&mut self) {
+        self.start_again_with(&[]);
+    }
+
+    /// The same, with these options in addition.
+    pub fn start_again_with(&mut self, options: &[String]) {
         let redis = self.redis.as_mut().expect(NEEDS_REDIS);
-        redis.process = run_server(self.directory.path(), redis.port, &redis.options);
+        let options = [&redis.options[..], options].concat();
+        redis.process = run_server(self.directory.path(), redis.port, &options);
     }
 }
 
@@ -164,8 +175,20 @@ fn socket(directory: &Path) -> PathBuf {
     directory.join("socket")
 }
 
+pub fn binary() -> String {
+    std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into())
+}
+
+/// A replica that is up to date as soon as it can be.
+pub fn options_of_a_replica(master: u16) -> Vec<String> {
+    let master = master.to_string();
+    ["--replicaof", "127.0.0.1", &master, "--repl-diskless-sync-delay", "0"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
 fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Child {
-    let binary = std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into());
+    let binary = binary();
     let mut process = Command::new(&binary)
         .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--unixsocket"])
         .arg(socket(directory))

@@ -15,8 +15,10 @@ use server::Server;
 
 use super::*;
 use crate::lock::{About, Key, Label, Owner};
+use crate::store::Store;
+use crate::store::address::Address;
+use crate::store::scripted::Scripted;
 use crate::store::single::Single;
-use crate::store::{Address, Store};
 
 /// Where the history starts; so far ahead that no key expires by the server's own clock.
 const START: u64 = 4_000_000_000_000;
@@ -143,7 +145,7 @@ impl Ask {
 
 /// A lock on a server and in the model, and the time that both believe.
 struct Both<'a> {
-    server: &'a mut Single,
+    server: &'a mut Scripted<Single>,
     key: Key,
     model: Lock,
     now: u64,
@@ -154,7 +156,7 @@ struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    fn new(server: &'a mut Single) -> Self {
+    fn new(server: &'a mut Scripted<Single>) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let mut both = Self {
             server,
@@ -173,7 +175,7 @@ impl<'a> Both<'a> {
     fn send(&mut self, words: &[&str]) {
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
-        self.server.send_one(&command).unwrap();
+        self.server.send_one(command);
     }
 
     fn tell_the_time(&mut self) {
@@ -279,7 +281,7 @@ fn config() -> ProptestConfig {
 fn the_scripts_and_the_model_agree_on_every_history() {
     let server = Server::start();
     let address = Address::parse(&server.url()).unwrap();
-    let store = Single::on_a_test_clock(address, Duration::from_secs(10));
+    let store = Scripted::on_a_test_clock(address, Duration::from_secs(10));
     let store = std::cell::RefCell::new(store);
     proptest!(config(), |(steps in vec(step(), 1..60))| {
         let mut store = store.borrow_mut();

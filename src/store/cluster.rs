@@ -1,0 +1,199 @@
+//! A cluster, where each lock is on one of several masters. Which one, the nodes themselves tell:
+//! any of them answers MOVED or ASK for what is elsewhere.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::address::{Address, Endpoint};
+use super::node::{Node, Reply};
+use super::refusal::Refusal;
+use super::scripted::Servers;
+use super::scripts::Call;
+use super::{Failure, Interrupt};
+use crate::back_off::BackOff;
+use crate::clock::Instant;
+use crate::poll::{Want, ready};
+
+/// More redirections in a row are no way to anywhere.
+const MOST: u32 = 8;
+
+/// Between two attempts while the lock's keys are partly here and partly there.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
+
+/// The nodes that are known by now.
+pub(super) struct Cluster {
+    nodes: Vec<Node>,
+    /// Whom to ask first.
+    owner: usize,
+    /// Who has run the last script, and whether it had to be asked to.
+    last: (usize, bool),
+    io_timeout: Duration,
+    remarks: Vec<String>,
+}
+
+impl Cluster {
+    /// An error is a file for TLS that cannot be used.
+    pub(super) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
+        let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { nodes, owner: 0, last: (0, false), io_timeout, remarks: Vec::new() })
+    }
+
+    fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
+        if let Some(index) = self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
+            return Ok(index);
+        }
+        let node = self.nodes[0].sibling(endpoint);
+        self.nodes.push(node.map_err(|what| Failure::Misconfigured { what, executed: false })?);
+        Ok(self.nodes.len() - 1)
+    }
+
+    fn remark(&mut self, at: usize, what: &str) {
+        let remark = format!("{}: {what}", self.nodes[at].endpoint());
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+
+    /// The masters by the first node that tells.
+    fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
+        let mut first_failure = None;
+        for index in 0..self.nodes.len() {
+            let slots = redis::cmd("CLUSTER").arg("SLOTS").clone();
+            match self.nodes[index].ask(slots, None) {
+                Ok(slots) => {
+                    let here = self.nodes[index].endpoint().clone();
+                    let masters = masters_in(&slots, &here);
+                    let masters = masters.ok_or_else(|| self.nodes[index].nonsense())?;
+                    return masters.into_iter().map(|master| self.index_of(master)).collect();
+                }
+                Err(refusal) => {
+                    let failure = Failure::from(refusal);
+                    self.remark(index, &failure.to_string());
+                    first_failure.get_or_insert(failure);
+                }
+            }
+        }
+        Err(first_failure.unwrap_or_else(|| Failure::Unavailable("no node is known".into())))
+    }
+}
+
+/// Every entry of CLUSTER SLOTS is `first slot, last slot, master, replica …`, a server being `host,
+/// port, …`; no host means that of the one who answers.
+fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
+    let Value::Array(slots) = slots else { return None };
+    let master = |slot: &Value| -> Option<Endpoint> {
+        let Value::Array(slot) = slot else { return None };
+        let Value::Array(master) = slot.get(2)? else { return None };
+        let port = match master.get(1)? {
+            Value::Int(port) => u16::try_from(*port).ok()?,
+            _ => return None,
+        };
+        let host = match (master.first()?, here) {
+            (Value::BulkString(host), _) if !host.is_empty() && host != b"?" => {
+                String::from_utf8(host.clone()).ok()?
+            }
+            (_, Endpoint::Tcp { host, .. }) => host.clone(),
+            (_, Endpoint::Unix(_)) => return None,
+        };
+        Some(Endpoint::Tcp { host, port })
+    };
+    slots.iter().map(master).collect()
+}
+
+impl Servers for Cluster {
+    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        let until = Instant::now() + self.io_timeout;
+        let (mut at, mut asking) = (self.owner, false);
+        let (mut redirections, mut back_off) = (0, BACK_OFF);
+        let mut absent = Vec::<(usize, Failure)>::new();
+        loop {
+            if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
+                return Err(absent.swap_remove(known).1);
+            }
+            let refusal = match self.nodes[at].run(call, asking, interrupt) {
+                Ok(reply) => {
+                    self.last = (at, asking);
+                    return Ok(reply);
+                }
+                Err(refusal) => refusal,
+            };
+            let in_time = Instant::now() < until;
+            match refusal {
+                Refusal::Elsewhere { node, asking: to_be_asked, .. } if redirections < MOST => {
+                    redirections += 1;
+                    let way = if to_be_asked { "ASK" } else { "MOVED" };
+                    self.remark(at, &format!("{way} {node}"));
+                    (at, asking) = (self.index_of(node)?, to_be_asked);
+                    if !to_be_asked {
+                        self.owner = at;
+                    }
+                }
+                Refusal::Elsewhere { .. } => {
+                    let what = "the nodes of the cluster send us round in circles; try again";
+                    return Err(Failure::Unavailable(what.into()));
+                }
+                // Sooner or later all of them are at the new place.
+                Refusal::Moving { .. } if in_time => {
+                    self.remark(at, "the lock's keys are being moved");
+                    pause(back_off.pause(), interrupt)?;
+                    (at, asking, redirections) = (self.owner, false, 0);
+                }
+                Refusal::Failed(failure) if failure.is_absence() => {
+                    self.remark(at, &failure.to_string());
+                    // Another one may know who has taken over.
+                    self.owner = (at + 1) % self.nodes.len();
+                    if failure.maybe_executed() || !in_time {
+                        return Err(failure);
+                    }
+                    absent.push((at, failure));
+                    (at, asking) = (self.owner, false);
+                }
+                refusal => return Err(refusal.into()),
+            }
+        }
+    }
+
+    fn sleep(
+        &mut self,
+        command: Cmd,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure> {
+        let (at, asking) = self.last;
+        match self.nodes[at].sleep(command, asking, at_most, interrupt) {
+            // Asking for the lock finds the new place.
+            Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(()),
+            slept => Ok(slept?),
+        }
+    }
+
+    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
+        let masters = self.find_masters()?;
+        let nodes = self.nodes.iter_mut().enumerate();
+        Ok(nodes.filter(|(index, _)| masters.contains(index)).map(|(_, node)| node).collect())
+    }
+
+    fn database(&self) -> u32 {
+        0
+    }
+
+    fn remarks(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.remarks)
+    }
+}
+
+fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
+    let until = Some(Instant::now() + time);
+    let interrupted = match interrupt {
+        Some(interrupt) => ready([(interrupt, Want::Read)], until).map(|[interrupted]| interrupted),
+        None => ready([], until).map(|[]| false),
+    };
+    match interrupted {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(Failure::Interrupted { sent: false }),
+        Err(error) => Err(Failure::Unavailable(format!("cannot wait: {error}"))),
+    }
+}

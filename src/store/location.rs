@@ -1,0 +1,203 @@
+//! Where locks are kept, as the user's URLs say it.
+
+use super::address::{Address, Credentials};
+use super::local::Directory;
+use super::tls::TlsFiles;
+
+/// Where locks are kept.
+pub(crate) enum Location {
+    /// On one server.
+    Server(Address),
+    /// On the master that some sentinels name.
+    Sentinels(Sentinels),
+    /// On the masters of a cluster, some of whose nodes are these.
+    Cluster(Vec<Address>),
+    /// On most of these servers, which know nothing of each other.
+    Quorum(Vec<Address>),
+    /// In the files of this host.
+    Local(Directory),
+}
+
+/// Some sentinels and what to ask them about.
+pub(crate) struct Sentinels {
+    pub(super) sentinels: Vec<Address>,
+    pub(super) service: String,
+    /// The master is elsewhere, but it takes this user, password and database.
+    pub(super) master: Address,
+}
+
+impl Location {
+    /// Reads URLs of servers as strictly as `Address` does; several make a quorum. No error repeats
+    /// a URL, since it may have a password in it.
+    pub(crate) fn parse(urls: &[&str]) -> Result<Self, String> {
+        if let [url] = urls {
+            return Self::parse_one(url);
+        }
+        if urls.is_empty() {
+            return Err("there is none".into());
+        }
+        let mut servers = Vec::<Address>::new();
+        for url in urls {
+            match Self::parse_one(url)? {
+                Self::Server(server) if servers.iter().any(|other| other.is_same(&server)) => {
+                    return Err(format!(
+                        "{server} is named twice; a quorum needs servers of their own"
+                    ));
+                }
+                Self::Server(server) => servers.push(server),
+                _ => return Err("several URLs make a quorum, which takes single servers".into()),
+            }
+        }
+        Ok(Self::Quorum(servers))
+    }
+
+    fn parse_one(url: &str) -> Result<Self, String> {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Ok(Self::Server(Address::parse(url)?));
+        };
+        let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        match kind {
+            "sentinel" => Sentinels::parse(plain, rest).map(Self::Sentinels),
+            "cluster" => {
+                let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+                if !matches!(path, "" | "0") {
+                    return Err("a cluster has no database but 0".into());
+                }
+                let (user, hosts) = split_user(hosts);
+                let nodes =
+                    hosts.split(',').map(|host| Address::parse(&format!("{plain}://{user}{host}")));
+                Ok(Self::Cluster(nodes.collect::<Result<_, _>>()?))
+            }
+            _ => Ok(Self::Server(Address::parse(url)?)),
+        }
+    }
+
+    /// Does a URL have a password in it?
+    pub(crate) fn has_password(&self) -> bool {
+        match self {
+            Self::Server(server) => server.has_password(),
+            Self::Sentinels(sentinels) => sentinels.master.has_password(),
+            Self::Cluster(servers) | Self::Quorum(servers) => {
+                servers.iter().any(Address::has_password)
+            }
+            Self::Local(_) => false,
+        }
+    }
+
+    /// Fills in what the URLs left out; `of_sentinels` is for the sentinels, which have users of
+    /// their own.
+    pub(crate) fn with(
+        self,
+        credentials: &Credentials,
+        of_sentinels: &Credentials,
+        files: &TlsFiles,
+    ) -> Result<Self, String> {
+        let one = |server: Address| server.with(credentials)?.with_tls(files);
+        let all = |servers: Vec<Address>| servers.into_iter().map(one).collect::<Result<_, _>>();
+        Ok(match self {
+            Self::Server(server) => Self::Server(one(server)?),
+            Self::Cluster(servers) => Self::Cluster(all(servers)?),
+            Self::Quorum(servers) => Self::Quorum(all(servers)?),
+            Self::Sentinels(Sentinels { sentinels, service, master }) => {
+                let sentinels = sentinels
+                    .into_iter()
+                    .map(|sentinel| sentinel.with(of_sentinels)?.with_tls(files))
+                    .collect::<Result<_, _>>()?;
+                Self::Sentinels(Sentinels { sentinels, service, master: one(master)? })
+            }
+            local @ Self::Local(_) => local,
+        })
+    }
+}
+
+impl Sentinels {
+    /// `[user:password@]host[:port],…/service[/db]`; the user is the master's.
+    fn parse(scheme: &str, text: &str) -> Result<Self, String> {
+        let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
+        let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
+        let (service, database) = path.split_once('/').unwrap_or((path, ""));
+        if service.is_empty() {
+            return Err(format!("the name of the service is missing; {form}"));
+        }
+        let (user, hosts) = split_user(hosts);
+        let sentinels = hosts.split(',').map(|host| {
+            // What follows a bracket is the port of an IPv6 address.
+            let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+            let port = if has_port { "" } else { ":26379" };
+            Address::parse(&format!("{scheme}://{host}{port}")).map(Address::of_a_sentinel)
+        });
+        let master = Address::parse(&format!("{scheme}://{user}master/{database}"))?;
+        let sentinels = sentinels.collect::<Result<_, _>>()?;
+        Ok(Self { sentinels, service: service.to_owned(), master })
+    }
+}
+
+/// `user:password@`, which may be nothing, and what follows it.
+fn split_user(authority: &str) -> (&str, &str) {
+    authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(addresses: &[Address]) -> String {
+        addresses.iter().map(|address| format!("{address} ")).collect()
+    }
+
+    #[test]
+    fn sentinels_have_a_service_and_a_master_behind_it() {
+        let url = "redis+sentinel://u:p,%40@h1:1,h2,[::1]:3,[::2]/svc/4";
+        let Ok(Location::Sentinels(found)) = Location::parse(&[url]) else { panic!("{url}") };
+        assert_eq!(all(&found.sentinels), "h1:1 h2:26379 [::1]:3 [::2]:26379 ");
+        assert!(found.sentinels.iter().all(|sentinel| !sentinel.has_password()));
+        assert_eq!((found.service.as_str(), found.master.database), ("svc", 4));
+        assert_eq!(found.master.password.as_deref(), Some("p,@"));
+        assert!(found.master.tls.is_none());
+        let Ok(Location::Sentinels(found)) = Location::parse(&["rediss+sentinel://h/svc"]) else {
+            panic!("rediss+sentinel")
+        };
+        assert!(found.master.tls.is_some() && found.sentinels[0].tls.is_some());
+    }
+
+    #[test]
+    fn a_cluster_and_a_quorum_are_several_servers() {
+        let Ok(Location::Cluster(nodes)) = Location::parse(&["redis+cluster://:p@h1,h2:2/0"])
+        else {
+            panic!("cluster")
+        };
+        assert_eq!(all(&nodes), "h1:6379 h2:2 ");
+        assert!(nodes.iter().all(Address::has_password));
+        let urls = ["redis://h1", "redis://h2", "unix:///s"];
+        let Ok(Location::Quorum(nodes)) = Location::parse(&urls) else { panic!("quorum") };
+        assert_eq!(all(&nodes), "h1:6379 h2:6379 /s ");
+    }
+
+    #[test]
+    fn what_is_none_of_these_is_refused_without_showing_a_password() {
+        for bad in [
+            &["redis+sentinel://:secret@h"][..],
+            &["redis+sentinel://:secret@h/"],
+            &["redis+sentinel://:secret@h//0"],
+            &["redis+sentinel://:secret@h/svc/x"],
+            &["redis+sentinel://:secret@h,,h2/svc"],
+            &["redis+sentinel://:secret@/svc"],
+            &["redis+cluster://:secret@h/1"],
+            &["redis+cluster://:secret@h,"],
+            &["redis+cluster://"],
+            &["redis+nonsense://:secret@h"],
+            &["http+cluster://:secret@h"],
+            &["unix+cluster:///s"],
+            &["redis://:secret@h", "redis://h:6379"],
+            &["redis://:secret@h/1", "redis://h/2"],
+            &["redis://:secret@h", "redis+cluster://h"],
+            &["redis://:secret@h", "local:"],
+            &[],
+        ] {
+            match Location::parse(bad) {
+                Ok(_) => panic!("{bad:?} is understood"),
+                Err(message) => assert!(!message.contains("secret"), "{message}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Locks on Redis or Valkey, by the scripts of `lua/`: the same wherever a lock's server is found.
+
+mod list;
+#[cfg(test)]
+mod test_clock;
+
+use std::time::Duration;
+
+use redis::Cmd;
+
+use super::node::{Node, Reply};
+use super::scripts::{self, Call, Script, mailbox};
+use super::{
+    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, reply,
+};
+use crate::duration::Ttl;
+use crate::lock::{Key, Owner, Prefix, Token};
+use crate::pattern::Pattern;
+use crate::view::View;
+
+/// The servers that keep locks between them, each lock on one of them.
+pub(super) trait Servers: Send {
+    /// Runs a script on the server that has its lock.
+    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
+
+    /// Sleeps in a blocking command on the server that ran the last script, for so long at most.
+    fn sleep(
+        &mut self,
+        command: Cmd,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure>;
+
+    /// All servers that have locks, and why some that should be among them cannot be found.
+    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;
+
+    /// The number of the database that locks are in.
+    fn database(&self) -> u32;
+
+    /// What the servers have said since the last call that was about themselves.
+    fn remarks(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The store on such servers, where grants and renewals count once so many replicas have them.
+pub(super) struct Scripted<S> {
+    pub(super) servers: S,
+    min_replicas: u32,
+    #[cfg(test)]
+    test_clock: bool,
+}
+
+impl<S: Servers> Scripted<S> {
+    pub(super) fn new(servers: S, min_replicas: u32) -> Self {
+        Self {
+            servers,
+            min_replicas,
+            #[cfg(test)]
+            test_clock: false,
+        }
+    }
+
+    fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
+        #[cfg(test)]
+        let script = if self.test_clock { script.on_a_test_clock() } else { script };
+        Call::new(script, key, token, self.servers.database())
+    }
+
+    /// Runs a script and reads its reply; also says if it may have run once before.
+    fn run<T>(
+        &mut self,
+        call: &Call,
+        read: impl FnOnce(redis::Value) -> Option<T>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Read<T>, Failure> {
+        let Reply { value, repeated, unconfirmed } = self.servers.run(call, interrupt)?;
+        let value = read(value).ok_or_else(nonsense)?;
+        Ok(Read { value, repeated, unconfirmed })
+    }
+}
+
+struct Read<T> {
+    value: T,
+    repeated: bool,
+    unconfirmed: Option<Failure>,
+}
+
+impl<T> Read<T> {
+    /// An error if it is one of those that count only once enough replicas have them, and they
+    /// have not.
+    fn confirmed(self, counts: impl FnOnce(&T) -> bool) -> Result<T, Failure> {
+        match self.unconfirmed {
+            Some(failure) if counts(&self.value) => Err(failure),
+            _ => Ok(self.value),
+        }
+    }
+}
+
+/// For a reply that is well-formed and means nothing to us.
+fn nonsense() -> Failure {
+    let what = "the server answered something that no Redis or Valkey answers".into();
+    Failure::Misconfigured { what, executed: true }
+}
+
+impl<S: Servers> Store for Scripted<S> {
+    fn acquire(
+        &mut self,
+        request: &Request,
+        seen: &[Seen],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Answer, Failure> {
+        let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
+        let mut call = self
+            .call(scripts::ACQUIRE, &request.key, Some(&request.token))
+            .confirmed_by(self.min_replicas)
+            .with(request.ttl.as_millis())
+            .with(heartbeat)
+            .with(request.mode)
+            .with(request.at_least.as_millis())
+            .with(request.owner.as_ref().map_or("", Owner::as_str))
+            .with(request.fresh_owner.as_str())
+            .with(
+                request
+                    .enclosing
+                    .iter()
+                    .map(|token| format!("{} ", token.as_str()))
+                    .collect::<String>(),
+            )
+            .with(if request.reentrant { "reentrant" } else { "" })
+            .with(&request.about);
+        for Seen { holder, left } in seen {
+            call = call
+                .with(&holder.id)
+                .with(holder.mode)
+                .with(holder.about.to_lines())
+                .with(holder.fence)
+                .with(holder.acquired.0)
+                .with(left.as_millis());
+        }
+        let answer = self.run(&call, reply::answer, interrupt)?;
+        answer.confirmed(|answer| matches!(answer, Answer::Granted { .. }))
+    }
+
+    fn sleep(
+        &mut self,
+        request: &Request,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure> {
+        // BLPOP takes 0 for "for ever", and Redis 6.2 rounds down: half a millisecond more makes
+        // sure of the last one.
+        let at_most = at_most.max(Duration::from_millis(1));
+        let timeout = at_most + Duration::from_micros(500);
+        let sleep = redis::cmd("BLPOP")
+            .arg(mailbox(&request.key, request.token.as_str()))
+            .arg(format!("{:.4}", timeout.as_secs_f64()))
+            .to_owned();
+        self.servers.sleep(sleep, at_most, interrupt)
+    }
+
+    fn renew(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Ttl,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Renewal, Failure> {
+        let call = self.call(scripts::RENEW, key, Some(token)).with(ttl.as_millis());
+        let call = call.confirmed_by(self.min_replicas);
+        let renewal = self.run(&call, reply::renewal, interrupt)?;
+        renewal.confirmed(|renewal| matches!(renewal, Renewal::Renewed { .. }))
+    }
+
+    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
+        let call = self.call(scripts::RELEASE, key, Some(token));
+        let release = self.run(&call, reply::release, None)?;
+        Ok(match release.value {
+            Release::NotHeld if release.repeated => Release::Unknown,
+            release => release,
+        })
+    }
+
+    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+        let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
+        Ok(self.run(&call, reply::left, None)?.value)
+    }
+
+    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure> {
+        let call = self.call(scripts::REVOKE, key, None).with(match eviction {
+            Eviction::WhenGone => "",
+            Eviction::Now => "now",
+        });
+        Ok(self.run(&call, reply::revoked, None)?.value)
+    }
+
+    fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
+        Ok(self.run(&self.call(scripts::INSPECT, key, None), reply::view, None)?.value)
+    }
+
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+        list::list(&mut self.servers, prefix, pattern)
+    }
+
+    fn remarks(&mut self) -> Vec<String> {
+        self.servers.remarks()
+    }
+}

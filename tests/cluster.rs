@@ -1,0 +1,235 @@
+//! A cluster: a lock is on one of several masters, and found there wherever it is moved.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use support::cluster::Cluster;
+use support::{Finished, READY, Running, rlock, run, until};
+
+fn at(url: &str, arguments: &[&str]) -> Command {
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", url);
+    command
+}
+
+/// A lock of each master's, by their numbers.
+fn names(cluster: &Cluster, masters: usize) -> Vec<String> {
+    let of = |master: usize| {
+        let mut names = (0..).map(|number| format!("L{number}"));
+        names.find(|name| cluster.owner(0, &format!("rlock:{name}")) == master).unwrap()
+    };
+    (0..masters).map(of).collect()
+}
+
+#[test]
+fn a_lock_is_found_from_any_node() {
+    let cluster = Cluster::start(3, 0);
+    let names = names(&cluster, 3);
+    for seed in 0..3 {
+        let url = cluster.url_of(seed);
+        let mut tokens = Vec::new();
+        for (master, name) in names.iter().enumerate() {
+            let output = run(&mut at(&url, &["acquire", "-v", name]));
+            assert_eq!(output.code(), 0, "{output:?}");
+            let moved = format!("MOVED {}", cluster.address(master));
+            assert_eq!(output.err().contains(&moved), master != seed, "{output:?}");
+            assert_eq!(cluster.node(master).cli(&["EXISTS", &format!("rlock:{name}")]), "1");
+            tokens.push(output.out());
+        }
+        let mut sorted = names.clone();
+        sorted.sort();
+        let list = run(&mut at(&url, &["inspect"])).out();
+        let listed: Vec<&str> =
+            list.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(listed, sorted);
+        for (name, token) in names.iter().zip(tokens) {
+            assert_eq!(run(&mut at(&url, &["inspect", name])).code(), 0);
+            assert_eq!(run(&mut at(&url, &["renew", name, &token])).code(), 0);
+            assert_eq!(run(&mut at(&url, &["release", name, &token])).code(), 0);
+        }
+    }
+    let output = run(&mut at(&cluster.url(), &["exec", &names[1], "true"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    // Whoever takes a node for a server of its own is told better.
+    let alone = cluster.url_of(0).replace("+cluster", "");
+    let output = run(&mut at(&alone, &["exec", &names[1], "true"]));
+    assert_eq!(output.code(), 78);
+    assert!(output.err().contains("redis+cluster://"), "{output:?}");
+}
+
+#[test]
+fn all_keys_of_a_lock_are_in_one_slot_also_by_the_servers_count() {
+    let cluster = Cluster::start(3, 0);
+    for prefix in ["rlock:", "", "{app}:", "a{b", "x{app}y", "{{a}:", "ä:"] {
+        for name in ["L", "deploy:prod", "ä/ö", "-", &"x".repeat(200)] {
+            let key = format!("{prefix}{name}");
+            let has_tag = prefix.split_once('{').is_some_and(|(_, rest)| rest.contains('}'));
+            let side = if has_tag { key.clone() } else { format!("{{{key}}}") };
+            for what in ["holds", "state", "queue", "mail:t"] {
+                assert_eq!(cluster.slot(&key), cluster.slot(&format!("{side}:{what}")), "{key}");
+            }
+            // And these are the keys: the server refuses any other mix.
+            let exec = ["exec", "-n", "--prefix", prefix, "--", name, "true"];
+            let output = run(&mut at(&cluster.url(), &exec));
+            assert_eq!(output.code(), 0, "{output:?}");
+        }
+    }
+}
+
+/// Moves the slot of a lock, step by step.
+struct Move<'a> {
+    cluster: &'a Cluster,
+    slot: String,
+    from: usize,
+    to: usize,
+}
+
+impl<'a> Move<'a> {
+    fn begin(cluster: &'a Cluster, name: &str) -> Self {
+        let key = format!("rlock:{name}");
+        let from = cluster.owner(0, &key);
+        let (slot, to) = (cluster.slot(&key), (from + 1) % 3);
+        let set = |node: usize, how: &str, other: usize| {
+            let id = cluster.id(other);
+            assert_eq!(cluster.node(node).cli(&["CLUSTER", "SETSLOT", &slot, how, &id]), "OK");
+        };
+        set(to, "IMPORTING", from);
+        set(from, "MIGRATING", to);
+        Self { cluster, slot, from, to }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        let keys =
+            self.cluster.node(self.from).cli(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "99"]);
+        keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    }
+
+    fn carry(&self, keys: &[String]) {
+        let port = self.cluster.node(self.to).port().to_string();
+        for key in keys {
+            let migrate = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
+            assert_eq!(self.cluster.node(self.from).cli(&migrate), "OK");
+        }
+    }
+
+    fn end(self) {
+        for node in [self.to, self.from, (self.to + 1) % 3] {
+            let id = self.cluster.id(self.to);
+            self.cluster.node(node).cli(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
+        }
+    }
+}
+
+#[test]
+fn a_lock_whose_keys_are_half_moved_is_waited_for_and_never_given_twice() {
+    let cluster = Cluster::start(3, 0);
+    let url = cluster.url();
+    let exec = ["exec", "--ttl", "9s", "L", "sh", "-c", READY];
+    let mut holder = Running::start(&mut at(&url, &exec));
+    assert_eq!(holder.line(), "READY");
+    let mut waiter = Running::start(&mut at(&url, &["exec", "-v", "L", "echo", "ENTERED"]));
+    waiter.told("asleep");
+
+    let moving = Move::begin(&cluster, "L");
+    let keys = moving.keys();
+    assert!(keys.len() >= 3, "{keys:?}");
+    moving.carry(&keys[..1]);
+    // Nobody can tell now: a newcomer is told so, those who are in line and those who hold wait.
+    let newcomer = ["acquire", "-n", "--io-timeout", "300ms", "L"];
+    let output = run(&mut at(&url, &newcomer));
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(output.err().contains("is moving the lock"), "{output:?}");
+    moving.carry(&keys[1..]);
+    assert_eq!(run(&mut at(&url, &newcomer)).code(), 69);
+    let asked = cluster.node(moving.to).calls_of("asking");
+    let ask = ["acquire", "-v", "-n", "--io-timeout", "60s", "--ttl", "240s", "L"];
+    let patient = Running::start(&mut at(&url, &ask));
+    until("it has asked at the new place too", || {
+        cluster.node(moving.to).calls_of("asking") > asked + 20
+    });
+    moving.end();
+    let output = patient.end();
+    assert_eq!(output.code(), 75, "{output:?}");
+    assert_eq!(holder.finish().code(), 0);
+    let output = waiter.end();
+    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+}
+
+#[test]
+fn locks_keep_their_promise_while_slots_are_moved_about() {
+    let cluster = Cluster::start(3, 0);
+    let names = names(&cluster, 3);
+    let directory = cluster.node(0).directory();
+    // Each turn reads a number, waits a little, and writes the next: two at once would lose one.
+    let (workers, turns) = (2, 12);
+    let start = |name: &String| -> Child {
+        let file = directory.join(name);
+        fs::write(&file, "0").unwrap();
+        let script = "n=$(cat \"$0\"); sleep 0.02; echo $((n + 1)) > \"$0\"";
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(format!(
+            "for i in $(seq {turns}); do \"$0\" exec --ttl 9s {name} sh -c '{script}' \"$1\" || exit; done"
+        ));
+        shell.arg(env!("CARGO_BIN_EXE_rlock")).arg(&file).env("RLOCK_URL", cluster.url());
+        shell.stdin(Stdio::null()).spawn().unwrap()
+    };
+    let children: Vec<Child> = names.iter().cycle().take(3 * workers).map(start).collect();
+    let mut running = children;
+    let mut moves = 0;
+    while running.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+        let name = &names[moves % 3];
+        let moving = Move::begin(&cluster, name);
+        while !moving.keys().is_empty() {
+            moving.carry(&moving.keys());
+        }
+        moving.end();
+        moves += 1;
+    }
+    for mut child in running {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(moves >= 3, "only {moves} moves");
+    for name in &names {
+        let count: usize =
+            fs::read_to_string(directory.join(name)).unwrap().trim().parse().unwrap();
+        assert_eq!(count, workers * turns, "{name}");
+    }
+}
+
+#[test]
+fn a_dead_master_is_replaced_while_the_others_go_on() {
+    let mut cluster = Cluster::start(3, 1);
+    let names = names(&cluster, 3);
+    let (url, lost) = (cluster.url(), &names[0]);
+    let sure = ["--min-replicas", "1", "--io-timeout", "4s"];
+    let exec = [&["acquire", "--ttl", "60s"], &sure[..], &[lost]].concat();
+    let token = run(&mut at(&url, &exec)).out();
+    let mut waiter =
+        Running::start(&mut at(&url, &["exec", "--ttl", "6s", lost, "echo", "ENTERED"]));
+    waiter.told("waiting in place 1");
+    assert_eq!(run(&mut at(&url, &["acquire", "--ttl", "60s", &names[1]])).code(), 0);
+
+    cluster.node_mut(0).kill();
+    assert_eq!(run(&mut at(&url, &["exec", &names[2], "true"])).code(), 0, "the others go on");
+    let listed = run(&mut at(&url, &["inspect"]));
+    let key = format!("rlock:{lost}");
+    if listed.code() == 69 {
+        assert!(listed.out().contains(&names[1]), "{listed:?}");
+        assert!(listed.err().contains(&cluster.address(0)), "{listed:?}");
+    }
+    until("the replica has taken over", || {
+        let owner = cluster.owner(1, &key);
+        owner != 0
+            && owner != usize::MAX
+            && cluster.node(1).cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    });
+    let inspected = run(&mut at(&url, &["inspect", lost]));
+    assert_eq!(inspected.code(), 0, "{inspected:?}");
+    assert_eq!(run(&mut at(&url, &["release", lost, &token])).code(), 0);
+    let output = waiter.end();
+    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+    assert!(run(&mut at(&url, &["inspect"])).out().contains(&names[1]));
+}

@@ -1,0 +1,166 @@
+//! Sentinel: whatever becomes of the master, a lock is where the new one is, or its holder is told.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::process::Command;
+
+use support::sentinels::Service;
+use support::{Finished, READY, Running, rlock, run, until};
+
+/// As many failovers as a test run has time for; more by this variable.
+const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
+
+/// What makes a lock survive a failover that begins right afterwards.
+const SURE: [&str; 4] = ["--min-replicas", "1", "--io-timeout", "4s"];
+
+fn on(service: &Service, arguments: &[&str]) -> Command {
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", service.url());
+    command
+}
+
+fn holds(service: &Service, port: u16, name: &str) -> bool {
+    service.server(port).cli(&["EXISTS", &format!("rlock:{name}")]) == "1"
+}
+
+#[test]
+fn a_lock_is_on_the_master_that_the_sentinels_name() {
+    let service = Service::start(1, &[], &[]);
+    let output = run(&mut on(&service, &["exec", "-v", "L", "echo", "done"]));
+    assert_eq!((output.code(), output.out().as_str()), (0, "done"), "{output:?}");
+    let told = format!("127.0.0.1:{} is the master", service.master_port());
+    assert!(output.err().contains(&told), "{output:?}");
+
+    let token = run(&mut on(&service, &["acquire", "L"])).out();
+    assert!(holds(&service, service.master_port(), "L"));
+    assert!(run(&mut on(&service, &["inspect"])).out().contains("L  "));
+    assert_eq!(run(&mut on(&service, &["renew", "L", &token])).code(), 0);
+    assert_eq!(run(&mut on(&service, &["release", "L", &token])).code(), 0);
+    assert_eq!(run(&mut on(&service, &["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn dead_and_frozen_sentinels_cost_their_share_of_the_timeout_at_most() {
+    let service = Service::start(0, &[], &[]);
+    service.signal_sentinel(0, "STOP");
+    service.signal_sentinel(1, "KILL");
+    let exec = ["exec", "--io-timeout", "3s", "L", "true"];
+    let started = std::time::Instant::now();
+    assert_eq!(run(&mut on(&service, &exec)).code(), 0);
+    assert!(started.elapsed().as_millis() >= 1000, "the first sentinel is frozen");
+    service.signal_sentinel(2, "STOP");
+    let output = run(&mut on(&service, &["exec", "--io-timeout", "1s", "L", "true"]));
+    assert_eq!(output.code(), 69);
+    assert!(output.err().contains("none of 3 sentinels can name the master"), "{output:?}");
+    service.signal_sentinel(0, "CONT");
+    service.signal_sentinel(2, "CONT");
+}
+
+#[test]
+fn an_unknown_service_and_a_missing_password_are_78() {
+    let service = Service::start(
+        0,
+        &["--requirepass", "of the master"],
+        &["requirepass sentinels", "sentinel auth-pass svc \"of the master\""],
+    );
+    let with = |sentinel: &str, master: &str, url: &str| {
+        let mut command = rlock(["exec", "L", "true"]);
+        command.env("RLOCK_URL", url).env("RLOCK_SENTINEL_PASSWORD", sentinel);
+        run(command.env("RLOCK_PASSWORD", master))
+    };
+    let url = service.url();
+    let output = with("", "of the master", &url);
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("RLOCK_SENTINEL_PASSWORD"), "{output:?}");
+    let output = with("sentinels", "", &url);
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("RLOCK_PASSWORD or --password-file"), "{output:?}");
+    let output = with("sentinels", "of the master", &url.replace("svc", "other"));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("knows no service other"), "{output:?}");
+    assert_eq!(with("sentinels", "of the master", &url).code(), 0);
+}
+
+#[test]
+fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
+    let mut service = Service::start(1, &[], &[]);
+    let exec = [&["exec", "--ttl", "30s"], &SURE[..], &["L", "sh", "-c", READY]].concat();
+    let mut holder = Running::start(&mut on(&service, &exec));
+    assert_eq!(holder.line(), "READY");
+    let enter = ["exec", "--ttl", "6s", "L", "echo", "ENTERED"];
+    let mut waiter = Running::start(&mut on(&service, &enter));
+    waiter.told("waiting in place 1");
+    let script = run(&mut on(&service, &[&["acquire"], &SURE[..], &["M"]].concat())).out();
+
+    let master = service.master_port();
+    service.master().kill();
+    service.await_failover(master);
+
+    waiter.told("still waiting");
+    assert_eq!(run(&mut on(&service, &["release", "M", &script])).code(), 0);
+    waiter.told("the server is back");
+    let inspected = run(&mut on(&service, &["inspect", "--json", "L"])).out();
+    assert!(inspected.contains("\"state\":\"held\""), "{inspected}");
+    let output = holder.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
+    let output = waiter.end();
+    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+}
+
+#[test]
+fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
+    let mut service = Service::start(1, &[], &[]);
+    let exec = ["exec", "--ttl", "9s", "--io-timeout", "500ms", "L", "sh", "-c", READY];
+    let mut holder = Running::start(&mut on(&service, &exec));
+    assert_eq!(holder.line(), "READY");
+    let master = service.master_port();
+    service.master().kill();
+    service.await_failover(master);
+    // As if it had not heard of it in time.
+    service.master().cli(&["FLUSHALL"]);
+    let told = holder.told("lost");
+    assert_eq!(holder.end().code(), 76, "{told}");
+}
+
+#[test]
+fn nobody_acts_on_a_master_that_was_demoted() {
+    let mut service = Service::start(1, &[], &[]);
+    // Not SURE: there is nobody left to confirm a renewal.
+    let exec = ["exec", "--ttl", "6s", "--io-timeout", "300ms", "L", "sh", "-c", READY];
+    let mut holder = Running::start(&mut on(&service, &exec));
+    assert_eq!(holder.line(), "READY");
+    let old = service.master_port();
+    let replica = service.servers().iter().find(|server| server.port() != old).unwrap();
+    until("the replica has the lock", || replica.cli(&["EXISTS", "rlock:L"]) == "1");
+    service.server(old).signal("STOP");
+    service.await_failover(old);
+    let new = service.master_port();
+    // It takes itself for the master until the sentinels come round to telling it.
+    service.server(old).signal("CONT");
+    let token = run(&mut on(&service, &["acquire", "M"])).out();
+    assert!(holds(&service, new, "M") && !token.is_empty());
+    assert_eq!(holder.finish().code(), 0);
+    assert!(!holds(&service, new, "L"));
+}
+
+#[test]
+fn locks_that_a_replica_has_confirmed_survive_every_failover() {
+    let rounds = std::env::var(ROUNDS_VARIABLE).map_or(3, |rounds| rounds.parse().unwrap());
+    let mut service = Service::start(2, &[], &[]);
+    for round in 0..rounds {
+        let name = format!("L{round}");
+        let old = service.master_port();
+        // The answer is the last thing that the old master does.
+        let acquire = [&["acquire", "--ttl", "60s"], &SURE[..], &[&name]].concat();
+        let output = run(&mut on(&service, &acquire));
+        service.master().kill();
+        assert_eq!(output.code(), 0, "round {round}: {output:?}");
+        service.await_failover(old);
+        assert!(holds(&service, service.master_port(), &name), "round {round}");
+        let renew = ["renew", "--ttl", "1s", &name, &output.out()];
+        until("it can be renewed", || run(&mut on(&service, &renew)).code() == 0);
+        service.start_as_replica(old);
+        service.await_replicas();
+    }
+}

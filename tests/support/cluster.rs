@@ -1,0 +1,132 @@
+//! A cluster of a test's own.
+
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+use super::{Server, until};
+
+pub struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Of so many masters, and as many replicas for each.
+    pub fn start(masters: usize, replicas: usize) -> Self {
+        let nodes: Vec<Server> = (0..masters * (1 + replicas))
+            .map(|_| {
+                let port = port_with_a_bus();
+                Server::on_port(
+                    port,
+                    &[
+                        "--cluster-enabled",
+                        "yes",
+                        "--cluster-node-timeout",
+                        "1000",
+                        "--cluster-replica-validity-factor",
+                        "0",
+                        "--repl-diskless-sync-delay",
+                        "0",
+                    ],
+                )
+            })
+            .collect();
+        let cluster = Self { nodes };
+        let addresses: Vec<String> = cluster.nodes.iter().map(address).collect();
+        let create = ["create"].into_iter().chain(addresses.iter().map(String::as_str));
+        let count = replicas.to_string();
+        cluster.manage(create.chain(["--cluster-replicas", &count, "--cluster-yes"]));
+        until("all nodes agree", || {
+            cluster.nodes.iter().all(|node| {
+                node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+                    && node.cli(&["CLUSTER", "SLOTS"])
+                        == cluster.nodes[0].cli(&["CLUSTER", "SLOTS"])
+            })
+        });
+        until("all replicas are connected", || {
+            cluster.masters().iter().all(|&master| {
+                let told = cluster.nodes[master].cli(&["INFO", "replication"]);
+                told.matches("state=online").count() == replicas
+            })
+        });
+        cluster
+    }
+
+    /// `redis-cli --cluster …`
+    #[track_caller]
+    pub fn manage<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Output {
+        let output = Command::new("redis-cli").arg("--cluster").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output
+    }
+
+    pub fn url(&self) -> String {
+        let addresses: Vec<String> = self.nodes.iter().map(address).collect();
+        format!("redis+cluster://{}", addresses.join(","))
+    }
+
+    /// With one seed only.
+    pub fn url_of(&self, node: usize) -> String {
+        format!("redis+cluster://{}", self.address(node))
+    }
+
+    pub fn address(&self, node: usize) -> String {
+        address(&self.nodes[node])
+    }
+
+    pub fn node(&self, node: usize) -> &Server {
+        &self.nodes[node]
+    }
+
+    pub fn node_mut(&mut self, node: usize) -> &mut Server {
+        &mut self.nodes[node]
+    }
+
+    pub fn id(&self, node: usize) -> String {
+        self.nodes[node].cli(&["CLUSTER", "MYID"])
+    }
+
+    pub fn masters(&self) -> Vec<usize> {
+        let is_master = |node: &usize| self.nodes[*node].cli(&["ROLE"]).starts_with("master");
+        (0..self.nodes.len()).filter(is_master).collect()
+    }
+
+    pub fn slot(&self, key: &str) -> String {
+        self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key])
+    }
+
+    /// The master that has this key, by the first node that is asked.
+    pub fn owner(&self, asked: usize, key: &str) -> usize {
+        let slot: u32 = self.slot_at(asked, key).parse().unwrap();
+        let slots = self.nodes[asked].cli(&["CLUSTER", "NODES"]);
+        let port = slots.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let has = fields[8..].iter().filter(|range| !range.starts_with('[')).any(|range| {
+                let (from, to) = range.split_once('-').unwrap_or((range, range));
+                (from.parse().unwrap()..=to.parse().unwrap()).contains(&slot)
+            });
+            let port = fields[1].split(['@', ',']).next()?.rsplit(':').next()?.parse().ok()?;
+            (has && !fields[2].contains("fail")).then_some(port)
+        });
+        self.nodes.iter().position(|node| Some(node.port()) == port).unwrap_or(usize::MAX)
+    }
+
+    fn slot_at(&self, asked: usize, key: &str) -> String {
+        self.nodes[asked].cli(&["CLUSTER", "KEYSLOT", key])
+    }
+}
+
+fn address(node: &Server) -> String {
+    format!("127.0.0.1:{}", node.port())
+}
+
+/// The nodes talk to each other on the port 10,000 above.
+fn port_with_a_bus() -> u16 {
+    loop {
+        let port = super::server::free_port();
+        if let Some(bus) = port.checked_add(10_000) {
+            if TcpListener::bind(("127.0.0.1", bus)).is_ok() {
+                return port;
+            }
+        }
+    }
+}
