@@ -11,7 +11,9 @@
 --                    with a space after each
 -- ARGV[10] 'reentrant' to enter again what the owner holds; ''
 -- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
--- ARGV[12] ...       the holders that the caller was told of last, each as id, mode, about, fence,
+-- ARGV[12] fence     that the hold is to have, if no larger one was given away here; 0: any. One
+--                    lock on several servers has to have the same fence on most of them
+-- ARGV[13] ...       the holders that the caller was told of last, each as id, mode, about, fence,
 --                    acquired, ms that its lease may last at most
 --
 -- { 'granted', fence }
@@ -21,7 +23,7 @@
 -- { 'queued', view, position from 1, ms to sleep unless woken by mail }
 
 local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
-local AT_LEAST, REENTRANT = tonumber(ARGV[6]), ARGV[10] ~= ''
+local AT_LEAST, REENTRANT, FENCE = tonumber(ARGV[6]), ARGV[10] ~= '', tonumber(ARGV[12])
 
 reconcile()
 -- Nobody waits for a reply to a request that is asked again.
@@ -29,7 +31,7 @@ if standing == 'revoked' and has(TOKEN) then drop(TOKEN) end
 -- A fence that is behind what the caller has seen: the server was restarted without its data, or a
 -- replica took over that was behind.
 local known = last_fence()
-for i = 12, foreign and 0 or #ARGV, 6 do
+for i = 13, foreign and 0 or #ARGV, 6 do
   if tonumber(ARGV[i + 3]) > known then recall(unpack(ARGV, i, i + 5)) end
 end
 local head = admit()
@@ -40,9 +42,15 @@ if holds() then
     keep = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST)
     redis.call('HSET', STATE, TOKEN .. ':keep', keep)
   end
+  local own = detail(TOKEN, 'fence')
+  if FENCE > 0 and tonumber(own) ~= FENCE then
+    write_on()
+    own = next_fence(FENCE)
+    redis.call('HSET', STATE, 'fence', own, TOKEN .. ':fence', own)
+  end
   extend(TTL)
   redis.call('DEL', KEYS[5])
-  return { 'granted', detail(TOKEN, 'fence') }
+  return { 'granted', own }
 end
 
 -- The innermost of them that is a hold still.
@@ -64,7 +72,7 @@ if entered or admissible(MODE) and not head then
     MINE[7], MINE[8] = TOKEN .. ':keep', int(now + AT_LEAST)
   end
   if ticket then redis.call('ZREM', QUEUE, TOKEN) end
-  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), unpack(MINE))
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), FENCE, unpack(MINE))
   return { 'granted', fence }
 end
 

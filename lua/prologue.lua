@@ -174,11 +174,18 @@ local function may_enter(token, mode)
   return outer == 'exclusive' or outer == 'shared' and mode == 'shared'
 end
 
+-- The fence of a new grant: larger than all before, and not behind the clock, so that it grows even
+-- if the server has lost its data. The one that is `wanted`, if it is larger than all before.
+local function next_fence(wanted)
+  local last = last_fence()
+  return int(wanted > last and wanted or math.max(last + 1, now))
+end
+
 -- The only place where a lock is given away. What is entered again stays as exclusive as it is.
 -- `...` are details to be written along.
-local function grant(token, mode, deadline, ...)
+local function grant(token, mode, deadline, wanted, ...)
   drop_remains()
-  fence = int(math.max(last_fence() + 1, now))
+  fence = next_fence(wanted)
   if not live or held_mode ~= 'exclusive' then held_mode = mode end
   count, live = count + 1, true
   put(token, deadline, 'fence', fence, 'mode', held_mode, token .. ':fence', fence,
@@ -280,7 +287,7 @@ local function admit()
       forget(head)
     elseif admissible(mode) or may_enter(head, mode) then
       redis.call('ZREM', QUEUE, head)
-      grant(head, mode, now + CLAIM)
+      grant(head, mode, now + CLAIM, 0)
       wake(head)
     else
       return head

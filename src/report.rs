@@ -15,6 +15,15 @@ pub(crate) enum Verbosity {
     Verbose,
 }
 
+/// What somebody we depend on has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Remark {
+    /// For those who want to know what happens.
+    Detail(String),
+    /// For everybody: it works, but should be mended.
+    Warning(String),
+}
+
 /// Tells about one command, on one lock where it has one.
 pub(crate) struct Report {
     subject: String,
@@ -48,10 +57,13 @@ impl Report {
         }
     }
 
-    /// The same, for each of them.
-    pub(crate) fn details(&self, what: Vec<String>) {
-        for what in what {
-            self.detail(what);
+    /// What others have said, each as it is meant.
+    pub(crate) fn remarks(&self, remarks: Vec<Remark>) {
+        for remark in remarks {
+            match remark {
+                Remark::Detail(what) => self.detail(what),
+                Remark::Warning(what) => self.warn(what),
+            }
         }
     }
 

@@ -10,6 +10,8 @@ mod local;
 mod location;
 mod model;
 mod node;
+mod quorum;
+
 mod refusal;
 mod reply;
 mod scripted;
@@ -30,6 +32,7 @@ pub(crate) use tls::{Identity, TlsFiles};
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::pattern::Pattern;
+use crate::report::Remark;
 use crate::view::{Holder, View};
 
 /// Cuts an exchange short when it becomes readable.
@@ -55,6 +58,9 @@ pub(crate) struct Request {
     /// How often a waiter tells that it is alive; `None` for one who does not wait.
     pub(crate) heartbeat: Option<Duration>,
     pub(crate) about: String,
+    /// What the fence is to be, if the server has not given away a larger one. For a lock that is
+    /// on several servers.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// A holder that somebody in line was told of.
@@ -66,7 +72,7 @@ pub(crate) struct Seen {
 }
 
 /// What came of a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted {
         fence: Fence,
@@ -80,7 +86,8 @@ pub(crate) enum Answer {
     /// In line; ask again after `sleep`, or when woken.
     Queued {
         view: View,
-        position: u64,
+        /// From 1; `None` where nobody keeps an order.
+        position: Option<u64>,
         sleep: Duration,
     },
 }
@@ -122,7 +129,7 @@ pub(crate) struct Listing {
 }
 
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// No connection, or it broke, or nothing came in time.
     Unreachable { what: String, fate: Fate },
@@ -224,7 +231,7 @@ pub(crate) trait Store: Send {
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
 
     /// Which server has said what since the last call, where that is not plain.
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         Vec::new()
     }
 }
@@ -239,7 +246,7 @@ pub(crate) fn open(
     use scripted::Scripted;
     Ok(match location {
         Location::Server(server) => {
-            let server = single::Single::new(server.clone(), io_timeout)?;
+            let server = single::Single::new(server.clone(), io_timeout, None)?;
             Box::new(Scripted::new(server, min_replicas))
         }
         Location::Sentinels(sentinels) => {
@@ -249,7 +256,9 @@ pub(crate) fn open(
         Location::Cluster(nodes) => {
             Box::new(Scripted::new(cluster::Cluster::new(nodes, io_timeout)?, min_replicas))
         }
-        Location::Quorum(_) => return Err("not yet".into()),
+        Location::Quorum(servers) => {
+            Box::new(quorum::Quorum::new(servers, io_timeout, min_replicas)?)
+        }
         Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
     })
 }

@@ -247,7 +247,7 @@ impl Supervisor<'_> {
             Event::Unanswered(reason) => {
                 self.report.detail(format_args!("not renewed: {reason}; trying again"));
             }
-            Event::Remark(what) => self.report.detail(what),
+            Event::Remark(remark) => self.report.remarks(vec![remark.clone()]),
             _ => {}
         }
     }

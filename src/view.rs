@@ -1,6 +1,7 @@
 //! A lock as people see it: who holds it, who waits for it, since when.
 
 use std::fmt;
+use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use crate::duration::show;
@@ -14,6 +15,20 @@ pub(crate) struct ServerTime(pub(crate) u64);
 impl ServerTime {
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for ServerTime {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for ServerTime {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
     }
 }
 

@@ -140,7 +140,7 @@ impl Wait<'_> {
         let seen = self.seen(sent);
         let answer = self.store.acquire(self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
-        self.report.details(self.store.remarks());
+        self.report.remarks(self.store.remarks());
         (sent, answer)
     }
 
@@ -172,10 +172,16 @@ impl Wait<'_> {
         Ok(Won { lease, fence })
     }
 
-    fn stand_in_line(&mut self, view: View, place: u64, sleep: Duration) -> Result<(), Error> {
+    fn stand_in_line(
+        &mut self,
+        view: View,
+        place: Option<u64>,
+        sleep: Duration,
+    ) -> Result<(), Error> {
+        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
         if matches!(self.contact, Contact::None) {
             let reason = view.mismatch(self.request.mode);
-            self.report.note(format_args!("waiting in place {place}: {view}{reason}"));
+            self.report.note(format_args!("waiting{place}: {view}{reason}"));
             self.contact = Contact::InLine;
         }
         let now = Instant::now();
@@ -186,7 +192,7 @@ impl Wait<'_> {
             return Err(self.busy(view, Waited::For(now.since(self.started))));
         }
         let sleep = sleep.min(left);
-        self.report.detail(format_args!("in place {place}, asleep for {} at most", show(sleep)));
+        self.report.detail(format_args!("waiting{place}, asleep for {} at most", show(sleep)));
         self.seen = Some((now, view));
         match self.store.sleep(self.request, sleep, Some(self.signals.arrival())) {
             Ok(()) => Ok(()),
@@ -260,7 +266,7 @@ impl Wait<'_> {
             return None;
         }
         let left = self.store.leave(self.request);
-        self.report.details(self.store.remarks());
+        self.report.remarks(self.store.remarks());
         match left {
             Ok(view) => Some(view),
             Err(failure) => {

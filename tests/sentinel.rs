@@ -125,7 +125,7 @@ fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
 
 #[test]
 fn nobody_acts_on_a_master_that_was_demoted() {
-    let mut service = Service::start(1, &[], &[]);
+    let service = Service::start(1, &[], &[]);
     // Not SURE: there is nobody left to confirm a renewal.
     let exec = ["exec", "--ttl", "6s", "--io-timeout", "300ms", "L", "sh", "-c", READY];
     let mut holder = Running::start(&mut on(&service, &exec));

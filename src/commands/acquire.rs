@@ -38,7 +38,7 @@ pub(super) fn run(
         (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
     };
     let left = grant.store.leave(&grant.request);
-    report.details(grant.store.remarks());
+    report.remarks(grant.store.remarks());
     if let Err(failure) = left {
         report.detail(format_args!("not released: {failure}"));
     }

@@ -26,7 +26,7 @@ pub(super) fn run(
     report: &Report,
 ) -> Result<Exit, Error> {
     let before = store.revoke(key, eviction);
-    report.details(store.remarks());
+    report.remarks(store.remarks());
     let before = before?;
     match (before.state, eviction) {
         (State::Foreign, Eviction::WhenGone) => return Err(Error::Deaf),

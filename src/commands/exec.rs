@@ -77,7 +77,7 @@ pub(super) fn run(
 /// The command has ended, so a failure now is only worth a warning.
 fn release(store: &mut dyn Store, request: &Request, report: &Report) -> Result<Release, Failure> {
     let released = store.release(&request.key, &request.token);
-    report.details(store.remarks());
+    report.remarks(store.remarks());
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld) => report.detail("not held any more, nothing to release"),

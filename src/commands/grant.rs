@@ -50,6 +50,7 @@ impl Grant {
                 Patience::For(_) | Patience::Forever => Some(wait::heartbeat(terms.ttl.get())),
             },
             about: about(terms.label).to_lines(),
+            fence: None,
         };
         let mut signals = Signals::listen(inherited)
             .map_err(|error| Error::system("cannot listen to signals", &error))?;

@@ -17,7 +17,7 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
     config.warnings(report);
     let mut store = config.open(0)?;
     let found = look(&mut *store, &config.prefix, options.subject.as_ref());
-    report.details(store.remarks());
+    report.remarks(store.remarks());
     let (locks, complete) = readable(found?, report)?;
     let status = match (&options.subject, locks.is_empty()) {
         _ if !complete => exit::UNREACHABLE,

@@ -44,7 +44,7 @@ fn release(
     report: &Report,
 ) -> Result<Exit, Error> {
     let released = store.release(key, token);
-    report.details(store.remarks());
+    report.remarks(store.remarks());
     match released? {
         Release::NotHeld => Err(Error::NotHeld),
         Release::Released | Release::Unknown => {

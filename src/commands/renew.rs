@@ -18,7 +18,7 @@ pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> 
     let key = Key::new(&config.prefix, name);
     let mut store = config.open(0)?;
     let renewed = store.renew(&key, &token, ttl, None);
-    report.details(store.remarks());
+    report.remarks(store.remarks());
     match renewed? {
         Renewal::NotHeld => Err(Error::NotHeld),
         Renewal::Renewed { fence } => {

@@ -15,6 +15,7 @@ use super::{Failure, Interrupt};
 use crate::back_off::BackOff;
 use crate::clock::Instant;
 use crate::poll::{Want, ready};
+use crate::report::Remark;
 
 /// More redirections in a row are no way to anywhere.
 const MOST: u32 = 8;
@@ -30,7 +31,7 @@ pub(super) struct Cluster {
     /// Who has run the last script, and whether it had to be asked to.
     last: (usize, bool),
     io_timeout: Duration,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
 }
 
 impl Cluster {
@@ -51,7 +52,7 @@ impl Cluster {
     }
 
     fn remark(&mut self, at: usize, what: &str) {
-        let remark = format!("{}: {what}", self.nodes[at].endpoint());
+        let remark = Remark::Detail(format!("{}: {what}", self.nodes[at].endpoint()));
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
         }
@@ -180,7 +181,7 @@ impl Servers for Cluster {
         0
     }
 
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 }

@@ -61,6 +61,8 @@ pub(super) fn of(error: &ServerError, address: &Address) -> Refusal {
     let code = match error.code() {
         // Strangers may not even send as many arguments as a script takes.
         "ERR" if text.contains("unauthenticated") => "NOAUTH",
+        // It names the user, who may be called anything.
+        "ERR" if is_denial(text) => "NOPERM",
         "ERR" => BURIED.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
@@ -109,10 +111,11 @@ pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> 
         let what = format!("{address} denies this user {what}");
         Failure::Misconfigured { what, executed: false }.into()
     };
-    let denied = text.contains("user executing the script") || text.contains("NOPERM");
+    let denied = is_denial(text);
+    let of_keys = text.contains("of the keys") || text.contains("to access a key");
     // Only the guard is read in a way that hides the line.
     match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
-        _ if (denied || error.code() == "NOPERM") && text.contains("keys") => {
+        _ if (denied || error.code() == "NOPERM") && of_keys => {
             let [guard, side] = call.key_patterns();
             lasting(format!("the lock's keys; allow ~{guard} and ~{side}"))
         }
@@ -122,6 +125,13 @@ pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> 
         _ if denied => lasting("a command that a script needs; see ACL LOG there".into()),
         _ => of(error, address),
     }
+}
+
+/// As Redis up to 7.0 says it, and as later ones and Valkey do.
+fn is_denial(text: &str) -> bool {
+    text.contains("user executing the script")
+        || text.contains("ACL failure in script")
+        || text.contains("NOPERM")
 }
 
 /// The number in `on @user_script:12.`, or `@user_script: 12:` as Redis 6.2 writes it.
@@ -145,4 +155,58 @@ fn other_node(text: &str, here: &Endpoint) -> Option<Endpoint> {
 
 fn first_line(text: &str) -> String {
     text.chars().take_while(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+    use crate::store::scripts;
+
+    /// What comes of an error reply to an acquire.
+    fn told(reply: &str) -> (bool, String) {
+        let address = Address::parse("redis://h:1").unwrap();
+        let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
+        let call = Call::new(scripts::ACQUIRE, &key, None, 0);
+        let reply = format!("-{reply}\r\n");
+        let Ok(Value::ServerError(error)) = redis::parse_redis_value(reply.as_bytes()) else {
+            panic!("no error: {reply}")
+        };
+        let failure = Failure::from(of_script(&error, &address, &call));
+        (matches!(failure, Failure::Misconfigured { .. }), failure.to_string())
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_named_in_the_words_of_every_version() {
+        let source = scripts::ACQUIRE.source();
+        let line = 1 + source.lines().position(|line| line.contains("call('TIME'")).unwrap();
+        for user in ["ci", "ROOM", "AUTHOR", "monkeys"] {
+            for (reply, part) in [
+                (format!("ERR The user executing the script can't run this command or subcommand script: 5f, on @user_script:{line}."), "allow +time"),
+                (format!("ERR ACL failure in script: User {user} has no permissions to run the 'time' command script: 5f, on @user_script:{line}."), "allow +time"),
+                ("NOPERM this user has no permissions to access one of the keys used as arguments".into(), "allow ~p:L and ~{p:L}:*"),
+                ("NOPERM No permissions to access a key".into(), "allow ~p:L"),
+                (format!("ERR ACL failure in script: No permissions to access a key script: 5f, on @user_script:{line}."), "allow ~p:L"),
+                (format!("NOPERM User {user} has no permissions to run the 'evalsha' command"), "evalsha"),
+            ] {
+                let (lasting, text) = told(&reply);
+                assert!(lasting && text.contains(part), "{reply} -> {text}");
+            }
+        }
+        assert!(!told("OOM command not allowed when used memory > 'maxmemory'").0);
+    }
+
+    #[test]
+    fn another_node_is_found_whatever_way_it_is_named() {
+        let here = Endpoint::Tcp { host: "h".into(), port: 1 };
+        let found = |text| other_node(text, &here).map(|node| node.to_string());
+        assert_eq!(found("5 10.0.0.1:7").as_deref(), Some("10.0.0.1:7"));
+        assert_eq!(found("5 ::1:7").as_deref(), Some("[::1]:7"));
+        assert_eq!(found("5 :7").as_deref(), Some("h:7"));
+        assert_eq!(found("5 ?:7").as_deref(), Some("h:7"));
+        assert_eq!(found("5 h"), None);
+        assert_eq!(found("nonsense"), None);
+        assert_eq!(found("5 h:99999"), None);
+    }
 }

@@ -77,7 +77,7 @@ pub(super) fn answer(reply: Value) -> Option<Answer> {
         "upgrade" => Some(Answer::Upgrade),
         "queued" => Some(Answer::Queued {
             view: view(fields.0.next()?)?,
-            position: fields.count()?,
+            position: Some(fields.count()?),
             sleep: Duration::from_millis(fields.count()?),
         }),
         _ => None,

@@ -16,6 +16,7 @@ use super::{
 use crate::duration::Ttl;
 use crate::lock::{Key, Owner, Prefix, Token};
 use crate::pattern::Pattern;
+use crate::report::Remark;
 use crate::view::View;
 
 /// The servers that keep locks between them, each lock on one of them.
@@ -38,7 +39,7 @@ pub(super) trait Servers: Send {
     fn database(&self) -> u32;
 
     /// What the servers have said since the last call that was about themselves.
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         Vec::new()
     }
 }
@@ -128,7 +129,8 @@ impl<S: Servers> Store for Scripted<S> {
                     .collect::<String>(),
             )
             .with(if request.reentrant { "reentrant" } else { "" })
-            .with(&request.about);
+            .with(&request.about)
+            .with(request.fence.map_or(0, |fence| fence.0));
         for Seen { holder, left } in seen {
             call = call
                 .with(&holder.id)
@@ -202,7 +204,7 @@ impl<S: Servers> Store for Scripted<S> {
         list::list(&mut self.servers, prefix, pattern)
     }
 
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         self.servers.remarks()
     }
 }

@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
 use super::{Failure, Fate, Interrupt};
+use crate::report::Remark;
 
 /// The sentinels of a service, and its master.
 pub(super) struct Sentinel {
@@ -20,7 +21,7 @@ pub(super) struct Sentinel {
     service: String,
     master: Node,
     database: u32,
-    remarks: Vec<String>,
+    remarks: Vec<Remark>,
 }
 
 impl Sentinel {
@@ -48,7 +49,8 @@ impl Sentinel {
                     self.sentinels[..=index].rotate_right(1);
                     if *self.master.endpoint() != endpoint {
                         let sentinel = self.sentinels[0].endpoint();
-                        self.remarks.push(format!("sentinel {sentinel}: {endpoint} is the master"));
+                        let what = format!("sentinel {sentinel}: {endpoint} is the master");
+                        self.remarks.push(Remark::Detail(what));
                         self.master = self
                             .master
                             .sibling(endpoint)
@@ -58,7 +60,7 @@ impl Sentinel {
                 }
                 Err(failure @ Failure::Interrupted { .. }) => return Err(failure),
                 Err(failure) => {
-                    self.remarks.push(format!("sentinel: {failure}"));
+                    self.remarks.push(Remark::Detail(format!("sentinel: {failure}")));
                     failures.push(failure);
                 }
             }
@@ -125,7 +127,7 @@ impl Servers for Sentinel {
         self.database
     }
 
-    fn remarks(&mut self) -> Vec<String> {
+    fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::address::Address;
-use super::node::{Node, Reply};
+use super::node::{Node, Question, Reply};
 use super::scripted::Servers;
 use super::scripts::Call;
 use super::{Failure, Interrupt};
@@ -18,9 +18,13 @@ pub(super) struct Single {
 
 impl Single {
     /// An error is a file for TLS that cannot be used.
-    pub(super) fn new(address: Address, io_timeout: Duration) -> Result<Self, String> {
+    pub(super) fn new(
+        address: Address,
+        io_timeout: Duration,
+        question: Option<Question>,
+    ) -> Result<Self, String> {
         let database = address.database;
-        Ok(Self { node: Node::new(address, io_timeout, None)?, database })
+        Ok(Self { node: Node::new(address, io_timeout, question)?, database })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::clock::Instant;
 use crate::duration::show;
 use crate::lease::Lease;
 use crate::policy::{OnLost, Parting};
+use crate::report::Remark;
 
 /// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
 /// waits for a child that has stopped already (vfork), is stopped by force then: the job is to be
@@ -26,7 +27,7 @@ pub(super) enum Event {
     /// A renewal got no answer; there will be another.
     Unanswered(String),
     /// A server has said something that is worth a word only.
-    Remark(String),
+    Remark(Remark),
     /// The server says that we do not hold the lock.
     NotHeld,
     /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the

@@ -123,10 +123,9 @@ fn address(node: &Server) -> String {
 fn port_with_a_bus() -> u16 {
     loop {
         let port = super::server::free_port();
-        if let Some(bus) = port.checked_add(10_000) {
-            if TcpListener::bind(("127.0.0.1", bus)).is_ok() {
-                return port;
-            }
+        let bus = port.checked_add(10_000);
+        if bus.is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            return port;
         }
     }
 }

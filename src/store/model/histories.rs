@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use server::Server;
 
 use super::*;
-use crate::lock::{About, Key, Label, Owner};
+use crate::lock::{About, Fence, Key, Label, Owner};
 use crate::store::Store;
 use crate::store::address::Address;
 use crate::store::scripted::Scripted;
@@ -52,6 +52,8 @@ struct Ask {
     owner: Option<u8>,
     enclosing: Vec<u8>,
     reentrant: bool,
+    /// Wants a fence so far behind or ahead of the clock.
+    fence: Option<i64>,
     /// Reminds the server of what the last reply showed.
     reminds: bool,
 }
@@ -71,10 +73,27 @@ fn ask() -> impl Strategy<Value = Ask> {
     let at_least = prop_oneof![3 => Just(0), 1 => 1..8_000_u64];
     let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));
     let owner = (option::weighted(0.3, 0..2_u8), vec(client(), 0..2));
-    let flags = (proptest::bool::weighted(0.3), proptest::bool::weighted(0.3));
+    let fence = option::weighted(0.2, -3_000..3_000_i64);
+    let flags = (proptest::bool::weighted(0.3), proptest::bool::weighted(0.3), fence);
     (client(), terms, owner, flags).prop_map(
-        |(client, (mode, ttl, at_least, heartbeat), (owner, enclosing), (reentrant, reminds))| {
-            Ask { client, mode, ttl, at_least, heartbeat, owner, enclosing, reentrant, reminds }
+        |(
+            client,
+            (mode, ttl, at_least, heartbeat),
+            (owner, enclosing),
+            (reentrant, reminds, fence),
+        )| {
+            Ask {
+                client,
+                mode,
+                ttl,
+                at_least,
+                heartbeat,
+                owner,
+                enclosing,
+                reentrant,
+                fence,
+                reminds,
+            }
         },
     )
 }
@@ -117,7 +136,7 @@ impl Tokens {
 }
 
 impl Ask {
-    fn request(&self, key: &Key, tokens: &Tokens) -> Request {
+    fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
         let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
         let about = About {
             host: "host".into(),
@@ -139,6 +158,7 @@ impl Ask {
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
             about: about.to_lines(),
+            fence: self.fence.map(|ahead| Fence(now.saturating_add_signed(ahead))),
         }
     }
 }
@@ -188,8 +208,8 @@ impl<'a> Both<'a> {
         match step {
             Step::Ask(new) => {
                 let asked = self.asked[usize::from(new.client)].get_or_insert_with(|| new.clone());
-                let ask = &Ask { reminds: new.reminds, ..asked.clone() };
-                let request = ask.request(&key, &self.tokens);
+                let ask = &Ask { reminds: new.reminds, fence: new.fence, ..asked.clone() };
+                let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 let theirs = self.server.acquire(&request, &seen, None).unwrap();
                 let ours = self.model.acquire(&request, &seen, now);
@@ -219,7 +239,7 @@ impl<'a> Both<'a> {
                 self.asked[usize::from(*client)] = None;
             }
             Step::Leave(client) => {
-                let request = Ask { client: *client, ..nothing() }.request(&key, &self.tokens);
+                let request = Ask { client: *client, ..nothing() }.request(&key, &self.tokens, now);
                 let theirs = self.server.leave(&request).unwrap();
                 assert_eq!(theirs, self.model.leave(&request.token, now));
                 self.tokens.used_up(*client);
@@ -266,6 +286,7 @@ fn nothing() -> Ask {
         owner: None,
         enclosing: Vec::new(),
         reentrant: false,
+        fence: None,
         reminds: false,
     }
 }

@@ -70,12 +70,20 @@ impl<'a> Moment<'a> {
 
         let (now, ttl) = (self.now, request.ttl.as_millis());
         let at_least = millis(request.at_least);
-        if let Some(fence) = self.holds(token).map(|hold| Fence(hold.fence)) {
-            if let (Some(hold), 1..) = (self.hold_mut(token), at_least) {
-                hold.keep = hold.acquired + at_least;
+        let wanted = request.fence.map_or(0, |fence| fence.0);
+        if let Some(mut fence) = self.holds(token).map(|hold| hold.fence) {
+            if wanted > 0 && wanted != fence {
+                fence = self.next_fence(wanted);
+                self.lock.fence = fence;
+            }
+            if let Some(hold) = self.hold_mut(token) {
+                hold.fence = fence;
+                if at_least > 0 {
+                    hold.keep = hold.acquired + at_least;
+                }
             }
             self.extend(token, ttl);
-            return Answer::Granted { fence };
+            return Answer::Granted { fence: Fence(fence) };
         }
 
         let mut enclosing = request.enclosing.iter().rev();
@@ -102,7 +110,7 @@ impl<'a> Moment<'a> {
         if entered.is_some() || self.admissible(request.mode) && !must_wait {
             self.lock.queue.retain(|place| place.token != token);
             let keep = if at_least > 0 { now + at_least } else { 0 };
-            self.grant(place, now + ttl.max(at_least), keep);
+            self.grant(place, now + ttl.max(at_least), keep, wanted);
             return Answer::Granted { fence: Fence(self.lock.fence) };
         }
         if inside {
@@ -147,7 +155,7 @@ impl<'a> Moment<'a> {
             0 => heartbeat,
             _ => self.claim_ends().map_or(heartbeat, |left| heartbeat.min(left).max(1)),
         };
-        let position = u64::try_from(index).unwrap_or(u64::MAX) + 1;
+        let position = Some(u64::try_from(index).unwrap_or(u64::MAX) + 1);
         let sleep = Duration::from_millis(sleep);
         Answer::Queued { view: self.view(FIRST, false), position, sleep }
     }
@@ -361,10 +369,17 @@ impl<'a> Moment<'a> {
         }
     }
 
+    /// Larger than all before and not behind the clock; the one that is wanted, if it is larger
+    /// than all before.
+    fn next_fence(&self, wanted: u64) -> u64 {
+        let last = self.lock.fence;
+        if wanted > last { wanted } else { self.now.max(last + 1) }
+    }
+
     /// The only place where a lock is given away.
-    fn grant(&mut self, place: Place, deadline: u64, keep: u64) {
+    fn grant(&mut self, place: Place, deadline: u64, keep: u64, wanted: u64) {
         let Place { token, owner, mode, about, .. } = place;
-        self.lock.fence = self.now.max(self.lock.fence + 1);
+        self.lock.fence = self.next_fence(wanted);
         self.mix_in(mode);
         let (fence, now) = (self.lock.fence, self.now);
         self.lock.holds.push(Hold {
@@ -408,7 +423,7 @@ impl<'a> Moment<'a> {
             let head = self.lock.queue.remove(0);
             if alive {
                 self.lock.woken.push(head.token.clone());
-                self.grant(head, self.now + CLAIM, 0);
+                self.grant(head, self.now + CLAIM, 0, 0);
             }
         }
         false

@@ -35,7 +35,7 @@ thread_local! {
 
 impl Scripted<Single> {
     pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
-        let server = Single::new(address, io_timeout).expect("there is no TLS to prepare");
+        let server = Single::new(address, io_timeout, None).expect("there is no TLS to prepare");
         Self { test_clock: true, ..Self::new(server, 0) }
     }
 

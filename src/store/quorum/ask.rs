@@ -1,0 +1,82 @@
+//! A question to several members at once.
+
+use std::time::Duration;
+
+use super::ballot;
+use super::member::{Member, Node};
+use crate::clock::Instant;
+use crate::store::{Failure, Interrupt};
+
+/// What a question is to a member.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Not meant for it.
+    Not,
+    /// It is to do it as soon as it can, but is not waited for.
+    Only,
+    Awaited,
+}
+
+/// For questions: a member that has not done yet what it was asked before is left out.
+pub(super) fn if_idle(_number: usize, member: &Member) -> Asked {
+    if member.is_busy() { Asked::Not } else { Asked::Awaited }
+}
+
+/// For what has to be done: a member that has not done yet what it was asked before does it later.
+pub(super) fn surely(_number: usize, member: &Member) -> Asked {
+    if member.is_busy() { Asked::Only } else { Asked::Awaited }
+}
+
+/// What each member has answered, or not.
+pub(super) struct Votes<T>(pub(super) Vec<Option<Result<T, Failure>>>);
+
+impl<T> Votes<T> {
+    pub(super) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.0.iter().enumerate().filter_map(|(number, vote)| match vote {
+            Some(Ok(value)) => Some((number, value)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn into_values(self) -> impl Iterator<Item = T> {
+        self.0.into_iter().flatten().flatten()
+    }
+
+    pub(super) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+        self.values().filter(|(_, value)| is(value)).count()
+    }
+}
+
+/// Asks members at once, and collects the answers of those that are waited for until there are
+/// `enough`, or until the time for an answer is over.
+pub(super) fn ask<T: Send + 'static>(
+    members: &[Member],
+    patience: Duration,
+    whom: impl Fn(usize, &Member) -> Asked,
+    question: impl Fn(&mut Node) -> Result<T, Failure> + Clone + Send + 'static,
+    enough: impl Fn(&Votes<T>) -> bool,
+    mut remark: impl FnMut(usize, &Result<T, Failure>),
+    interrupt: Interrupt<'_>,
+) -> Result<Votes<T>, Failure> {
+    let until = Instant::now() + patience;
+    let (ballot, votes_cast) = ballot::open::<T>()
+        .map_err(|error| Failure::Unavailable(format!("cannot ask: {error}")))?;
+    let mut votes = Votes(members.iter().map(|_| None).collect());
+    let mut awaited = Vec::new();
+    for (number, member) in members.iter().enumerate() {
+        let asked = whom(number, member);
+        if asked != Asked::Not {
+            member.ask(number, &ballot, question.clone());
+        }
+        if asked == Asked::Awaited {
+            awaited.push(number);
+        }
+    }
+    while !awaited.is_empty() && !enough(&votes) {
+        let Some((number, vote)) = votes_cast.next(until, interrupt)? else { break };
+        awaited.retain(|other| *other != number);
+        remark(number, &vote);
+        votes.0[number] = Some(vote);
+    }
+    Ok(votes)
+}

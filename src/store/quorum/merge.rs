@@ -1,0 +1,103 @@
+//! What several servers say of a lock, as one.
+
+use std::time::Duration;
+
+use super::needed;
+use crate::lock::Fence;
+use crate::view::{Holder, ServerTime, Standing, State, View};
+
+/// A holder as some of the servers see it.
+struct Seen {
+    holder: Holder,
+    lefts: Vec<Duration>,
+    fences: Vec<Fence>,
+    standings: Vec<Standing>,
+}
+
+/// The lock as it is on `servers` servers, some of which have not told: a holder counts if it may
+/// have as many of them as it needs. If `lenient`, the one with the most does, however few.
+pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+    let now = views.first().map_or(ServerTime(0), |view| view.now);
+    let untold = servers.saturating_sub(views.len());
+    let mut seen = holders(views, now);
+    let most = seen.iter().map(|seen| seen.lefts.len()).max().unwrap_or(0);
+    seen.retain(|seen| {
+        let count = seen.lefts.len();
+        count + untold >= needed(seen.holder.mode, servers) || lenient && count == most
+    });
+    let holders: Vec<Holder> = seen.into_iter().map(|seen| seen.settle(now, servers)).collect();
+    let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
+    let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
+    let is_foreign = !foreign.is_empty() && foreign.len() + untold > servers / 2;
+    let state = match () {
+        () if holders.iter().any(|holder| holder.standing == Standing::Held) => State::Held,
+        () if holders.iter().any(|holder| holder.standing == Standing::Revoked) => State::Revoked,
+        () if !holders.is_empty() => State::Cooling,
+        () if is_foreign || lenient && !foreign.is_empty() => State::Foreign,
+        () => State::Free,
+    };
+    View {
+        now,
+        state,
+        mode: holders.first().map(|holder| holder.mode),
+        ttl: match state {
+            State::Foreign => foreign.iter().filter_map(|view| view.ttl).max(),
+            _ => left,
+        },
+        fence: views.iter().filter_map(|view| view.fence).max(),
+        holder_count: holders.len().try_into().unwrap_or(u64::MAX),
+        holders,
+        waiter_count: 0,
+        waiters: Vec::new(),
+    }
+}
+
+/// With all times by the clock of the first server.
+fn holders(views: &[View], now: ServerTime) -> Vec<Seen> {
+    let mut all = Vec::<Seen>::new();
+    for view in views {
+        for holder in &view.holders {
+            let left = holder.deadline.since(view.now);
+            let at = match all.iter().position(|seen| seen.holder.id == holder.id) {
+                Some(at) => at,
+                None => {
+                    let moved = |time| now - view.now.since(time);
+                    let (acquired, renewed) = (moved(holder.acquired), moved(holder.renewed));
+                    let holder = Holder { acquired, renewed, ..holder.clone() };
+                    let (lefts, fences, standings) = Default::default();
+                    all.push(Seen { holder, lefts, fences, standings });
+                    all.len() - 1
+                }
+            };
+            all[at].lefts.push(left);
+            all[at].fences.push(holder.fence);
+            all[at].standings.push(holder.standing);
+        }
+    }
+    all
+}
+
+impl Seen {
+    /// It lasts for as long as enough servers keep it, and stands as enough of them say.
+    fn settle(mut self, now: ServerTime, servers: usize) -> Holder {
+        let enough = needed(self.holder.mode, servers).min(self.lefts.len());
+        self.lefts.sort_unstable_by(|one, other| other.cmp(one));
+        let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
+        let held = self.standings.iter().filter(|s| **s == Standing::Held).count();
+        let standing = if held >= enough {
+            Standing::Held
+        } else if self.standings.contains(&Standing::Revoked) {
+            Standing::Revoked
+        } else {
+            Standing::Cooling
+        };
+        let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
+        Holder { deadline: now + left, standing, fence, ..self.holder }
+    }
+}
+
+/// The largest of those that are there most often.
+pub(super) fn most_common(fences: &[Fence]) -> Option<Fence> {
+    let count = |fence: &Fence| fences.iter().filter(|other| *other == fence).count();
+    fences.iter().copied().max_by_key(|fence| (count(fence), *fence))
+}

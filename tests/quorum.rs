@@ -1,0 +1,334 @@
+//! Several servers that know nothing of each other: a lock is held by whoever has most of them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use support::proxy::Proxy;
+use support::{Finished, READY, Running, Server, rlock, run, until};
+
+/// As long as a server has to have been up before it counts.
+const TTL: &str = "2s";
+
+/// Servers that have been up for longer than that.
+fn servers(count: usize) -> Vec<Server> {
+    let servers: Vec<Server> = (0..count).map(|_| Server::on_tcp(&[])).collect();
+    servers.iter().for_each(|server| await_uptime(server, 2));
+    servers
+}
+
+fn await_uptime(server: &Server, seconds: u64) {
+    until("the server has been up for a lease", || {
+        let told = server.cli(&["INFO", "server"]);
+        let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+        uptime.unwrap().trim().parse::<u64>().unwrap() >= seconds
+    });
+}
+
+/// All of them, or nowhere in place of those that are masked.
+fn urls(servers: &[Server], masked: &[usize]) -> String {
+    let url = |(number, server): (usize, &Server)| match masked.contains(&number) {
+        true => format!("unix:///nowhere/{number}"),
+        false => server.url(),
+    };
+    servers.iter().enumerate().map(url).collect::<Vec<_>>().join(" ")
+}
+
+fn at(urls: &str, arguments: &[&str]) -> Command {
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", urls).env("RLOCK_TTL", TTL);
+    command
+}
+
+/// How many servers have anything of the lock that others would have to wait for.
+fn having(servers: &[Server], name: &str) -> usize {
+    let key = format!("rlock:{name}");
+    servers.iter().filter(|server| server.cli(&["EXISTS", &key]) == "1").count()
+}
+
+fn holder(urls: &str, options: &[&str], name: &str) -> Running {
+    let exec = [&["exec"], options, &[name, "sh", "-c", READY]].concat();
+    let mut holder = Running::start(&mut at(urls, &exec));
+    assert_eq!(holder.line(), "READY");
+    holder
+}
+
+#[test]
+fn a_lock_is_on_most_servers_and_works_as_any() {
+    let servers = servers(3);
+    let all = urls(&servers, &[]);
+    let output = run(&mut at(&all, &["exec", "-v", "L", "echo", "done"]));
+    assert_eq!((output.code(), output.out().as_str()), (0, "done"), "{output:?}");
+    for server in &servers {
+        let told = format!("{}: granted, fence", server.socket().display());
+        // The last of them may have come too late to be told of.
+        let count = output.err().matches("granted, fence").count();
+        assert!(output.err().contains(&told) || count >= 2, "{output:?}");
+    }
+    assert_eq!(having(&servers, "L"), 0);
+
+    let mut first = holder(&all, &[], "L");
+    let output = run(&mut at(&all, &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 75);
+    assert!(output.err().contains("held by") && output.err().contains("(sh)"), "{output:?}");
+    let inspected = run(&mut at(&all, &["inspect", "--json", "L"])).out();
+    assert_eq!(inspected.matches("\"kind\":\"exec\"").count(), 1, "{inspected}");
+    assert!(run(&mut at(&all, &["inspect"])).out().contains("L  "));
+    let mut second = Running::start(&mut at(&all, &["exec", "L", "echo", "ENTERED"]));
+    let told = second.told("waiting");
+    assert!(told.contains("waiting: held by"), "{told}");
+    first.say("");
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(second.end().out(), "ENTERED");
+
+    let token = run(&mut at(&all, &["acquire", "L"])).out();
+    assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 0);
+    assert_eq!(run(&mut at(&all, &["release", "L", &token])).code(), 0);
+    assert_eq!(run(&mut at(&all, &["release", "L", &token])).code(), 77);
+    assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 77);
+    assert_eq!(run(&mut at(&all, &["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn with_two_of_five_down_everything_works_and_with_three_nothing_does() {
+    let mut servers = servers(5);
+    let all = urls(&servers, &[]);
+    servers[1].kill();
+    servers[3].signal("STOP");
+    let quick = ["--io-timeout", "300ms"];
+    let go = |arguments: &[&str]| {
+        run(&mut at(&all, &[&arguments[..1], &quick, &arguments[1..]].concat()))
+    };
+    assert_eq!(go(&["exec", "L", "true"]).code(), 0);
+    let token = go(&["acquire", "--shared", "L"]).out();
+    assert_eq!(go(&["exec", "--shared", "L", "true"]).code(), 0);
+    assert_eq!(go(&["exec", "-n", "L", "true"]).code(), 75);
+    assert_eq!(go(&["inspect", "L"]).code(), 0);
+    assert_eq!(go(&["renew", "L", &token]).code(), 0);
+    assert_eq!(go(&["release", "L", &token]).code(), 0);
+    let mut stuck = holder(&all, &quick, "L");
+    let output = go(&["release", "--force", "L"]);
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.out().contains("evicted"), "{output:?}");
+    stuck.told("lost");
+    assert_eq!(stuck.end().code(), 76);
+
+    servers[0].kill();
+    let started = Instant::now();
+    for arguments in
+        [&["exec", "L", "true"][..], &["acquire", "L"], &["inspect", "L"], &["inspect"]]
+    {
+        let output = go(arguments);
+        assert_eq!(output.code(), 69, "{output:?}");
+        assert!(output.err().contains("2 of 5 servers are of use, 3 are needed"), "{output:?}");
+        assert_eq!(output.err().lines().count(), 1, "{output:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "promptly");
+    servers[3].signal("CONT");
+    for up in [2, 3, 4] {
+        until("nothing is left", || servers[up].cli(&["EXISTS", "rlock:L"]) == "0");
+    }
+}
+
+#[test]
+fn a_frozen_server_costs_one_timeout_once() {
+    let servers = servers(3);
+    await_uptime(&servers[0], 5);
+    servers[2].signal("STOP");
+    let mut command = at(&urls(&servers, &[]), &["exec", "--io-timeout", "1s", "L", "true"]);
+    let started = Instant::now();
+    assert_eq!(run(command.env("RLOCK_TTL", "4s")).code(), 0);
+    let took = started.elapsed();
+    assert!(took < Duration::from_millis(1_900), "{took:?}");
+    servers[2].signal("CONT");
+}
+
+#[test]
+fn a_lease_is_renewed_with_a_minority_failing_and_lost_with_a_majority() {
+    let mut servers = servers(3);
+    let all = urls(&servers, &[]);
+    let mut lasting = holder(&all, &[], "L");
+    servers[0].kill();
+    // Longer than a lease.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(run(&mut at(&all, &["exec", "-n", "L", "true"])).code(), 75);
+    lasting.say("");
+    assert_eq!(lasting.finish().code(), 0);
+
+    let mut ending = holder(&all, &[], "L");
+    servers[1].kill();
+    ending.told("could not be renewed");
+    assert_eq!(ending.end().code(), 76);
+}
+
+#[test]
+fn a_server_that_has_lost_a_hold_gets_it_back_at_the_next_renewal() {
+    let mut servers = servers(3);
+    let all = urls(&servers, &[]);
+    let mut lasting = holder(&all, &[], "L");
+    servers[0].kill();
+    servers[0].start_again();
+    until("it is put back", || servers[0].cli(&["EXISTS", "rlock:L"]) == "1");
+    servers[1].kill();
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(run(&mut at(&all, &["inspect", "L"])).code(), 0);
+    lasting.say("");
+    assert_eq!(lasting.finish().code(), 0);
+    assert_eq!(servers[0].cli(&["EXISTS", "rlock:L"]), "0");
+}
+
+#[test]
+fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
+    let mut servers = servers(3);
+    // The holder has two of three.
+    let output = run(&mut at(&urls(&servers, &[2]), &["acquire", "--ttl", "60s", "M"]));
+    assert_eq!(output.code(), 69, "all of them are too young for that: {output:?}");
+    assert!(output.err().contains("may have forgotten a lease of 1m"), "{output:?}");
+    assert_eq!(having(&servers, "M"), 0);
+    let token = run(&mut at(&urls(&servers, &[2]), &["acquire", "L"])).out();
+    servers[0].kill();
+    servers[0].start_again();
+    // One of those has forgotten it, and the other cannot be asked.
+    let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(output.err().contains("may have forgotten"), "{output:?}");
+    // Or can be.
+    let output = run(&mut at(&urls(&servers, &[]), &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 75, "{output:?}");
+    assert_ne!(token, "");
+    await_uptime(&servers[0], 2);
+    let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-w", "9", "L", "true"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn lost_replies_leave_nothing_behind() {
+    let servers = servers(3);
+    let wires: Vec<Proxy> =
+        servers.iter().map(|server| Proxy::to(server.port(), Duration::ZERO)).collect();
+    let all = wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
+    wires[0].drop_replies(true);
+    assert_eq!(run(&mut at(&all, &["exec", "--io-timeout", "300ms", "L", "true"])).code(), 0);
+    wires[1].drop_replies(true);
+    let output = run(&mut at(&all, &["exec", "--io-timeout", "300ms", "L", "true"]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    until("all have been told", || having(&servers, "L") == 0);
+}
+
+/// SplitMix64: the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    /// Two of five at most.
+    fn mask(&mut self) -> Vec<usize> {
+        (0..self.below(3)).map(|_| usize::try_from(self.below(5)).unwrap()).collect()
+    }
+}
+
+#[test]
+fn the_fence_grows_whatever_minority_takes_no_part() {
+    let servers = servers(5);
+    let seed = RandomState::new().hash_one("seed");
+    let random = &mut Random(seed);
+    let mut last = 0;
+    for round in 0..40 {
+        // As if their clocks were far apart: some are ahead of others by up to a minute.
+        let ahead = usize::try_from(random.below(5)).unwrap();
+        let fence = u64::try_from(
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
+        )
+        .unwrap();
+        let fence = (fence + random.below(60_000)).max(last);
+        servers[ahead].cli(&["HSET", "{rlock:L}:state", "fence", &fence.to_string()]);
+        let some = urls(&servers, &random.mask());
+        let shared = random.below(2) == 0;
+        let acquire: &[&str] =
+            if shared { &["acquire", "-s", "--json", "L"] } else { &["acquire", "--json", "L"] };
+        let mut tokens = Vec::new();
+        for _ in 0..if shared { 3 } else { 1 } {
+            let output = run(&mut at(&some, acquire));
+            assert_eq!(output.code(), 0, "seed {seed} round {round}: {output:?}");
+            let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+            let fence = document["fence"].as_u64().unwrap();
+            assert!(fence > last, "seed {seed} round {round}: {fence} after {last}");
+            last = fence;
+            tokens.push(document["token"].as_str().unwrap().to_owned());
+        }
+        for token in tokens {
+            // Those that are masked have nothing to release.
+            assert_eq!(run(&mut at(&urls(&servers, &[]), &["release", "L", &token])).code(), 0);
+        }
+    }
+}
+
+#[test]
+fn slots_need_so_many_servers_that_they_cannot_be_given_twice() {
+    let servers = servers(3);
+    // Two slots on each of three servers are six, which would do for three holds of two each.
+    let output = run(&mut at(&urls(&servers, &[1]), &["acquire", "--slots", "2", "L"]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(output.err().contains("2 of 3 servers are of use, 3 are needed"), "{output:?}");
+    let all = urls(&servers, &[]);
+    let tokens = [(); 2].map(|()| run(&mut at(&all, &["acquire", "--slots", "2", "L"])).out());
+    assert_eq!(run(&mut at(&all, &["acquire", "-n", "--slots", "2", "L"])).code(), 75);
+    for token in &tokens {
+        assert_eq!(run(&mut at(&all, &["renew", "L", token])).code(), 0);
+        assert_eq!(run(&mut at(&all, &["release", "L", token])).code(), 0);
+    }
+}
+
+#[test]
+fn no_two_get_a_lock_that_many_want() {
+    let servers = servers(3);
+    let file = servers[0].directory().join("count");
+    fs::write(&file, "0").unwrap();
+    let (workers, turns) = (4, 6);
+    let start = |_| -> Child {
+        let script = "n=$(cat \"$0\"); sleep 0.01; echo $((n + 1)) > \"$0\"";
+        let mut shell = Command::new("sh");
+        let all = format!(
+            "for i in $(seq {turns}); do \"$0\" exec --ttl 2s L sh -c '{script}' \"$1\" || exit; done"
+        );
+        shell.arg("-c").arg(all).arg(env!("CARGO_BIN_EXE_rlock")).arg(&file);
+        shell.env("RLOCK_URL", urls(&servers, &[])).stdin(Stdio::null()).spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..workers).map(start).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap().trim(), (workers * turns).to_string());
+}
+
+#[test]
+fn what_makes_no_quorum_is_78_and_a_server_that_must_be_mended_is_told_of() {
+    for urls in [
+        "redis://h redis://h",
+        "redis://h local:",
+        "redis://h redis+cluster://i",
+        "redis://h redis+sentinel://i/svc",
+    ] {
+        let output = run(rlock(["inspect"]).env("RLOCK_URL", urls));
+        assert_eq!(output.code(), 78, "{output:?}");
+    }
+    let mut servers = servers(2);
+    servers.push(Server::on_tcp(&["--requirepass", "secret"]));
+    let all = urls(&servers, &[]);
+    let output = run(&mut at(&all, &["exec", "L", "sleep", "0.1"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(output.err().matches("wants a password").count(), 1, "{output:?}");
+    assert!(output.err().contains("doing without it"), "{output:?}");
+    // The option may be given several times, as well.
+    let given = ["exec", "--url", &servers[0].url(), "--url", &servers[1].url(), "L", "true"];
+    assert_eq!(run(rlock(given).env("RLOCK_TTL", TTL)).code(), 0);
+}
