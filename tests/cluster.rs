@@ -6,6 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
+use support::acl::{as_ci, rule, set_up};
 use support::cluster::Cluster;
 use support::{Finished, READY, Running, rlock, run, until};
 
@@ -77,6 +78,19 @@ fn all_keys_of_a_lock_are_in_one_slot_also_by_the_servers_count() {
             assert_eq!(output.code(), 0, "{output:?}");
         }
     }
+}
+
+#[test]
+fn the_rights_that_the_readme_gives_are_enough() {
+    let cluster = Cluster::start(3, 0);
+    let rule = rule(&["+asking", "+cluster|slots"]);
+    (0..3).for_each(|node| set_up(cluster.node(node), &rule));
+    for name in names(&cluster, 3) {
+        let output = as_ci(&mut at(&cluster.url(), &["acquire", &name]));
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
+    let output = as_ci(&mut at(&cluster.url(), &["inspect"]));
+    assert_eq!((output.code(), output.out().lines().count()), (0, 4), "{output:?}");
 }
 
 /// Moves the slot of a lock, step by step.

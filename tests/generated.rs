@@ -63,10 +63,14 @@ fn page(command: &Command) -> String {
 }
 
 const VARIABLES: &[(&str, &str)] = &[
-    ("RLOCK_URL", "the server, if there is no --url"),
+    ("RLOCK_URL", "the server, if there is no --url; several, separated by spaces, are a quorum"),
     ("RLOCK_PREFIX", "as --prefix; an empty one is an empty prefix"),
     ("RLOCK_IO_TIMEOUT, RLOCK_TTL, RLOCK_WAIT, RLOCK_LABEL", "as the options of these names"),
     ("RLOCK_USERNAME, RLOCK_PASSWORD", "who we are on the server, if the URL does not say"),
+    (
+        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
+        "who we are to the sentinels of a redis+sentinel: URL",
+    ),
     ("RLOCK_NAME", "set for the command of exec: the lock's name"),
     ("RLOCK_TOKEN", "set for the command of exec, read by renew and release: the hold's token"),
     (

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use support::acl::{as_ci, rule, set_up};
 use support::proxy::Proxy;
 use support::{Finished, READY, Running, Server, rlock, run, until};
 
@@ -91,6 +92,18 @@ fn a_lock_is_on_most_servers_and_works_as_any() {
     assert_eq!(run(&mut at(&all, &["release", "L", &token])).code(), 77);
     assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 77);
     assert_eq!(run(&mut at(&all, &["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn the_rights_that_the_readme_gives_are_enough() {
+    let servers = servers(3);
+    servers.iter().for_each(|server| set_up(server, &rule(&["+info"])));
+    for arguments in
+        [&["exec", "L", "true"][..], &["acquire", "L"], &["inspect", "L"], &["inspect"]]
+    {
+        let output = as_ci(&mut at(&urls(&servers, &[]), arguments));
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
 }
 
 #[test]

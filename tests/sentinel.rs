@@ -5,6 +5,7 @@ mod support;
 
 use std::process::Command;
 
+use support::acl::{as_ci, rule, set_up};
 use support::sentinels::Service;
 use support::{Finished, READY, Running, rlock, run, until};
 
@@ -38,6 +39,20 @@ fn a_lock_is_on_the_master_that_the_sentinels_name() {
     assert_eq!(run(&mut on(&service, &["renew", "L", &token])).code(), 0);
     assert_eq!(run(&mut on(&service, &["release", "L", &token])).code(), 0);
     assert_eq!(run(&mut on(&service, &["inspect", "L"])).code(), 1);
+}
+
+#[test]
+fn the_rights_that_the_readme_gives_are_enough() {
+    let service = Service::start(0, &[], &[]);
+    set_up(&service.servers()[0], &rule(&["+role"]));
+    let output = as_ci(&mut on(&service, &["exec", "L", "true"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(as_ci(&mut on(&service, &["inspect"])).code(), 0);
+    set_up(&service.servers()[0], &rule(&[]));
+    service.servers()[0].cli(&["ACL", "SETUSER", "ci", "-role"]);
+    let output = as_ci(&mut on(&service, &["exec", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("role"), "{output:?}");
 }
 
 #[test]

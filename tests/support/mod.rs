@@ -8,6 +8,7 @@
 // A test that cannot have its server or its file has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod acl;
 pub mod cluster;
 pub mod proxy;
 pub mod pty;

@@ -1,0 +1,27 @@
+//! A user with the rights that the README gives, and no others.
+
+use std::process::{Command, Output};
+
+use super::{Server, run};
+
+/// The rule of the README, as arguments of ACL SETUSER, with rights that it names elsewhere.
+#[track_caller]
+pub fn rule(more: &[&str]) -> Vec<String> {
+    let readme = include_str!("../../README.md");
+    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
+    for right in more {
+        assert!(readme.contains(&format!("`{right}`")), "the README does not name {right}");
+    }
+    line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
+}
+
+/// Lets a server know the user.
+pub fn set_up(server: &Server, rule: &[String]) {
+    let rule: Vec<&str> = rule.iter().map(String::as_str).collect();
+    assert_eq!(server.cli(&rule), "OK");
+}
+
+/// As the user of that rule.
+pub fn as_ci(command: &mut Command) -> Output {
+    run(command.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret"))
+}
