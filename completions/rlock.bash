@@ -248,7 +248,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__inspect)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --help"
+            opts="-q -v -W -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -279,6 +279,14 @@ _rlock() {
                     return 0
                     ;;
                 --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --watch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -W)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

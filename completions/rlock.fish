@@ -115,6 +115,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s W -l watch -d 'Show it again every second, or every D' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, on failure too'

@@ -9,6 +9,7 @@
 -- KEYS[4] queue  zset    waiting token -> ticket, first come first served
 -- KEYS[5] mail   list    wakes the waiter named by ARGV[2]; any other waiter's has the same
 --                        name but for the token
+-- KEYS[6] past   list    what became of the last holds, the latest last; see line_about()
 --
 -- ARGV[1] database  a SELECT that fails here fails before anything is written, which one sent
 --                   ahead of the script in the same flight would not
@@ -19,15 +20,16 @@
 
 if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 
-local GUARD, HOLDS, STATE, QUEUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local GUARD, HOLDS, STATE, QUEUE, PAST = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[6]
 local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'keep', 'standing', 'reentrant' }
+  'keep', 'standing', 'by', 'reentrant' }
 
 local CLAIM = 2000           -- how long a lock granted to a waiter waits to be claimed
 local BATCH = 1000           -- of the expired and the dead, at most this many go in one call
 local POLL = 1000            -- behind another tool's lock, which sends no messages
-local DAY = 24 * 3600 * 1000 -- how long the fence outlives its last use
+local DAY = 24 * 3600 * 1000 -- how long the fence and the past outlive their last use
+local LAST = 16              -- of the past, so many holds are kept
 
 local function int(number) return string.format('%.0f', number) end
 
@@ -79,6 +81,43 @@ local function forget(token, ...)
   local fields = { ... }
   for _, name in ipairs(DETAILS) do fields[#fields + 1] = token .. ':' .. name end
   redis.call('HDEL', STATE, unpack(fields))
+end
+
+-- A server that is out of memory stops a script at its first write if that takes memory, and no
+-- later one. This takes none, and changes nothing.
+local function write_on() redis.call('HDEL', STATE, '') end
+
+-- What became of a hold, for those who ask later, a line each: 'released', 'expired', 'revoked' or
+-- 'lost'; when; what came of its command, if anybody said; its id, acquisition, fence, mode, who
+-- revoked it, and what is shown of it.
+local function line_about(token, how, ended, outcome)
+  local details = redis.call('HMGET', STATE, token .. ':acquired', token .. ':fence',
+    token .. ':mode', token .. ':by', token .. ':about')
+  for i = 1, 5 do details[i] = details[i] or '' end
+  return table.concat({ how, int(ended), outcome or '', string.sub(token, 1, 8),
+    unpack(details) }, '\n')
+end
+
+local function record(token, how, ended, outcome)
+  write_on()
+  local length = redis.call('RPUSH', PAST, line_about(token, how, ended, outcome))
+  if length > LAST then redis.call('LTRIM', PAST, -LAST, -1) end
+  redis.call('PEXPIREAT', PAST, int(now + DAY))
+end
+
+-- How a hold ends that is not released: one that cools was, and is on record.
+local function ending_of(token)
+  local its_standing = detail(token, 'standing')
+  if its_standing == 'cooling' then return nil end
+  return its_standing or 'expired'
+end
+
+-- Puts on record what ended at its deadline: pairs of token and deadline.
+local function record_expired(scored)
+  for i = math.max(1, #scored - 2 * LAST + 1), #scored, 2 do
+    local how = ending_of(scored[i])
+    if how then record(scored[i], how, scored[i + 1]) end
+  end
 end
 
 -- Makes the guard say that this hold, which has the latest deadline, is live, and sees to it that
@@ -218,12 +257,12 @@ local function drop(token)
 end
 
 -- From now on these do not hold the lock any more, but keep others out until they let go. What
--- has been let go of already is `spared`, or goes at once.
-local function revoke(spared)
+-- has been let go of already is `spared`, or goes at once. `by` is who did it, if anybody did.
+local function revoke(spared, by)
   for _, token in ipairs(live_holds()) do
     local its_standing = detail(token, 'standing')
     if not its_standing then
-      redis.call('HSET', STATE, token .. ':standing', 'revoked')
+      redis.call('HSET', STATE, token .. ':standing', 'revoked', token .. ':by', by or '')
       if token == TOKEN then standing = 'revoked' end
     elseif its_standing == 'cooling' and not spared then
       drop(token)
@@ -232,12 +271,14 @@ local function revoke(spared)
 end
 
 local function drop_expired()
-  local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'LIMIT', 0, BATCH)
-  for _, token in ipairs(expired) do
-    redis.call('ZREM', HOLDS, token)
-    forget(token)
+  local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
+    'LIMIT', 0, BATCH)
+  record_expired(expired)
+  for i = 1, #expired, 2 do
+    redis.call('ZREM', HOLDS, expired[i])
+    forget(expired[i])
   end
-  return #expired
+  return #expired / 2
 end
 
 -- Brings the holds up to date: before anything is decided from them.
@@ -256,16 +297,14 @@ local function reconcile()
     drop_expired()
     revoke('spared')
   elseif not live and written then
-    for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do forget(token) end
+    local gone = redis.call('ZRANGE', HOLDS, 0, -1, 'WITHSCORES')
+    record_expired(gone)
+    for i = 1, #gone, 2 do forget(gone[i]) end
     redis.call('DEL', HOLDS)
     redis.call('HDEL', STATE, 'guard', 'mode')
   end
   deleted = false
 end
-
--- A server that is out of memory stops a script at its first write if that takes memory, and no
--- later one. This takes none.
-local function write_on() redis.call('PEXPIREAT', STATE, int(now + DAY)) end
 
 local function wake(token)
   redis.call('RPUSH', mail_of(token), 'look')
@@ -307,15 +346,29 @@ local function admit()
   return nil
 end
 
--- The lock as people see it, with at most so many holders in full (-1: all), and waiters if asked:
+-- What became of the last holds; those too that have ended since anything was written.
+local function past()
+  local lines = redis.call('LRANGE', PAST, 0, -1)
+  local expired = written and redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now),
+    'WITHSCORES') or {}
+  for i = 1, #expired, 2 do
+    local how = ending_of(expired[i])
+    if how then lines[#lines + 1] = line_about(expired[i], how, expired[i + 1]) end
+  end
+  return lines
+end
+
+-- The lock as people see it, with at most so many holders in full (-1: all), and waiters and past if
+-- asked:
 --   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
 --     ms until it is free (-1: never, -2: it is), last fence or '',
---     number of holders, { holder ... }, number of waiters, { waiter ... } }
+--     number of holders, { holder ... }, number of waiters, { waiter ... }, { past ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing or '' }
 --   waiter: { id, mode, about, since }
+--   past: as line_about() has it
 -- An id is the first 8 characters of a token: enough to tell holds apart, useless to release any
 -- that is not recalled.
-local function view(holders_at_most, with_waiters)
+local function view(holders_at_most, with_waiters, with_past)
   local holders, waiters, scored = {}, {}, {}
   local state, left = foreign and 'foreign' or 'free', guard_left()
   if live then
@@ -342,5 +395,5 @@ local function view(holders_at_most, with_waiters)
     end
   end
   return { int(now), state, live and held_mode or '', left, fence or '',
-    count, holders, redis.call('ZCARD', QUEUE), waiters }
+    count, holders, redis.call('ZCARD', QUEUE), waiters, with_past and past() or {} }
 end

@@ -1,14 +1,25 @@
 -- Ends a hold, or lets it cool until it has been kept long enough, and hands the lock to the head of
 -- the queue.
 --
+-- ARGV[3] outcome  of the command, for the record: 'exit N', 'signal N', 'lost' if it was stopped
+--                  because its lease could not be renewed in time; ''
+--
 -- { 'released' }
 -- { 'not-held' }
+
+local OUTCOME = ARGV[3]
+
+local function note(token)
+  local how = ending_of(token)
+  if how == 'expired' then how = OUTCOME == 'lost' and 'lost' or 'released' end
+  if how then record(token, how, now, OUTCOME) end
+end
 
 reconcile()
 
 local held = holds()
 if held and tonumber(keep or 0) > now then
-  write_on()
+  note(TOKEN)
   redis.call('HSET', STATE, TOKEN .. ':standing', 'cooling')
   put(TOKEN, keep)
   -- The end that it waits for may be nearer now.
@@ -20,8 +31,10 @@ end
 -- and recalled by its id is, with a token that has more to it.
 local id = string.sub(TOKEN, 1, 8)
 if TOKEN ~= id and has(TOKEN) and standing ~= 'cooling' then
+  note(TOKEN)
   drop(TOKEN)
 elseif TOKEN ~= id and has(id) then
+  note(id)
   drop(id)
 end
 admit()

@@ -226,6 +226,16 @@ pub(crate) struct Inspect {
     /// Print one JSON document, on failure too
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show it again every second, or every D
+    #[arg(
+        short = 'W',
+        long,
+        value_name = "D",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1s"
+    )]
+    pub(crate) watch: Option<Timeout>,
 }
 
 /// Clap's many-line message as one line: what is wrong, the nearest right spelling, where to look.

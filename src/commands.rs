@@ -9,6 +9,7 @@ mod inspect;
 mod output;
 mod release;
 mod renew;
+mod searching;
 
 use crate::cli::{Command, Common};
 use crate::config;

@@ -1,4 +1,6 @@
-//! From what a store says of locks to what people and programs read. Pure.
+//! Locks for people and for programs: a view of one or of many as text or as JSON.
 
+pub(crate) mod concern;
 pub(crate) mod json;
+pub(crate) mod page;
 pub(crate) mod table;

@@ -24,6 +24,7 @@ mod lock;
 mod pattern;
 mod policy;
 mod poll;
+mod progress;
 mod report;
 mod signals;
 mod store;

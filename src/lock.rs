@@ -335,6 +335,10 @@ impl fmt::Display for About {
 }
 
 fn printable(text: &str) -> String {
+    // Nearly always so, and there may be thousands.
+    if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
+        return text.to_owned();
+    }
     text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
 }
 

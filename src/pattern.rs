@@ -12,6 +12,13 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+        match self {
+            Self::One(_) => None,
+            Self::Matching(pattern) => Some(pattern),
+        }
+    }
+
     pub(crate) fn name(&self) -> Option<&Name> {
         match self {
             Self::One(name) => Some(name),

@@ -37,6 +37,10 @@ impl Report {
         Self { subject, verbosity, started: Instant::now() }
     }
 
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.verbosity == Verbosity::Quiet
+    }
+
     /// What went wrong.
     pub(crate) fn warn(&self, what: impl Display) {
         self.line(&what);

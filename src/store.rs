@@ -32,8 +32,9 @@ pub(crate) use tls::{Identity, TlsFiles};
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::pattern::Pattern;
+use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Holder, View};
+use crate::view::{Holder, Outcome, View};
 
 /// Cuts an exchange short when it becomes readable.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
@@ -214,21 +215,32 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure>;
 
-    /// Ends the hold.
-    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure>;
+    /// Ends the hold. What came of its command is kept for those who ask later.
+    fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
     /// Takes a request back: afterwards it is neither queued nor granted.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
-    /// Takes the lock away from all who have it, and returns it as it was before.
-    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure>;
+    /// Takes the lock away from all who have it, and returns it as it was before. `by` is who does
+    /// that, for those who ask later.
+    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure>;
 
-    /// One lock as it is now.
+    /// One lock as it is now, and what became of its last holds.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
     /// All locks under a prefix that are held by anybody and match. One that cannot be read does not
-    /// hide the others.
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
+    /// hide the others. The progress counts the keys that were looked at, other people's too.
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        progress: &Progress,
+    ) -> Result<Listing, Failure>;
+
+    /// What about the servers may cost locks, for an operator to mend.
+    fn hazards(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Which server has said what since the last call, where that is not plain.
     fn remarks(&mut self) -> Vec<Remark> {

@@ -68,6 +68,78 @@ pub(crate) struct Waiter {
     pub(crate) since: ServerTime,
 }
 
+/// What became of a hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Past {
+    pub(crate) ending: Ending,
+    pub(crate) at: ServerTime,
+    pub(crate) outcome: Outcome,
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) acquired: ServerTime,
+    pub(crate) fence: Fence,
+    pub(crate) mode: Mode,
+    /// Who took it away, if it was revoked and anybody said.
+    pub(crate) by: Option<String>,
+    pub(crate) about: About,
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ending {
+    Released,
+    Expired,
+    Revoked,
+    /// Its holder could not renew it in time and has stopped the command.
+    Lost,
+}
+
+impl Ending {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// What came of the command that ran under a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nobody said, or there was none.
+    Unknown,
+    Exit(u8),
+    Signal(i32),
+    /// It was stopped because its lock was lost.
+    Lost,
+}
+
+impl fmt::Display for Outcome {
+    /// As it is kept; nothing if it is unknown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Exit(status) => write!(f, "exit {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+impl From<&str> for Outcome {
+    fn from(text: &str) -> Self {
+        match text.split_once(' ') {
+            None if text == "lost" => Self::Lost,
+            Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
+            Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// Whether a lock is held, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -99,6 +171,8 @@ pub(crate) struct View {
     /// How many there are, some of them dead perhaps; `waiters` has the live ones if asked for.
     pub(crate) waiter_count: u64,
     pub(crate) waiters: Vec<Waiter>,
+    /// What became of the last holds, the latest last, if asked for.
+    pub(crate) past: Vec<Past>,
 }
 
 impl View {

@@ -91,9 +91,10 @@ fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
     assert_eq!(names(&json(&server, &["--prefix", "other:"])), ["d"]);
     let table = run(&mut server.rlock(["inspect"])).out();
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows.len(), 4, "{table}");
+    assert_eq!(rows.len(), 5, "{table}");
     assert!(rows[0].starts_with("NAME") && rows[1].starts_with("a "), "{table}");
     assert!(rows[3].starts_with("c "), "{table}");
+    assert_eq!(rows[4], "3 locks: 3 held");
 }
 
 #[test]
@@ -108,8 +109,162 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     assert_eq!(document[1]["ttl_ms"], Value::Null);
     let table = run(&mut server.rlock(["inspect"])).out();
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows.len(), 3, "{table}");
-    assert!(rows[2].starts_with("theirs") && rows[2].contains("another tool"), "{table}");
+    assert_eq!(rows.len(), 4, "{table}");
+    assert!(rows[1].starts_with("theirs") && rows[1].contains("another tool"), "{table}");
+    assert_eq!(rows[3], "2 locks: 1 held, 1 of other tools; 1 to look at");
+}
+
+#[test]
+fn a_lock_tells_what_became_of_its_last_holders() {
+    let server = Server::start();
+    let go = |arguments: &[&str]| run(&mut server.rlock(arguments));
+    assert_eq!(go(&["exec", "--label", "job/1", "L", "sh", "-c", "exit 3"]).code(), 3);
+    go(&["exec", "L", "sh", "-c", "kill -9 $$"]);
+    assert_eq!(go(&["exec", "L", "no-such-command"]).code(), 127);
+    acquire(&server, &["--ttl", "100ms"], "L");
+    assert_eq!(go(&["exec", "L", "true"]).code(), 0);
+    acquire(&server, &[], "L");
+    assert_eq!(go(&["release", "--force", "--now", "L"]).code(), 0);
+    let token = acquire(&server, &[], "L");
+
+    let document = json(&server, &["L"]);
+    let history = document[0]["history"].as_array().unwrap();
+    let told: Vec<String> = history
+        .iter()
+        .map(|past| {
+            format!("{} {} {}", past["event"].as_str().unwrap(), past["exit"], past["signal"])
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "revoked null null",
+            "released 0 null",
+            "expired null null",
+            "released 127 null",
+            "released null 9",
+            "released 3 null",
+        ]
+    );
+    assert!(history[0]["by"].as_str().unwrap().contains('@'), "{history:?}");
+    assert_eq!((&history[5]["command"], &history[5]["label"]), (&"sh".into(), &"job/1".into()));
+    assert!(history[5]["fence"].as_u64() < history[4]["fence"].as_u64());
+    assert!((100..5_000).contains(&history[2]["held_ms"].as_u64().unwrap()));
+    assert_eq!(go(&["release", "L", &token]).code(), 0);
+
+    // It is what one wants to know of a lock that is free.
+    let page = go(&["inspect", "L"]);
+    assert_eq!(page.code(), 1);
+    let page = page.out();
+    assert!(page.starts_with("L: free\n  history  "), "{page}");
+    for part in ["(sh) for ", ", exit 3, job/1", ", signal 9", "expired, held by", ", revoked by "]
+    {
+        assert!(page.contains(part), "no {part:?} in {page}");
+    }
+    // What nobody has noted yet is told all the same, and no more than so much is kept.
+    acquire(&server, &["--ttl", "100ms"], "L");
+    support::until("it has expired", || server.is_free("L"));
+    assert!(go(&["inspect", "L"]).out().lines().nth(1).unwrap().contains("expired"));
+    for _ in 0..20 {
+        go(&["exec", "L", "true"]);
+    }
+    assert_eq!(go(&["inspect", "L"]).out().lines().count(), 1 + 16);
+}
+
+#[test]
+fn a_list_says_of_each_lock_what_a_look_at_it_says() {
+    let server = Server::start();
+    acquire(&server, &["--label", "job/1", "--at-least", "1h"], "exclusive");
+    acquire(&server, &["--shared"], "shared");
+    acquire(&server, &["--shared", "--owner", "me"], "shared");
+    acquire(&server, &["--slots", "3"], "slots");
+    let token = acquire(&server, &["--at-least", "1h"], "cooling");
+    assert_eq!(run(&mut server.rlock(["release", "cooling", &token])).code(), 0);
+    let mut first = holder(&server, &[], "waited-for");
+    let second = waiter(&server, &[], "waited-for", "");
+    if !server.is_local() {
+        server.cli(&["SET", "rlock:foreign", "1", "PX", "60000"]);
+        acquire(&server, &[], "deleted");
+        server.cli(&["DEL", "rlock:deleted"]);
+        acquire(&server, &["--shared"], "deleted");
+    }
+    let list = json(&server, &[]);
+    for lock in list.as_array().unwrap() {
+        let name = lock["name"].as_str().unwrap();
+        let mut alone = json(&server, &[name])[0].clone();
+        alone.as_object_mut().unwrap().remove("history");
+        // What passes between two looks.
+        let timeless = |lock: &Value| {
+            let mut text = lock.to_string();
+            for passing in ["\"ttl_ms\":", "\"waiting_ms\":"] {
+                let parts: Vec<&str> = text.split(passing).collect();
+                let cut =
+                    |part: &&str| part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned();
+                text = parts.iter().map(cut).collect::<Vec<_>>().join(passing);
+            }
+            text
+        };
+        assert_eq!(timeless(lock), timeless(&alone), "{name}");
+    }
+    assert!(list.as_array().unwrap().len() >= 5);
+    first.say("");
+    first.finish();
+    second.finish();
+}
+
+#[test]
+fn what_needs_attention_comes_first_and_says_why() {
+    let server = Server::start();
+    acquire(&server, &[], "a");
+    let mut dead = holder(&server, &["--ttl", "60s"], "b");
+    let pid = dead.pid();
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    let mut stopped = holder(&server, &["--ttl", "3s"], "c");
+    stopped.signal("STOP");
+    let table = || run(&mut server.rlock(["inspect"])).out();
+    support::until("nobody has renewed it", || table().contains("not renewed for"));
+    let table = table();
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows[0].ends_with("ATTENTION"), "{table}");
+    assert!(rows[1].starts_with("b ") && rows[1].ends_with("process gone"), "{table}");
+    assert!(rows[2].starts_with("c ") && rows[2].contains("not renewed for"), "{table}");
+    assert!(rows[3].starts_with("a "), "{table}");
+    assert_eq!(rows[4], "3 locks: 3 held; 2 to look at");
+    let page = run(&mut server.rlock(["inspect", "b"])).out();
+    let told = format!("process {pid} is gone from this host; rlock release --force --now b frees");
+    assert!(page.contains(&told), "{page}");
+    stopped.signal("CONT");
+    stopped.say("");
+    stopped.end();
+}
+
+#[test]
+fn a_server_that_may_evict_locks_is_named() {
+    let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    acquire(&server, &[], "L");
+    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    assert!(page.contains("maxmemory-policy allkeys-lru"), "{page}");
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert!(!run(&mut server.rlock(["inspect", "L"])).out().contains("maxmemory"));
+}
+
+#[test]
+fn a_watch_goes_on_while_the_server_is_away() {
+    let mut server = Server::start();
+    acquire(&server, &[], "L");
+    let mut watch = Running::start(&mut server.rlock(["inspect", "--watch=50ms", "L"]));
+    assert!(watch.line().starts_with("L: held by"));
+    server.kill();
+    while !watch.line().contains("trying again") {}
+    server.start_again();
+    while watch.line() != "L: free" {}
+    watch.signal("TERM");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&watch.end().status), Some(15));
+    let mut json = Running::start(&mut server.rlock(["inspect", "--json", "-W=50ms"]));
+    assert_eq!((json.line(), json.line()), ("[]".into(), "[]".into()));
+    json.signal("TERM");
+    json.end();
 }
 
 #[test]
@@ -191,4 +346,7 @@ support::also_on_local! {
     inspecting_changes_nothing,
     a_reader_that_has_seen_enough_is_no_error,
     one_lock_that_cannot_be_read_does_not_hide_the_others,
+    a_lock_tells_what_became_of_its_last_holders,
+    a_list_says_of_each_lock_what_a_look_at_it_says,
+    what_needs_attention_comes_first_and_says_why,
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::identity;
 use super::output::{self, Done};
 use crate::clock::Instant;
 use crate::duration::show;
@@ -25,7 +26,7 @@ pub(super) fn run(
     json: bool,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let before = store.revoke(key, eviction);
+    let before = store.revoke(key, eviction, &identity::of_operator());
     report.remarks(store.remarks());
     let before = before?;
     match (before.state, eviction) {

@@ -11,7 +11,8 @@ use crate::policy::{Group, OnUnreachable, Parting};
 use crate::report::Report;
 use crate::signals;
 use crate::store::{Failure, Release, Request, Store};
-use crate::supervise::{self, Command, Hold, Lock};
+use crate::supervise::{self, Command, Ending, Hold, Lock};
+use crate::view::Outcome;
 
 pub(super) fn run(
     options: &cli::Exec,
@@ -45,8 +46,9 @@ pub(super) fn run(
     // A signal that came with the grant: too late to be noticed by the wait, too early for the
     // command.
     if let Some(arrival) = grant.signals.pending().first() {
-        let _ = release(&mut *grant.store, &grant.request, report);
-        return Err(Error::Stopped(arrival.signal));
+        let signal = arrival.signal;
+        let _ = release(&mut *grant.store, &grant.request, Outcome::Unknown, report);
+        return Err(Error::Stopped(signal));
     }
 
     command.variables = grant.variables(&options.name);
@@ -55,7 +57,8 @@ pub(super) fn run(
     let (store, ending) =
         supervise::run(&command, hold, parting, store, &mut signals, inherited, report);
 
-    let released = store.map(|mut store| release(&mut *store, &request, report));
+    let outcome = outcome(&ending);
+    let released = store.map(|mut store| release(&mut *store, &request, outcome, report));
     let ending = ending?;
     // What came while nobody was left to pass it on to is for us: a script that is interrupted must
     // not go on with its next line. Only a failure is the more important news.
@@ -74,9 +77,28 @@ pub(super) fn run(
     }
 }
 
+/// What those who ask later are told of the command.
+fn outcome(ending: &Result<Ending, Error>) -> Outcome {
+    let exit = match ending {
+        Ok(Ending { lock: Lock::Lost, .. }) => return Outcome::Lost,
+        Ok(Ending { exit, .. }) => *exit,
+        Err(error @ Error::Command { .. }) => error.exit(),
+        Err(_) => return Outcome::Unknown,
+    };
+    match exit {
+        Exit::Status(status) => Outcome::Exit(status),
+        Exit::Signal(signal) | Exit::Job(signal) => Outcome::Signal(signal),
+    }
+}
+
 /// The command has ended, so a failure now is only worth a warning.
-fn release(store: &mut dyn Store, request: &Request, report: &Report) -> Result<Release, Failure> {
-    let released = store.release(&request.key, &request.token);
+fn release(
+    store: &mut dyn Store,
+    request: &Request,
+    outcome: Outcome,
+    report: &Report,
+) -> Result<Release, Failure> {
+    let released = store.release(&request.key, &request.token, outcome);
     report.remarks(store.remarks());
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),

@@ -35,7 +35,13 @@ pub(super) fn of_caller(label: Option<Label>) -> About {
     }
 }
 
-fn host() -> String {
+/// Whoever types this command.
+pub(super) fn of_operator() -> String {
+    format!("{}@{}", user(), host())
+}
+
+/// The name of this host.
+pub(super) fn host() -> String {
     nix::unistd::gethostname()
         .map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned())
 }

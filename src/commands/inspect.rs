@@ -1,13 +1,18 @@
 //! `rlock inspect`: who holds a lock, and who waits for it.
 
-use super::output;
+use super::output::{self, Screen};
+use super::{identity, searching};
 use crate::cli;
+use crate::clock::Instant;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inspect::{json, table};
+use crate::inspect::concern::{self, Concern, Here};
+use crate::inspect::{json, page, table};
 use crate::lock::{Key, Name, Prefix};
 use crate::pattern::Subject;
+use crate::poll::ready;
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::store::{Failure, Listing, Store};
 use crate::view::{State, View};
@@ -15,65 +20,133 @@ use crate::view::{State, View};
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
-    let mut store = config.open(0)?;
-    let found = look(&mut *store, &config.prefix, options.subject.as_ref());
-    report.remarks(store.remarks());
-    let (locks, complete) = readable(found?, report)?;
-    let status = match (&options.subject, locks.is_empty()) {
-        _ if !complete => exit::UNREACHABLE,
-        (Some(Subject::One(_)), true) => exit::FREE,
-        _ => exit::OK,
+    let look = Look {
+        store: config.open(0)?,
+        prefix: &config.prefix,
+        subject: options.subject.as_ref(),
+        json: options.json,
+        here: Here::new(identity::host()),
+        report,
     };
-    if options.json {
-        output::document(&json::documents(&config.prefix, &locks))?;
-    } else {
-        match (&options.subject, &locks[..]) {
-            (Some(Subject::One(name)), []) => output::text(&format!("{name}: free\n"))?,
-            (Some(Subject::One(_)), [(name, view)]) => output::text(&table::page(name, view))?,
-            _ => output::text(&table::list(&locks))?,
-        }
+    match options.watch {
+        None => look.once(),
+        Some(every) => look.again_and_again(every.get()),
     }
-    Ok(Exit::Status(status))
 }
 
-/// The locks that were asked about, those that are free aside.
-fn look(
-    store: &mut dyn Store,
-    prefix: &Prefix,
-    subject: Option<&Subject>,
-) -> Result<Listing, Failure> {
-    match subject {
-        None => store.list(prefix, None),
-        Some(Subject::Matching(pattern)) => store.list(prefix, Some(pattern)),
-        Some(Subject::One(name)) => {
-            let view = store.inspect(&Key::new(prefix, name))?;
-            let mut listing = Listing::default();
-            if view.state != State::Free {
-                listing.locks.push((name.clone(), Ok(view)));
+/// What is looked at, and how it is shown.
+struct Look<'a> {
+    store: Box<dyn Store>,
+    prefix: &'a Prefix,
+    subject: Option<&'a Subject>,
+    json: bool,
+    here: Here,
+    report: &'a Report,
+}
+
+/// What was found.
+struct Found {
+    locks: Vec<(Name, View, Vec<Concern>)>,
+    /// Whether there was nothing that could not be looked at.
+    complete: bool,
+}
+
+impl Look<'_> {
+    fn once(mut self) -> Result<Exit, Error> {
+        let found = self.find()?;
+        let text = self.show(&found, Screen::of_stdout())?;
+        output::text(&text)?;
+        let held = found.locks.iter().any(|(_, view, _)| view.state != State::Free);
+        Ok(Exit::Status(match self.subject {
+            _ if !found.complete => exit::UNREACHABLE,
+            Some(Subject::One(_)) if !held => exit::FREE,
+            _ => exit::OK,
+        }))
+    }
+
+    /// Until somebody stops it. A server that is away may come back.
+    fn again_and_again(mut self, every: std::time::Duration) -> Result<Exit, Error> {
+        let mut first = true;
+        loop {
+            let next = Instant::now() + every;
+            let screen = Screen::of_stdout();
+            let text = match self.find().and_then(|found| self.show(&found, screen)) {
+                Ok(text) => text,
+                // What has to be mended is not worth watching.
+                Err(error) if first && !error.is_absence() => return Err(error),
+                Err(error) if self.json => {
+                    self.report.warn(&error);
+                    String::new()
+                }
+                Err(error) => format!("{error}; trying again\n"),
+            };
+            output::text(&screen.redrawn(&text, first))?;
+            first = false;
+            ready([], Some(next))
+                .map(|[]| ())
+                .map_err(|error| Error::system("cannot wait", &error))?;
+        }
+    }
+
+    fn find(&mut self) -> Result<Found, Error> {
+        let found = match self.subject {
+            Some(Subject::One(name)) => {
+                let view = self.store.inspect(&Key::new(self.prefix, name));
+                view.map(|view| Listing {
+                    locks: vec![(name.clone(), Ok(view))],
+                    unseen: Vec::new(),
+                })
             }
-            Ok(listing)
-        }
+            several => {
+                let pattern = several.and_then(Subject::pattern);
+                let progress = Progress::default();
+                let _telling = searching::tell(&progress, self.report);
+                self.store.list(self.prefix, pattern, &progress)
+            }
+        };
+        self.report.remarks(self.store.remarks());
+        self.readable(found?)
     }
-}
 
-/// Those that can be shown; of the others it is told why not. An error if there are only such. Also
-/// says if there was nothing that could not be looked at.
-fn readable(listing: Listing, report: &Report) -> Result<(Vec<(Name, View)>, bool), Error> {
-    let complete = listing.unseen.is_empty();
-    let mut locks = Vec::new();
-    let mut unreadable = Vec::new();
-    for (name, view) in listing.locks {
-        match view {
-            Ok(view) => locks.push((name, view)),
-            Err(failure) => unreadable.push((format!("{name}: "), failure)),
+    /// Those that can be shown; of the others it is told why not. An error if there are only such.
+    fn readable(&self, listing: Listing) -> Result<Found, Error> {
+        let complete = listing.unseen.is_empty();
+        let mut locks = Vec::new();
+        let mut unreadable: Vec<(String, Failure)> = Vec::new();
+        for (name, view) in listing.locks {
+            match view {
+                Ok(view) => {
+                    let concerns = concern::of(&name, &view, &self.here);
+                    locks.push((name, view, concerns));
+                }
+                Err(failure) => unreadable.push((format!("{name}: "), failure)),
+            }
         }
+        unreadable.extend(listing.unseen.into_iter().map(|failure| (String::new(), failure)));
+        if locks.is_empty() && !unreadable.is_empty() {
+            return Err(unreadable.swap_remove(0).1.into());
+        }
+        for (whose, failure) in unreadable {
+            self.report.warn(format_args!("{whose}{failure}"));
+        }
+        Ok(Found { locks, complete })
     }
-    unreadable.extend(listing.unseen.into_iter().map(|failure| (String::new(), failure)));
-    if locks.is_empty() && !unreadable.is_empty() {
-        return Err(unreadable.swap_remove(0).1.into());
+
+    fn show(&mut self, found: &Found, screen: Screen) -> Result<String, Error> {
+        let Found { locks, .. } = found;
+        let one = matches!(self.subject, Some(Subject::One(_)));
+        if self.json {
+            let held = locks.iter().filter(|(_, view, _)| view.state != State::Free);
+            let held = held.map(|(name, view, _)| (name, view));
+            return output::json(&json::documents(self.prefix, held, one));
+        }
+        Ok(match &locks[..] {
+            [(name, view, concerns)] if one => {
+                // Only for those who read it: it costs a round trip.
+                let hazards = self.store.hazards();
+                page::page(name, view, concerns, &hazards)
+            }
+            locks => table::list(locks, screen.style()),
+        })
     }
-    for (whose, failure) in unreadable {
-        report.warn(format_args!("{whose}{failure}"));
-    }
-    Ok((locks, complete))
 }

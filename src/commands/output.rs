@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::duration::Ttl;
 use crate::error::Error;
 use crate::inspect::json::HolderDocument;
+use crate::inspect::table::Style;
 use crate::lock::{Fence, Name, Token};
 use crate::view::View;
 
@@ -86,8 +87,47 @@ pub(super) fn failure(name: Option<&Name>, error: &Error) -> Result<(), Error> {
 
 /// One JSON document, on a line of its own.
 pub(super) fn document(document: &impl Serialize) -> Result<(), Error> {
-    let json = serde_json::to_string(document).context("cannot write JSON")?;
-    text(&format!("{json}\n"))
+    text(&json(document)?)
+}
+
+/// The same as text.
+pub(super) fn json(document: &impl Serialize) -> Result<String, Error> {
+    Ok(serde_json::to_string(document).context("cannot write JSON")? + "\n")
+}
+
+/// What stdout shows, if it is a terminal.
+#[derive(Clone, Copy)]
+pub(super) struct Screen {
+    /// Columns and lines.
+    size: Option<(usize, usize)>,
+}
+
+impl Screen {
+    pub(super) fn of_stdout() -> Self {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+        let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
+        // One that does not know its size says 0, and has the usual one as a rule.
+        let or = |count: usize, usual| if count == 0 { usual } else { count };
+        Self { size: size.map(|(columns, lines)| (or(columns, 80), or(lines, 24))) }
+    }
+
+    /// Colour is for people who have not said that they want none (no-color.org).
+    pub(super) fn style(self) -> Style {
+        let said = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let colour = self.size.is_some() && !said("NO_COLOR") && !dumb;
+        Style { width: self.size.map(|(columns, _)| columns), colour }
+    }
+
+    /// Text in place of what was there before: each line is overwritten, and only then what is left
+    /// of the old one deleted, so that nothing flickers. What does not fit is left out. As it is
+    /// where there is no terminal.
+    pub(super) fn redrawn(self, text: &str, first: bool) -> String {
+        let Some((_, lines)) = self.size else { return text.to_owned() };
+        let clear = if first { "\x1b[2J" } else { "" };
+        let shown = text.lines().take(lines - 1).map(|line| format!("{line}\x1b[K\n"));
+        format!("{clear}\x1b[H{}\x1b[J", shown.collect::<String>())
+    }
 }
 
 /// Text to the last byte, or an error: a result that nobody got is no result. Not through std's

@@ -9,6 +9,7 @@ use crate::exit::{self, Exit};
 use crate::lock::{Key, Name, Token};
 use crate::report::Report;
 use crate::store::{Eviction, Release, Store};
+use crate::view::Outcome;
 
 /// Whose holds are to end.
 enum Whose {
@@ -43,7 +44,7 @@ fn release(
     json: bool,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let released = store.release(key, token);
+    let released = store.release(key, token, Outcome::Unknown);
     report.remarks(store.remarks());
     match released? {
         Release::NotHeld => Err(Error::NotHeld),

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::lock::{Fence, Key, Kind, Mode, Name, Prefix};
-use crate::view::{Holder, ServerTime, State, View, Waiter};
+use crate::view::{Ending, Holder, Outcome, Past, ServerTime, State, View, Waiter};
 
 /// One lock.
 #[derive(Serialize)]
@@ -20,6 +20,9 @@ pub(crate) struct LockDocument<'a> {
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
     waiters: Vec<WaiterDocument<'a>>,
+    /// Only of a lock that was asked for by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    history: Option<Vec<PastDocument<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -51,10 +54,33 @@ struct WaiterDocument<'a> {
     waiting_ms: u64,
 }
 
-/// All locks, in the order given.
-pub(crate) fn documents<'a>(prefix: &Prefix, locks: &'a [(Name, View)]) -> Vec<LockDocument<'a>> {
+#[derive(Serialize)]
+struct PastDocument<'a> {
+    event: Ending,
+    at: String,
+    id: &'a str,
+    host: &'a str,
+    user: &'a str,
+    pid: u32,
+    command: &'a str,
+    label: Option<&'a str>,
+    kind: Kind,
+    fence: Fence,
+    acquired_at: String,
+    held_ms: u64,
+    exit: Option<u8>,
+    signal: Option<i32>,
+    by: Option<&'a str>,
+}
+
+/// All locks, in the order given, with their history if asked.
+pub(crate) fn documents<'a>(
+    prefix: &Prefix,
+    locks: impl IntoIterator<Item = (&'a Name, &'a View)>,
+    with_history: bool,
+) -> Vec<LockDocument<'a>> {
     locks
-        .iter()
+        .into_iter()
         .map(|(name, view)| LockDocument {
             name: name.as_str(),
             key: Key::new(prefix, name).as_str().to_owned(),
@@ -70,6 +96,7 @@ pub(crate) fn documents<'a>(prefix: &Prefix, locks: &'a [(Name, View)]) -> Vec<L
                 .zip(1..)
                 .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
                 .collect(),
+            history: with_history.then(|| view.past.iter().rev().map(PastDocument::new).collect()),
         })
         .collect()
 }
@@ -114,13 +141,40 @@ impl<'a> WaiterDocument<'a> {
     }
 }
 
+impl<'a> PastDocument<'a> {
+    fn new(past: &'a Past) -> Self {
+        let (exit, signal) = match past.outcome {
+            Outcome::Exit(status) => (Some(status), None),
+            Outcome::Signal(signal) => (None, Some(signal)),
+            Outcome::Unknown | Outcome::Lost => (None, None),
+        };
+        Self {
+            event: past.ending,
+            at: rfc3339(past.at),
+            id: &past.id,
+            host: &past.about.host,
+            user: &past.about.user,
+            pid: past.about.pid,
+            command: &past.about.command,
+            label: past.about.label(),
+            kind: past.about.kind,
+            fence: past.fence,
+            acquired_at: rfc3339(past.acquired),
+            held_ms: millis(past.at.since(past.acquired)),
+            exit,
+            signal,
+            by: past.by.as_deref(),
+        }
+    }
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Up to the year 9999, which is as far as the format goes; a server whose clock says more, or
 /// another tool's nonsense, shows as the epoch.
-fn rfc3339(time: ServerTime) -> String {
+pub(crate) fn rfc3339(time: ServerTime) -> String {
     const LAST: u64 = 253_402_300_799_999;
     let millis = if time.0 <= LAST { time.0 } else { 0 };
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(millis)).to_string()

@@ -1,88 +1,154 @@
-//! Locks for people to read: a page for one, a table for many.
+//! Many locks as a table for people.
 
 use std::fmt::Write;
 
 use crate::duration::show;
 use crate::lock::Name;
-use crate::view::{Standing, View};
+use crate::view::{State, View};
 
-/// One lock with all its holders and waiters.
-pub(crate) fn page(name: &Name, view: &View) -> String {
-    let mut page = String::new();
-    let mut line = |text: String| {
-        page.push_str(text.trim_end());
-        page.push('\n');
-    };
-    if view.holders.is_empty() {
-        line(format!("{name}: {view}"));
-    }
-    for holder in &view.holders {
-        let about = &holder.about;
-        let held = show(view.now.since(holder.acquired));
-        line(format!("{name}: held by {about} for {held}"));
-        let standing = match holder.standing {
-            Standing::Held => "",
-            Standing::Revoked => "revoked, ",
-            Standing::Cooling => "released, kept for another ",
-        };
-        line(format!(
-            "  lease    {standing}{} left, renewed {} ago",
-            show(holder.deadline.since(view.now)),
-            show(view.now.since(holder.renewed))
-        ));
-        line(format!("  fence    {}", holder.fence));
-        line(format!("  id       {}", holder.id));
-        if let Some(label) = about.label() {
-            line(format!("  label    {label}"));
-        }
-    }
-    for (waiter, position) in view.waiters.iter().zip(1..) {
-        let label = waiter.about.label().map_or(String::new(), |label| format!(", {label}"));
-        let waiting = show(view.now.since(waiter.since));
-        line(format!("  waiting  {position}. {} for {waiting}{label}", waiter.about));
-    }
-    page
+use super::concern::Concern;
+
+/// What a table may look like.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// So many columns at most, if there is a limit.
+    pub(crate) width: Option<usize>,
+    pub(crate) colour: bool,
 }
 
-/// Many locks, a line each; nothing at all if there are none.
-pub(crate) fn list(locks: &[(Name, View)]) -> String {
+/// Columns that may be cut are not cut to less than this.
+const NARROWEST: usize = 10;
+
+/// The columns of names and of holders, which are as long as users like.
+const ELASTIC: [usize; 2] = [0, 1];
+
+struct Row {
+    cells: [String; 6],
+    alarming: bool,
+}
+
+/// Locks, a line each, those first that somebody should look at, and how many there are of which
+/// kind; nothing at all if there are none.
+pub(crate) fn list(locks: &[(Name, View, Vec<Concern>)], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let heading = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING"].map(str::to_owned);
-    let rows: Vec<[String; 5]> =
-        std::iter::once(heading).chain(locks.iter().map(|(name, view)| row(name, view))).collect();
-    let widths: [usize; 5] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    let mut sorted: Vec<_> = locks.iter().collect();
+    sorted.sort_by_key(|(_, view, concerns)| {
+        (concerns.is_empty(), std::cmp::Reverse(view.waiters.len()))
     });
+    let heading = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION"];
+    let heading = Row { cells: heading.map(str::to_owned), alarming: false };
+    let rows: Vec<Row> = std::iter::once(heading).chain(sorted.into_iter().map(row)).collect();
+    let widths = fit(&rows, style.width);
     let mut table = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
+        for (cell, width) in row.cells.iter().zip(widths) {
             // Writing to a string cannot fail.
-            let _ = write!(line, "{cell:width$}  ");
+            let _ = write!(line, "{:width$}  ", cut(cell, width));
         }
-        table.push_str(line.trim_end());
-        table.push('\n');
+        let line = line.trim_end();
+        let _ = match style.colour && row.alarming {
+            true => writeln!(table, "\x1b[33m{line}\x1b[m"),
+            false => writeln!(table, "{line}"),
+        };
     }
-    table
+    table + &summary(locks)
 }
 
-fn row(name: &Name, view: &View) -> [String; 5] {
+fn row((name, view, concerns): &(Name, View, Vec<Concern>)) -> Row {
     let lease = view.ttl.map_or("no expiry".into(), show);
     let waiting = match view.waiters.len() {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
-    let (who, held) = match (view.state, view.holders.first()) {
-        (_, Some(holder)) => {
+    let (who, held) = match view.holders.first() {
+        Some(holder) => {
             let others = match view.holder_count.saturating_sub(1) {
                 0 => String::new(),
                 others => format!(" and {others} more"),
             };
             (format!("{}{others}", holder.about), show(view.now.since(holder.acquired)))
         }
-        _ => ("another tool".into(), String::new()),
+        None => ("another tool".into(), String::new()),
     };
-    [name.to_string(), who, held, lease, waiting]
+    let concern = concerns.first().map_or(String::new(), |concern| concern.short.clone());
+    let cells = [name.to_string(), who, held, lease, waiting, concern];
+    Row { cells, alarming: !concerns.is_empty() }
+}
+
+/// Column widths, with the elastic ones cut to what is left of the line.
+fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
+    let mut widths: [usize; 6] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row.cells[column].chars().count()).max().unwrap_or(0)
+    });
+    // If nothing is wrong there is nothing to head.
+    if rows.iter().all(|row| !row.alarming) {
+        widths[5] = 0;
+    }
+    let Some(limit) = limit else { return widths };
+    loop {
+        let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>() - 2;
+        let wider = ELASTIC.into_iter().max_by_key(|&column| widths[column]).unwrap_or(0);
+        if whole <= limit || widths[wider] <= NARROWEST {
+            return widths;
+        }
+        widths[wider] -= (whole - limit).min(widths[wider] - NARROWEST).clamp(1, 4);
+    }
+}
+
+fn cut(cell: &str, width: usize) -> String {
+    match cell.chars().count() > width {
+        false => cell.to_owned(),
+        true if width == 0 => String::new(),
+        true => cell.chars().take(width - 1).chain(['…']).collect(),
+    }
+}
+
+/// `3 locks: 2 held, 1 revoked; 4 wait; 1 needs attention`.
+fn summary(locks: &[(Name, View, Vec<Concern>)]) -> String {
+    let count = |state| locks.iter().filter(|(_, view, _)| view.state == state).count();
+    let kinds = [
+        (State::Held, "held"),
+        (State::Revoked, "revoked"),
+        (State::Cooling, "cooling"),
+        (State::Foreign, "of other tools"),
+    ];
+    let kinds: Vec<String> = kinds
+        .into_iter()
+        .map(|(state, word)| (count(state), word))
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let waiting: usize = locks.iter().map(|(_, view, _)| view.waiters.len()).sum();
+    let alarming = locks.iter().filter(|(_, _, concerns)| !concerns.is_empty()).count();
+    let plural = if locks.len() == 1 { "" } else { "s" };
+    let mut line = format!("{} lock{plural}: {}", locks.len(), kinds.join(", "));
+    if waiting > 0 {
+        line += &format!("; {waiting} waiting");
+    }
+    if alarming > 0 {
+        line += &format!("; {alarming} to look at");
+    }
+    line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_cut_where_it_may_be_and_no_further() {
+        let row = |cells: [&str; 6]| Row { cells: cells.map(str::to_owned), alarming: true };
+        let rows =
+            [row(["a-rather-long-name", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "!"])];
+        assert_eq!(fit(&rows, None), [18, 28, 2, 2, 0, 1]);
+        let narrow = fit(&rows, Some(40));
+        assert!(narrow.iter().map(|width| width + 2).sum::<usize>() - 2 <= 40, "{narrow:?}");
+        let least = fit(&rows, Some(5));
+        assert_eq!((least[0], least[1]), (NARROWEST, NARROWEST));
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abc", 3), "abc");
+    }
 }

@@ -23,7 +23,8 @@ use crate::duration::{Ttl, show};
 use crate::lock::{Key, Name, Prefix, Token};
 use crate::pattern::Pattern;
 use crate::poll::{Want, ready};
-use crate::view::{State, View};
+use crate::progress::Progress;
+use crate::view::{Outcome, State, View};
 
 /// A directory of lock files. What is done to one takes a fraction of a millisecond, so there is
 /// nothing to interrupt but the sleep in the queue.
@@ -150,8 +151,8 @@ impl Store for Local {
         self.act(key, |lock, now| lock.renew(token, ttl, now))
     }
 
-    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
-        self.act(key, |lock, now| lock.release(token, now))
+    fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
+        self.act(key, |lock, now| lock.release(token, outcome, now))
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
@@ -159,8 +160,8 @@ impl Store for Local {
         self.act(&request.key, |lock, now| lock.leave(&request.token, now))
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure> {
-        self.act(key, |lock, now| lock.revoke(eviction, now))
+    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
+        self.act(key, |lock, now| lock.revoke(eviction, by, now))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
@@ -172,7 +173,12 @@ impl Store for Local {
         }
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        _progress: &Progress,
+    ) -> Result<Listing, Failure> {
         let keys = self.directory.keys().map_err(|error| self.failure(error))?;
         let names: BTreeMap<Name, Key> = keys
             .iter()

@@ -8,16 +8,18 @@
 #[cfg(test)]
 mod histories;
 mod moment;
+mod snapshot;
 mod view;
 
 use serde::{Deserialize, Serialize};
 
 use moment::Moment;
+pub(super) use snapshot::Snapshot;
 
 use super::{Answer, Eviction, Release, Renewal, Request, Seen};
 use crate::duration::Ttl;
 use crate::lock::{Mode, Token};
-use crate::view::{Standing, View};
+use crate::view::{Ending, Outcome, Standing, View};
 
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +35,9 @@ pub(super) struct Lock {
     holds: Vec<Hold>,
     /// First come, first served.
     queue: Vec<Place>,
+    /// What became of the last holds, the latest last.
+    #[serde(default)]
+    past: Vec<Ended>,
     /// Waiters that have something to look at since they were last taken.
     #[serde(skip)]
     woken: Vec<String>,
@@ -57,6 +62,24 @@ struct Hold {
     /// Until when it is kept even if it is released; 0 if it need not be.
     keep: u64,
     standing: Standing,
+    /// Who has revoked it, if anybody said.
+    #[serde(default)]
+    by: String,
+}
+
+/// A hold that is over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Ended {
+    ending: Ending,
+    at: u64,
+    /// As `Outcome` is written.
+    outcome: String,
+    id: String,
+    acquired: u64,
+    fence: u64,
+    mode: Mode,
+    by: String,
+    about: String,
 }
 
 /// A place in the queue.
@@ -85,8 +108,8 @@ impl Lock {
     }
 
     /// Ends a hold, or lets it cool.
-    pub(super) fn release(&mut self, token: &Token, now: u64) -> Release {
-        Moment::of(self, now).release(token.as_str())
+    pub(super) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
+        Moment::of(self, now).release(token.as_str(), outcome)
     }
 
     /// Takes a request back.
@@ -95,19 +118,21 @@ impl Lock {
     }
 
     /// Takes the lock away from all who have it, and returns it as it was before.
-    pub(super) fn revoke(&mut self, eviction: Eviction, now: u64) -> View {
-        Moment::of(self, now).revoke(eviction)
+    pub(super) fn revoke(&mut self, eviction: Eviction, by: &str, now: u64) -> View {
+        Moment::of(self, now).revoke(eviction, by)
     }
 
     /// Shows the lock with everybody who holds it or waits for it.
     pub(super) fn inspect(&self, now: u64) -> View {
         // On a copy, since an expired guard is dropped even by a look.
-        Moment::of(&mut self.clone(), now).view(usize::MAX, true)
+        let mut copy = self.clone();
+        let moment = Moment::of(&mut copy, now);
+        View { past: moment.past(), ..moment.view(usize::MAX, true) }
     }
 
     /// The same lock when all who held it or waited for it are surely gone.
     pub(super) fn after_a_reboot(self) -> Self {
-        Self { fence: self.fence, ..Self::default() }
+        Self { fence: self.fence, past: self.past, ..Self::default() }
     }
 
     /// The waiters that have been given a reason to ask again since the last call.

@@ -163,10 +163,33 @@ impl Node {
         }
     }
 
-    /// Many scripts that it knows surely, in one flight. Errors are left among the replies.
-    pub(super) fn run_all(&mut self, calls: &[Call]) -> Result<Vec<Value>, Refusal> {
-        let flight: Vec<Cmd> = calls.iter().map(Call::by_hash).collect();
-        Ok(self.exchange(&flight, self.io_timeout, None)?.0)
+    /// Many commands in one flight. Errors are left among the replies.
+    pub(super) fn ask_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Refusal> {
+        let select = self.select();
+        let flight = [&select[..], commands].concat();
+        let (mut replies, _) = self.exchange(&flight, self.io_timeout, None)?;
+        match replies.first() {
+            Some(Value::ServerError(error)) if !select.is_empty() => Err(self.refused(error)),
+            _ => Ok(replies.split_off(select.len())),
+        }
+    }
+
+    /// Says so if it evicts keys rather than refuse writes when it is out of memory.
+    pub(super) fn may_evict(&mut self) -> Option<String> {
+        let memory = self.ask(redis::cmd("INFO").arg("memory").to_owned(), None).ok()?;
+        let memory: String = redis::from_redis_value(memory).ok()?;
+        let field = |name: &str| {
+            let line = memory.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
+        };
+        let (limit, policy) = (field("maxmemory")?, field("maxmemory_policy")?);
+        (limit != "0" && policy != "noeviction").then(|| {
+            format!(
+                "{} evicts keys when its memory is full (maxmemory-policy {policy}), locks too; \
+                 noeviction does not",
+                self.address
+            )
+        })
     }
 
     /// One flight. A connection that had been idle may have been closed under us, so what fails on

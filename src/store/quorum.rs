@@ -26,8 +26,9 @@ use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Prefix, Token};
 use crate::pattern::Pattern;
 use crate::poll::{Want, ready};
+use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{State, View};
+use crate::view::{Outcome, State, View};
 
 /// Between two attempts at a lock that is busy. Half of each is up to chance, so that two who came
 /// at the same time do not do so for ever.
@@ -218,7 +219,7 @@ impl Store for Quorum {
         }
     }
 
-    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
+    fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         self.owes = true;
         let needed = self.majority();
         let (asked, its_token) = (key.clone(), token.clone());
@@ -226,7 +227,7 @@ impl Store for Quorum {
         let votes = self.ask(
             // A renewal may be under way that nobody needs any more.
             |_, _| Asked::Awaited,
-            move |node| node.release(&asked, &its_token),
+            move |node| node.release(&asked, &its_token, outcome),
             |votes| {
                 votes.count(|release| *release == Release::Released) >= needed
                     || votes.count(|release| *release == Release::NotHeld) > servers - needed
@@ -262,10 +263,10 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
         self.owes = true;
-        let asked = key.clone();
-        let revoke = move |node: &mut Node| node.revoke(&asked, eviction);
+        let (asked, by) = (key.clone(), by.to_owned());
+        let revoke = move |node: &mut Node| node.revoke(&asked, eviction, &by);
         let votes = self.ask(surely, revoke, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
@@ -277,12 +278,18 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        progress: &Progress,
+    ) -> Result<Listing, Failure> {
         let (prefix, pattern) = (prefix.clone(), pattern.cloned());
+        let progress = progress.clone();
         let votes = self.ask(
             if_idle,
             move |node| {
-                let mut listing = node.list(&prefix, pattern.as_ref())?;
+                let mut listing = node.list(&prefix, pattern.as_ref(), &progress)?;
                 match listing.unseen.pop() {
                     Some(failure) => Err(failure),
                     None => Ok(listing.locks),
@@ -317,6 +324,12 @@ impl Store for Quorum {
         }
         listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(listing)
+    }
+
+    fn hazards(&mut self) -> Vec<String> {
+        let ask = |node: &mut Node| Ok(node.hazards());
+        let votes = self.ask(if_idle, ask, |_| false, |_| "asked about its memory".into(), None);
+        votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 
     fn remarks(&mut self) -> Vec<Remark> {

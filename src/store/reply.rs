@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::{Answer, Release, Renewal};
 use crate::lock::{About, Fence, Mode};
-use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
+use crate::view::{Ending, Holder, Past, ServerTime, Standing, State, View, Waiter};
 
 /// Reads an array from front to back.
 struct Fields(std::vec::IntoIter<Value>);
@@ -135,7 +135,9 @@ pub(super) fn view(reply: Value) -> Option<View> {
     let holders = fields.list(holder)?;
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
-    Some(View { now, state, mode, ttl, fence, holder_count, holders, waiter_count, waiters })
+    // Later versions may know more endings.
+    let past = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
+    Some(View { now, state, mode, ttl, fence, holder_count, holders, waiter_count, waiters, past })
 }
 
 fn holder(reply: Value) -> Option<Holder> {
@@ -165,5 +167,30 @@ fn waiter(reply: Value) -> Option<Waiter> {
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         about: About::from_lines(&fields.text()?),
         since: fields.time()?,
+    })
+}
+
+fn past(reply: Value) -> Option<Past> {
+    let Value::BulkString(text) = reply else { return None };
+    let text = String::from_utf8_lossy(&text);
+    let mut fields = text.splitn(9, '\n');
+    let mut next = || fields.next().unwrap_or_default();
+    let number = |text: &str| text.parse().unwrap_or(0);
+    Some(Past {
+        ending: match next() {
+            "released" => Ending::Released,
+            "expired" => Ending::Expired,
+            "revoked" => Ending::Revoked,
+            "lost" => Ending::Lost,
+            _ => return None,
+        },
+        at: ServerTime(number(next())),
+        outcome: next().into(),
+        id: next().to_owned(),
+        acquired: ServerTime(number(next())),
+        fence: Fence(number(next())),
+        mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
+        by: Some(next()).filter(|by| !by.is_empty()).map(str::to_owned),
+        about: About::from_lines(next()),
     })
 }

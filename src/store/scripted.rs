@@ -16,8 +16,9 @@ use super::{
 use crate::duration::Ttl;
 use crate::lock::{Key, Owner, Prefix, Token};
 use crate::pattern::Pattern;
+use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::View;
+use crate::view::{Outcome, View};
 
 /// The servers that keep locks between them, each lock on one of them.
 pub(super) trait Servers: Send {
@@ -174,8 +175,8 @@ impl<S: Servers> Store for Scripted<S> {
         renewal.confirmed(|renewal| matches!(renewal, Renewal::Renewed { .. }))
     }
 
-    fn release(&mut self, key: &Key, token: &Token) -> Result<Release, Failure> {
-        let call = self.call(scripts::RELEASE, key, Some(token));
+    fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
+        let call = self.call(scripts::RELEASE, key, Some(token)).with(outcome);
         let release = self.run(&call, reply::release, None)?;
         Ok(match release.value {
             Release::NotHeld if release.repeated => Release::Unknown,
@@ -188,20 +189,33 @@ impl<S: Servers> Store for Scripted<S> {
         Ok(self.run(&call, reply::left, None)?.value)
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
         let call = self.call(scripts::REVOKE, key, None).with(match eviction {
             Eviction::WhenGone => "",
             Eviction::Now => "now",
         });
+        let call = call.with(by);
         Ok(self.run(&call, reply::revoked, None)?.value)
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        Ok(self.run(&self.call(scripts::INSPECT, key, None), reply::view, None)?.value)
+        Ok(self.run(&self.call(scripts::INSPECT, key, None).with("past"), reply::view, None)?.value)
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
-        list::list(&mut self.servers, prefix, pattern)
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        progress: &Progress,
+    ) -> Result<Listing, Failure> {
+        list::list(&mut self.servers, prefix, pattern, progress)
+    }
+
+    /// Servers that may drop locks when they run out of memory. One that may not be asked is not
+    /// blamed.
+    fn hazards(&mut self) -> Vec<String> {
+        let masters = self.servers.masters().unwrap_or_default();
+        masters.into_iter().filter_map(Node::may_evict).collect()
     }
 
     fn remarks(&mut self) -> Vec<Remark> {

@@ -42,6 +42,7 @@ impl Call {
             key.side("state"),
             key.side("queue"),
             mailbox(key, token),
+            key.side("past"),
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));

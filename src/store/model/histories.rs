@@ -28,7 +28,7 @@ const START: u64 = 4_000_000_000_000;
 enum Step {
     Ask(Ask),
     Renew(u8, u64),
-    Release(u8),
+    Release(u8, Option<u8>),
     /// A renewal that was under way when the client released its lock.
     RenewLate(u8, u64),
     Leave(u8),
@@ -103,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
         10 => ask().prop_map(Step::Ask),
         3 => (client(), 100..6_000_u64).prop_map(|(client, ttl)| Step::Renew(client, ttl)),
         1 => (client(), 100..6_000_u64).prop_map(|(client, ttl)| Step::RenewLate(client, ttl)),
-        5 => client().prop_map(Step::Release),
+        5 => (client(), option::of(any::<u8>())).prop_map(|(client, exit)| Step::Release(client, exit)),
         2 => client().prop_map(Step::Leave),
         1 => prop_oneof![Just(Eviction::WhenGone), Just(Eviction::Now)].prop_map(Step::Revoke),
         6 => prop_oneof![0..50_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Step::Pass),
@@ -231,10 +231,11 @@ impl<'a> Both<'a> {
                 let theirs = self.server.renew(&key, &token, ttl, None).unwrap();
                 assert_eq!(theirs, self.model.renew(&token, ttl, now));
             }
-            Step::Release(client) => {
+            Step::Release(client, exit) => {
                 let token = self.tokens.present(*client);
-                let theirs = self.server.release(&key, &token).unwrap();
-                assert_eq!(theirs, self.model.release(&token, now));
+                let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
+                let theirs = self.server.release(&key, &token, outcome).unwrap();
+                assert_eq!(theirs, self.model.release(&token, outcome, now));
                 self.tokens.used_up(*client);
                 self.asked[usize::from(*client)] = None;
             }
@@ -246,8 +247,8 @@ impl<'a> Both<'a> {
                 self.asked[usize::from(*client)] = None;
             }
             Step::Revoke(eviction) => {
-                let theirs = self.server.revoke(&key, *eviction).unwrap();
-                assert_eq!(theirs, self.model.revoke(*eviction, now));
+                let theirs = self.server.revoke(&key, *eviction, "somebody").unwrap();
+                assert_eq!(theirs, self.model.revoke(*eviction, "somebody", now));
             }
             Step::Pass(time) => {
                 self.now += time;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Guard, Hold, Lock, Place};
+use super::{Ended, Guard, Hold, Lock, Place};
 use crate::lock::{Fence, Mode};
 use crate::store::{Answer, Eviction, Release, Renewal, Request, Seen};
-use crate::view::{Holder, Standing, View};
+use crate::view::{Ending, Holder, Outcome, Standing, View};
 
 /// How long a lock granted to a waiter waits to be claimed.
 const CLAIM: u64 = 2_000;
@@ -15,6 +15,9 @@ const POLL: u64 = 1_000;
 
 /// How many holders a reply to somebody who waits has in full.
 const FIRST: usize = 3;
+
+/// Of the past, so many holds are kept.
+const LAST: usize = 16;
 
 /// A lock at a moment, while something is done to it.
 pub(super) struct Moment<'a> {
@@ -180,10 +183,11 @@ impl<'a> Moment<'a> {
         fence.map_or(Renewal::NotHeld, |fence| Renewal::Renewed { fence })
     }
 
-    pub(super) fn release(&mut self, token: &str) -> Release {
+    pub(super) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
         self.reconcile();
         let keep = self.holds(token).map(|hold| hold.keep);
         if let Some(keep) = keep.filter(|&keep| keep > self.now) {
+            self.note(token, outcome);
             if let Some(hold) = self.hold_mut(token) {
                 (hold.standing, hold.deadline) = (Standing::Cooling, keep);
             }
@@ -201,10 +205,47 @@ impl<'a> Moment<'a> {
             _ => None,
         };
         if let Some(gone) = gone {
+            self.note(gone, outcome);
             self.drop(gone);
         }
         self.admit();
         if keep.is_some() { Release::Released } else { Release::NotHeld }
+    }
+
+    /// Puts a hold on record that is let go of now.
+    fn note(&mut self, token: &str, outcome: Outcome) {
+        let Some(hold) = self.lock.holds.iter().find(|hold| hold.token == token) else { return };
+        let ending = match (hold.standing, outcome) {
+            (Standing::Cooling, _) => return,
+            (Standing::Revoked, _) => Ending::Revoked,
+            (Standing::Held, Outcome::Lost) => Ending::Lost,
+            (Standing::Held, _) => Ending::Released,
+        };
+        self.record(Ended::of(hold, ending, self.now, outcome));
+    }
+
+    fn record(&mut self, ended: Ended) {
+        self.lock.past.push(ended);
+        let surplus = self.lock.past.len().saturating_sub(LAST);
+        self.lock.past.drain(..surplus);
+    }
+
+    /// Puts those on record that have ended at their deadlines.
+    fn record_expired(&mut self, mut expired: Vec<Hold>) {
+        expired
+            .sort_by(|one, other| (one.deadline, &one.token).cmp(&(other.deadline, &other.token)));
+        let surplus = expired.len().saturating_sub(LAST);
+        for hold in &expired[surplus..] {
+            if let Some(ended) = Ended::expired(hold) {
+                self.record(ended);
+            }
+        }
+    }
+
+    fn drop_expired(&mut self) {
+        let now = self.now;
+        let expired = self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
+        self.record_expired(expired);
     }
 
     pub(super) fn leave(&mut self, token: &str) -> View {
@@ -217,12 +258,19 @@ impl<'a> Moment<'a> {
         self.view(FIRST, false)
     }
 
-    pub(super) fn revoke(&mut self, eviction: Eviction) -> View {
+    pub(super) fn revoke(&mut self, eviction: Eviction, by: &str) -> View {
         self.reconcile();
         let before = self.view(usize::MAX, false);
         match eviction {
             Eviction::Now => {
-                self.lock.holds.clear();
+                let mut holds = std::mem::take(&mut self.lock.holds);
+                holds.sort_by(|one, other| {
+                    (one.deadline, &one.token).cmp(&(other.deadline, &other.token))
+                });
+                for hold in holds.iter_mut().filter(|hold| hold.standing != Standing::Cooling) {
+                    hold.by = by.to_owned();
+                    self.record(Ended::of(hold, Ending::Revoked, self.now, Outcome::Unknown));
+                }
                 (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
                 self.live = false;
             }
@@ -236,7 +284,7 @@ impl<'a> Moment<'a> {
                 for token in cooled {
                     self.drop(&token);
                 }
-                self.revoke_the_held();
+                self.revoke_the_held(by);
             }
         }
         self.admit();
@@ -251,11 +299,12 @@ impl<'a> Moment<'a> {
         self.lock.holds.iter().any(|hold| hold.deadline >= self.now)
     }
 
-    fn revoke_the_held(&mut self) {
+    fn revoke_the_held(&mut self, by: &str) {
         let now = self.now;
         for hold in self.lock.holds.iter_mut().filter(|hold| hold.deadline >= now) {
             if hold.standing == Standing::Held {
                 hold.standing = Standing::Revoked;
+                hold.by = by.to_owned();
             }
         }
     }
@@ -263,23 +312,23 @@ impl<'a> Moment<'a> {
     /// Brings the holds up to date: before anything is decided from them.
     fn reconcile(&mut self) {
         if self.deleted {
-            self.revoke_the_held();
+            self.revoke_the_held("");
             self.watch();
         }
         if self.live && (self.deleted || self.lock.holds.len() > 1) {
-            let (before, now) = (self.lock.holds.len(), self.now);
-            self.lock.holds.retain(|hold| hold.deadline >= now);
+            let before = self.lock.holds.len();
+            self.drop_expired();
             if self.lock.holds.len() < before {
                 self.settle_mode();
             }
             self.live = !self.lock.holds.is_empty();
         } else if self.foreign() && self.lock.written.is_some() && self.any_lives() {
             // Overwritten. When the other tool's key is gone they keep others out again.
-            let now = self.now;
-            self.lock.holds.retain(|hold| hold.deadline >= now);
-            self.revoke_the_held();
+            self.drop_expired();
+            self.revoke_the_held("");
         } else if !self.live && self.lock.written.is_some() {
-            self.lock.holds.clear();
+            let gone = std::mem::take(&mut self.lock.holds);
+            self.record_expired(gone);
             (self.lock.written, self.lock.mode) = (None, None);
         }
         self.deleted = false;
@@ -334,6 +383,7 @@ impl<'a> Moment<'a> {
             deadline: self.now + left,
             keep: 0,
             standing: Standing::Revoked,
+            by: String::new(),
         });
         self.watch();
     }
@@ -393,6 +443,7 @@ impl<'a> Moment<'a> {
             deadline,
             keep,
             standing: Standing::Held,
+            by: String::new(),
         });
         self.watch();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::needed;
 use crate::lock::Fence;
-use crate::view::{Holder, ServerTime, Standing, State, View};
+use crate::view::{Holder, Past, ServerTime, Standing, State, View};
 
 /// A holder as some of the servers see it.
 struct Seen {
@@ -49,7 +49,23 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         holders,
         waiter_count: 0,
         waiters: Vec::new(),
+        past: past(views),
     }
+}
+
+/// What most of those that have told remember, by the clock of each.
+fn past(views: &[View]) -> Vec<Past> {
+    let remembers = |view: &View, id: &str| view.past.iter().any(|past| past.id == id);
+    let mut all = Vec::<Past>::new();
+    for past in views.iter().flat_map(|view| &view.past) {
+        let known = all.iter().any(|other| other.id == past.id);
+        let told = views.iter().filter(|view| remembers(view, &past.id)).count();
+        if !known && told > views.len() / 2 {
+            all.push(past.clone());
+        }
+    }
+    all.sort_by_key(|past| past.at);
+    all
 }
 
 /// With all times by the clock of the first server.

@@ -1,0 +1,71 @@
+//! One lock as a page for people.
+
+use crate::duration::show;
+use crate::lock::Name;
+use crate::view::{Holder, Outcome, Past, Standing, State, View};
+
+use super::concern::Concern;
+use super::json::rfc3339;
+
+/// One lock with all its holders and waiters and what became of the last holds.
+pub(crate) fn page(name: &Name, view: &View, concerns: &[Concern], hazards: &[String]) -> String {
+    let mut lines = Vec::new();
+    match view.state {
+        State::Free => lines.push(format!("{name}: free")),
+        _ if view.holders.is_empty() => lines.push(format!("{name}: {view}")),
+        _ => {}
+    }
+    for holder in &view.holders {
+        about_holder(name, holder, view, &mut lines);
+    }
+    let concerns = concerns.iter().map(|concern| &concern.long).chain(hazards);
+    lines.extend(concerns.map(|concern| format!("  warning  {concern}")));
+    for (waiter, position) in view.waiters.iter().zip(1..) {
+        let label = waiter.about.label().map_or(String::new(), |label| format!(", {label}"));
+        let waiting = show(view.now.since(waiter.since));
+        let mode = match view.mode {
+            Some(mode) if mode == waiter.mode => String::new(),
+            _ => format!(", {}", waiter.mode),
+        };
+        lines.push(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.about));
+    }
+    lines.extend(view.past.iter().rev().map(|past| format!("  history  {}", ended(past, view))));
+    lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {
+    let about = &holder.about;
+    let held = show(view.now.since(holder.acquired));
+    lines.push(format!("{name}: held by {about} for {held}"));
+    lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));
+    let standing = match holder.standing {
+        Standing::Held => "",
+        Standing::Revoked => "revoked, ",
+        Standing::Cooling => "released, kept for another ",
+    };
+    lines.push(format!(
+        "  lease    {standing}{} left, renewed {} ago",
+        show(holder.deadline.since(view.now)),
+        show(view.now.since(holder.renewed))
+    ));
+    lines.push(format!("  fence    {}", holder.fence));
+    lines.push(format!("  id       {}", holder.id));
+    if let Some(label) = about.label() {
+        lines.push(format!("  label    {label}"));
+    }
+}
+
+/// `2m ago: released by ana@ci-3 pid 4242 (make) after 41s, exit 0`.
+fn ended(past: &Past, view: &View) -> String {
+    let ago = show(view.now.since(past.at));
+    let held = show(past.at.since(past.acquired));
+    let (about, ending) = (&past.about, past.ending.name());
+    let outcome = match past.outcome {
+        Outcome::Unknown => String::new(),
+        Outcome::Lost => ", the command was stopped".into(),
+        outcome => format!(", {outcome}"),
+    };
+    let by = past.by.as_ref().map_or(String::new(), |by| format!(", revoked by {by}"));
+    let label = about.label().map_or(String::new(), |label| format!(", {label}"));
+    format!("{ago} ago: {ending}, held by {about} for {held}{outcome}{by}{label}")
+}

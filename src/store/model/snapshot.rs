@@ -1,0 +1,107 @@
+//! A lock as the scripts keep it on a server, read without one: for looking at thousands at once,
+//! which a script for each would take too long for.
+
+use std::collections::HashMap;
+
+use super::moment::Moment;
+use super::{Guard, Hold, Lock};
+use crate::lock::Mode;
+use crate::view::{Standing, View};
+
+/// What the keys of a lock have in them; see the prologue of the scripts.
+pub(in crate::store) struct Snapshot {
+    pub(in crate::store) guard: Option<String>,
+    /// Token and deadline.
+    pub(in crate::store) holds: Vec<(String, u64)>,
+    pub(in crate::store) state: Vec<(String, String)>,
+}
+
+impl Snapshot {
+    /// The lock as it looks, with details that were evicted left empty. `None` if it is not plainly
+    /// held, or somebody waits for it.
+    pub(in crate::store) fn view(self, now: u64) -> Option<View> {
+        let Self { guard, holds, state } = self;
+        let state = State::of(&state);
+        if guard.as_deref() != state.own("guard")
+            || guard.is_none()
+            || state.own("ticket").is_some()
+        {
+            return None;
+        }
+        let mut lock = Lock {
+            written: guard.clone(),
+            guard: guard.map(|value| Guard { value, until: None }),
+            mode: state.own("mode").and_then(|mode| mode.to_owned().try_into().ok()),
+            fence: state.own("fence").and_then(|fence| fence.parse().ok()).unwrap_or(0),
+            holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
+            queue: Vec::new(),
+            past: Vec::new(),
+            woken: Vec::new(),
+        };
+        Some(Moment::of(&mut lock, now).view(usize::MAX, true))
+    }
+}
+
+/// The fields of the state by the token they are about; those of the lock as a whole by no token.
+struct State<'a>(HashMap<&'a str, Vec<(&'a str, &'a str)>>);
+
+impl<'a> State<'a> {
+    fn of(fields: &'a [(String, String)]) -> Self {
+        let mut all = HashMap::<&str, Vec<(&str, &str)>>::new();
+        for (field, value) in fields {
+            let (token, detail) = field.rsplit_once(':').unwrap_or(("", field));
+            all.entry(token).or_default().push((detail, value));
+        }
+        Self(all)
+    }
+
+    fn own(&self, field: &str) -> Option<&'a str> {
+        self.details("").find(field)
+    }
+
+    fn details(&self, token: &str) -> Details<'a, '_> {
+        Details(self.0.get(token).map_or(&[], Vec::as_slice))
+    }
+
+    fn hold(&self, token: String, deadline: u64) -> Hold {
+        let details = self.details(&token);
+        Hold {
+            owner: details.text("owner"),
+            mode: details.mode(),
+            about: details.text("about"),
+            fence: details.number("fence"),
+            acquired: details.number("acquired"),
+            renewed: details.number("renewed"),
+            keep: details.number("keep"),
+            standing: match details.find("standing") {
+                Some("revoked") => Standing::Revoked,
+                Some("cooling") => Standing::Cooling,
+                _ => Standing::Held,
+            },
+            by: details.text("by"),
+            token,
+            deadline,
+        }
+    }
+}
+
+/// Those of one token.
+struct Details<'a, 'b>(&'b [(&'a str, &'a str)]);
+
+impl<'a> Details<'a, '_> {
+    fn find(&self, detail: &str) -> Option<&'a str> {
+        self.0.iter().find(|(name, _)| *name == detail).map(|(_, value)| *value)
+    }
+
+    fn text(&self, detail: &str) -> String {
+        self.find(detail).unwrap_or_default().to_owned()
+    }
+
+    fn number(&self, detail: &str) -> u64 {
+        self.find(detail).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    fn mode(&self) -> Mode {
+        self.text("mode").try_into().unwrap_or(Mode::Exclusive)
+    }
+}
