@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{Span, Timeout, Ttl};
 use crate::exit;
-use crate::lock::{Label, Name, Owner, Prefix, Token};
+use crate::lock::{Label, Name, Owner, Prefix, ProcessNumber, Token};
 use crate::pattern::Subject;
 use crate::policy::{OnLost, OnUnreachable};
 
@@ -190,6 +190,10 @@ pub(crate) struct Acquire {
     /// Print assignments for a shell to eval
     #[arg(long)]
     pub(crate) shell: bool,
+    /// Leave a keeper behind that renews while this process lives, releases when it ends, and stops
+    /// it if the lock is lost; $$ in a script
+    #[arg(long, value_name = "PID")]
+    pub(crate) while_pid: Option<ProcessNumber>,
 }
 
 #[derive(Args)]

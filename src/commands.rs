@@ -6,6 +6,7 @@ mod exec;
 mod grant;
 mod identity;
 mod inspect;
+mod keep;
 mod output;
 mod release;
 mod renew;

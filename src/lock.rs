@@ -276,6 +276,29 @@ pub(crate) enum Kind {
     Exec,
     /// Nobody but the script that acquired it.
     Acquire,
+    /// A keeper that `acquire --while-pid` has left behind.
+    WhilePid,
+}
+
+/// The number of a process; never 0 or negative, which would mean groups of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessNumber(i32);
+
+impl ProcessNumber {
+    pub(crate) fn get(self) -> i32 {
+        self.0
+    }
+}
+
+impl FromStr for ProcessNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(number @ 1..) => Ok(Self(number)),
+            _ => Err("not the number of a process".into()),
+        }
+    }
 }
 
 /// What people see of the one who holds a lock or waits for it.
@@ -296,6 +319,7 @@ impl About {
         let kind = match self.kind {
             Kind::Exec => "exec",
             Kind::Acquire => "acquire",
+            Kind::WhilePid => "while-pid",
         };
         let label = self.label.as_ref().map_or("", |label| &label.0);
         format!(
@@ -317,7 +341,11 @@ impl About {
             user: next(),
             pid: next().parse().unwrap_or(0),
             command: next(),
-            kind: if next() == "exec" { Kind::Exec } else { Kind::Acquire },
+            kind: match next().as_str() {
+                "exec" => Kind::Exec,
+                "while-pid" => Kind::WhilePid,
+                _ => Kind::Acquire,
+            },
             label: Some(next()).filter(|label| !label.is_empty()).map(Label),
         }
     }

@@ -4,7 +4,9 @@ mod child;
 mod descendants;
 mod keeper;
 mod machine;
+mod process;
 mod terminal;
+pub(crate) mod watch;
 
 use std::os::fd::AsFd;
 

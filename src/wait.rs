@@ -151,7 +151,9 @@ impl Wait<'_> {
         let Some((then, view)) = &self.seen else { return Vec::new() };
         let holders = view.holders.iter().map(|holder| {
             let left = match (holder.standing, holder.about.kind) {
-                (Standing::Held, Kind::Exec) => holder.deadline.since(holder.renewed),
+                (Standing::Held, Kind::Exec | Kind::WhilePid) => {
+                    holder.deadline.since(holder.renewed)
+                }
                 _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
             };
             Seen { holder: holder.clone(), left }

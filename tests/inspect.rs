@@ -186,7 +186,7 @@ fn a_list_says_of_each_lock_what_a_look_at_it_says() {
         server.cli(&["SET", "rlock:foreign", "1", "PX", "60000"]);
         acquire(&server, &[], "deleted");
         server.cli(&["DEL", "rlock:deleted"]);
-        acquire(&server, &["--shared"], "deleted");
+        assert_eq!(run(&mut server.rlock(["acquire", "-n", "deleted"])).code(), 75);
     }
     let list = json(&server, &[]);
     for lock in list.as_array().unwrap() {

@@ -1,10 +1,12 @@
 //! `rlock acquire`: a lock for a script that cannot be wrapped.
 
+use std::env;
+
 use anyhow::anyhow;
 
 use super::grant::Grant;
-use super::identity;
 use super::output::{self, Done};
+use super::{identity, keep};
 use crate::cli;
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -16,9 +18,31 @@ pub(super) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let (name, about) = (&options.name, identity::of_caller);
+    let name = &options.name;
+    let watched = match options.while_pid {
+        Some(process) => Some((process, keep::watchable(process)?)),
+        None => None,
+    };
+    if let (Some((process, _)), Ok(token)) = (&watched, env::var(keep::VARIABLE)) {
+        let token = token.parse().map_err(Error::Usage)?;
+        return keep::run(token, *process, options, inherited, report);
+    }
+    let about = |label| match options.while_pid {
+        Some(process) => identity::of_watched(process, label),
+        None => identity::of_caller(label),
+    };
     let mut grant = Grant::obtain(name, &options.common, &options.terms, about, inherited, report)?;
     let token = &grant.request.token;
+    let mut keeper = None;
+    if let Some((_, process)) = watched {
+        match keep::start(process, token) {
+            Ok(started) => keeper = Some(started),
+            Err(error) => {
+                let _ = grant.store.leave(&grant.request);
+                return Err(error);
+            }
+        }
+    }
     let told = if options.json {
         let done = Done::new("acquired", name).with_token(token);
         output::document(&done.with_lease(grant.won.fence, grant.request.ttl))
@@ -37,6 +61,11 @@ pub(super) fn run(
         (None, Err(error)) => error,
         (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
     };
+    // First, since it would stop the process for the loss of its lock.
+    if let Some(mut keeper) = keeper {
+        let _ = keeper.kill();
+        let _ = keeper.wait();
+    }
     let left = grant.store.leave(&grant.request);
     report.remarks(grant.store.remarks());
     if let Err(failure) = left {

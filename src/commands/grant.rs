@@ -31,13 +31,39 @@ impl Grant {
         report: &Report,
     ) -> Result<Self, Error> {
         let terms = Terms::resolve(terms)?;
+        Self::obtain_as(Token::fresh(), name, common, terms, about, inherited, report)
+    }
+
+    /// Takes over a hold that was granted already: asks for it again, by its token.
+    pub(super) fn take_over(
+        token: Token,
+        name: &Name,
+        common: &cli::Common,
+        terms: &cli::Terms,
+        about: impl FnOnce(Option<Label>) -> About,
+        inherited: Inherited,
+        report: &Report,
+    ) -> Result<Self, Error> {
+        let terms = Terms { patience: Patience::None, ..Terms::resolve(terms)? };
+        Self::obtain_as(token, name, common, terms, about, inherited, report)
+    }
+
+    fn obtain_as(
+        token: Token,
+        name: &Name,
+        common: &cli::Common,
+        terms: Terms,
+        about: impl FnOnce(Option<Label>) -> About,
+        inherited: Inherited,
+        report: &Report,
+    ) -> Result<Self, Error> {
         let config = Config::resolve(common, Some(terms.ttl))?;
         config.warnings(report);
         let key = Key::new(&config.prefix, name);
         let enclosing = enclosing_holds(&env::var("RLOCK_HELD").unwrap_or_default(), &key);
         let request = Request {
             key,
-            token: Token::fresh(),
+            token,
             mode: terms.mode,
             ttl: terms.ttl,
             at_least: terms.at_least,

@@ -4,9 +4,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use nix::unistd::{getppid, getuid};
+use nix::unistd::{Pid, getppid, getuid};
 
-use crate::lock::{About, Kind, Label};
+use crate::lock::{About, Kind, Label, ProcessNumber};
 
 /// An exec: this process, and the program it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
@@ -23,14 +23,22 @@ pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
 
 /// An acquire: the process that called it and lives on, a shell as a rule.
 pub(super) fn of_caller(label: Option<Label>) -> About {
-    let parent = getppid();
-    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    of_process(getppid(), Kind::Acquire, label)
+}
+
+/// A process that a keeper watches.
+pub(super) fn of_watched(process: ProcessNumber, label: Option<Label>) -> About {
+    of_process(Pid::from_raw(process.get()), Kind::WhilePid, label)
+}
+
+fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> About {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     About {
         host: host(),
         user: user(),
-        pid: parent.as_raw().unsigned_abs(),
+        pid: pid.as_raw().unsigned_abs(),
         command: name.trim_end().to_owned(),
-        kind: Kind::Acquire,
+        kind,
         label,
     }
 }

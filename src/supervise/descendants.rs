@@ -1,8 +1,6 @@
 //! What the command has started, wherever it has gone: daemons, sessions of their own. While rlock
 //! runs they are given to it when their parents end, so that it can find them.
 
-use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 
@@ -11,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
+use super::process::Process;
 
 /// New ones may be started while the old ones are found; each of these is started by one that has
 /// been signalled already, so this is far more than it takes.
@@ -124,32 +123,4 @@ fn ended(kind: libc::idtype_t, id: libc::id_t, flags: c_int) -> nix::Result<Opti
     // it as it was if no child has ended.
     let pid = unsafe { information.assume_init().si_pid() };
     Ok((pid != 0).then_some(Pid::from_raw(pid)))
-}
-
-/// One line of /proc/PID/stat.
-#[derive(Clone, Copy)]
-struct Process {
-    parent: Pid,
-    group: Pid,
-    is_dead: bool,
-}
-
-impl Process {
-    fn all() -> HashMap<Pid, Self> {
-        let Ok(entries) = fs::read_dir("/proc") else { return HashMap::new() };
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-            .filter_map(|pid| Some((pid, Self::read(pid)?)))
-            .collect()
-    }
-
-    fn read(pid: Pid) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before this may have anything in it, parentheses too.
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
-        Some(Self { parent: number()?, group: number()?, is_dead: matches!(state, "Z" | "X") })
-    }
 }

@@ -1,0 +1,127 @@
+//! `acquire --while-pid`: a keeper in the background, for as long as a process lives.
+//!
+//! The keeper is this program once more, with the same arguments, and the token in its environment:
+//! a request can be repeated, so it asks for the hold again and has it. A process of its own rather
+//! than a fork, which would take along connections and half of the threads.
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write, stdin, stdout};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, setsid};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::grant::Grant;
+use super::identity;
+use crate::cli;
+use crate::error::Error;
+use crate::exit::{self, Exit};
+use crate::inherited::{self, Inherited};
+use crate::lock::{ProcessNumber, Token};
+use crate::policy::{OnLost, Parting};
+use crate::report::Report;
+use crate::supervise::watch::{self, Watched};
+use crate::supervise::{Hold, Lock};
+use crate::view::Outcome;
+
+/// Has the token of the hold to be kept, in the keeper and nowhere else.
+pub(super) const VARIABLE: &str = "RLOCK_KEEPER_TOKEN";
+
+/// What a keeper says when it has taken over.
+const READY: &[u8] = b"ready";
+
+/// A process that can be watched, and stopped.
+pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
+    let number = process.get();
+    let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
+    let pid = rustix::process::Pid::from_raw(number).ok_or_else(|| refused("no such process"))?;
+    let opened = pidfd_open(pid, PidfdFlags::empty());
+    let opened = opened.map_err(|error| match error {
+        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => refused("no such process"),
+        error => Error::system("cannot watch a process", &error.into()),
+    })?;
+    match kill(Pid::from_raw(number), None) {
+        Err(Errno::EPERM) => Err(refused("that process is somebody else's")),
+        _ => Ok(opened),
+    }
+}
+
+/// Starts a keeper for the hold, and waits until it has taken over. It has nothing of ours but the
+/// directory we are in: whoever reads our output is not to wait for it.
+pub(super) fn start(process: OwnedFd, token: &Token) -> Result<Child, Error> {
+    let failed = |error| Error::system("cannot start the keeper", &error);
+    let mut keeper = Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .env(VARIABLE, token.as_str())
+        .stdin(Stdio::from(process))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let mut said = Vec::new();
+    if let Some(mut output) = keeper.stdout.take() {
+        let _ = output.read_to_end(&mut said);
+    }
+    if said == READY {
+        return Ok(keeper);
+    }
+    let _ = keeper.kill();
+    let _ = keeper.wait();
+    Err(Error::Internal(anyhow::anyhow!(
+        "the keeper has not taken over; the lock has been released"
+    )))
+}
+
+/// The keeper's life: takes over the hold, and keeps it until the process on its stdin has ended.
+pub(super) fn run(
+    token: Token,
+    process: ProcessNumber,
+    options: &cli::Acquire,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
+    // It ends with the process, and not with the session, the terminal or the script's own signals.
+    // It cannot be a group's leader, since it was started by another program.
+    let _ = setsid();
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
+        inherited::ignore(signal)
+            .map_err(|error| Error::system("cannot ignore signals", &error.into()))?;
+    }
+    let about = |label| identity::of_watched(process, label);
+    let (name, common, terms) = (&options.name, &options.common, &options.terms);
+    let grant = Grant::take_over(token, name, common, terms, about, inherited, report)?;
+    let Grant { store, request, won, signals } = grant;
+    // Handlers would undo the ignoring.
+    drop(signals);
+    let watched = stdin().as_fd().try_clone_to_owned();
+    let watched = watched.map_err(|error| Error::system("cannot watch the process", &error))?;
+    let watched = Watched::new(Pid::from_raw(process.get()), watched);
+    tell_ready().map_err(|error| Error::system("cannot tell that it has begun", &error))?;
+    let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
+    let parting = Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };
+    let (store, lock) = watch::run(watched, hold, store, parting);
+    let outcome = match lock {
+        Ok(Lock::Lost) => Outcome::Lost,
+        _ => Outcome::Unknown,
+    };
+    if let Some(mut store) = store {
+        // Nobody is left to be told; the lease ends in any case.
+        let _ = store.release(&request.key, &request.token, outcome);
+    }
+    Ok(Exit::Status(match lock? {
+        Lock::Kept => exit::OK,
+        Lock::Lost => exit::LOST,
+    }))
+}
+
+/// Says so, and lets go of the pipe and of the directory.
+fn tell_ready() -> std::io::Result<()> {
+    stdout().write_all(READY)?;
+    stdout().flush()?;
+    let null = OpenOptions::new().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(null)?;
+    std::env::set_current_dir("/")
+}
