@@ -52,7 +52,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__acquire)
-            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --help"
+            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -131,6 +131,10 @@ _rlock() {
                     return 0
                     ;;
                 --label)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --while-pid)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -74,6 +74,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l at-least -d 'Kee
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l owner -d 'Whose hold it is, for --reentrant [env: RLOCK_OWNER]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l min-replicas -d 'The lock counts only once that many replicas of the server have it [env: RLOCK_MIN_REPLICAS]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l label -d 'Shown to those who wait and by inspect: a job\'s URL, a ticket [env: RLOCK_LABEL]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l while-pid -d 'Leave a keeper behind that renews while this process lives, releases when it ends, and stops it if the lock is lost; $$ in a script' -r
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s x -l exclusive -d 'Hold the lock alone; the default'

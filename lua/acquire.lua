@@ -26,6 +26,10 @@ local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local AT_LEAST, REENTRANT, FENCE = tonumber(ARGV[6]), ARGV[10] ~= '', tonumber(ARGV[12])
 
 reconcile()
+-- To be put back, or to have its fence raised, where it was released or taken away meanwhile.
+if FENCE > 0 and not holds() and (has(TOKEN) or is_past(TOKEN)) then
+  return { 'busy', view(3, false) }
+end
 -- Nobody waits for a reply to a request that is asked again.
 if standing == 'revoked' and has(TOKEN) then drop(TOKEN) end
 -- A fence that is behind what the caller has seen: the server was restarted without its data, or a

@@ -105,6 +105,16 @@ local function record(token, how, ended, outcome)
   redis.call('PEXPIREAT', PAST, int(now + DAY))
 end
 
+-- Is it on record that this one was released or taken away?
+local function is_past(token)
+  local id = string.sub(token, 1, 8)
+  for _, line in ipairs(redis.call('LRANGE', PAST, 0, -1)) do
+    local how, its_id = string.match(line, '^(%l+)\n[^\n]*\n[^\n]*\n([^\n]*)')
+    if its_id == id and how ~= 'expired' then return true end
+  end
+  return false
+end
+
 -- How a hold ends that is not released: one that cools was, and is on record.
 local function ending_of(token)
   local its_standing = detail(token, 'standing')
@@ -156,7 +166,7 @@ end
 -- exact only below 2^53.
 local function last_fence()
   local last = tonumber(fence or 0)
-  return last and last < 2 ^ 53 - 1 and last or 0
+  return last and last > 0 and last < 2 ^ 53 - 1 and last or 0
 end
 
 -- Holds without a fence are what an evicted state left behind. Not deleted on suspicion: a

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::Instant;
 use crate::poll::{Want, ready};
@@ -29,12 +30,29 @@ pub(crate) struct Report {
     subject: String,
     verbosity: Verbosity,
     started: Instant,
+    /// Is there a line at the terminal that is overwritten again and again?
+    makes_way: AtomicBool,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
-        Self { subject, verbosity, started: Instant::now() }
+        let makes_way = AtomicBool::new(false);
+        Self { subject, verbosity, started: Instant::now(), makes_way }
+    }
+
+    /// What all lines begin with: the lock and a colon, or nothing.
+    pub(crate) fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    pub(crate) fn is_normal(&self) -> bool {
+        self.verbosity == Verbosity::Normal
+    }
+
+    /// From now on a line takes the place of what is on the terminal's present one.
+    pub(crate) fn make_way(&self) {
+        self.makes_way.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -75,7 +93,8 @@ impl Report {
     /// a full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is
     /// ready to be written takes a page of 4 KiB.)
     fn line(&self, what: &dyn Display) {
-        let mut line = format!("rlock: {}{what}", self.subject);
+        let way = if self.makes_way.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
+        let mut line = format!("{way}rlock: {}{what}", self.subject);
         let end = (0..=4000).rev().find(|&end| line.is_char_boundary(end));
         line.truncate(end.unwrap_or(0));
         line.push('\n');

@@ -198,6 +198,13 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure>;
 
+    /// Is a request that was not granted remembered, so that asking again with the same token takes
+    /// up its place? If not, each attempt needs a token of its own: what was said about the last
+    /// one may still be under way.
+    fn keeps_places(&self) -> bool {
+        true
+    }
+
     /// Sleeps until a queued request may have been granted, or for `at_most`.
     fn sleep(
         &mut self,

@@ -1,6 +1,10 @@
 //! From a request to a lease: asking, waiting in line, and giving up properly.
 
+mod live;
+
 use std::time::Duration;
+
+use live::{Live, Standing as Line};
 
 use crate::back_off::BackOff;
 use crate::clock::Instant;
@@ -8,7 +12,7 @@ use crate::config::Patience;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::{Fence, Kind};
+use crate::lock::{Fence, Kind, Token};
 use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
@@ -22,8 +26,14 @@ const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 /// Between two attempts to get back to a lost server.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
+/// Between the first and the second word in a log about a wait; each further one comes after three
+/// times the time.
+const FIRST_WORD: Duration = Duration::from_secs(60);
+
 /// A lock that was won.
 pub(crate) struct Won {
+    /// Not always that of the request: see `Store::keeps_places`.
+    pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
 }
@@ -51,7 +61,7 @@ pub(crate) fn acquire(
     let (contact, told) = (Contact::None, false);
     let mut wait = Wait {
         store,
-        request,
+        request: request.clone(),
         signals,
         report,
         started,
@@ -60,13 +70,15 @@ pub(crate) fn acquire(
         contact,
         told,
         seen: None,
+        live: None,
+        next_word: started + FIRST_WORD,
     };
     wait.until_won()
 }
 
 struct Wait<'a> {
     store: &'a mut dyn Store,
-    request: &'a Request,
+    request: Request,
     signals: &'a mut Signals,
     report: &'a Report,
     started: Instant,
@@ -77,6 +89,10 @@ struct Wait<'a> {
     told: bool,
     /// The lock as it was when the server last put us in line, and when that was.
     seen: Option<(Instant, View)>,
+    /// At a terminal.
+    live: Option<Live>,
+    /// In a log, when there is to be another word.
+    next_word: Instant,
 }
 
 /// How we stand with the server.
@@ -96,7 +112,12 @@ enum Contact {
 impl Wait<'_> {
     fn until_won(&mut self) -> Result<Won, Error> {
         loop {
-            match self.ask() {
+            let asked = self.ask();
+            if !self.store.keeps_places() && !matches!(asked, Ok((_, Answer::Granted { .. }))) {
+                self.request.token = Token::fresh();
+                self.told = false;
+            }
+            match asked {
                 Ok((sent, Answer::Granted { fence })) => match self.won(sent, fence) {
                     Ok(won) => return Ok(won),
                     Err(failure) => self.ride_out(failure)?,
@@ -138,7 +159,7 @@ impl Wait<'_> {
     fn ask_once(&mut self) -> (Instant, Result<Answer, Failure>) {
         let sent = Instant::now();
         let seen = self.seen(sent);
-        let answer = self.store.acquire(self.request, &seen, Some(self.signals.arrival()));
+        let answer = self.store.acquire(&self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         self.report.remarks(self.store.remarks());
         (sent, answer)
@@ -171,7 +192,7 @@ impl Wait<'_> {
         }
         let waited = show(now.since(self.started));
         self.report.detail(format_args!("granted after {waited}, fence {fence}"));
-        Ok(Won { lease, fence })
+        Ok(Won { token: self.request.token.clone(), lease, fence })
     }
 
     fn stand_in_line(
@@ -180,13 +201,9 @@ impl Wait<'_> {
         place: Option<u64>,
         sleep: Duration,
     ) -> Result<(), Error> {
-        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
-        if matches!(self.contact, Contact::None) {
-            let reason = view.mismatch(self.request.mode);
-            self.report.note(format_args!("waiting{place}: {view}{reason}"));
-            self.contact = Contact::InLine;
-        }
         let now = Instant::now();
+        self.tell(&view, place, now);
+        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         if left.is_zero() {
             // The answer to the farewell is the newest there is.
@@ -196,9 +213,45 @@ impl Wait<'_> {
         let sleep = sleep.min(left);
         self.report.detail(format_args!("waiting{place}, asleep for {} at most", show(sleep)));
         self.seen = Some((now, view));
-        match self.store.sleep(self.request, sleep, Some(self.signals.arrival())) {
+        match self.store.sleep(&self.request, sleep, Some(self.signals.arrival())) {
             Ok(()) => Ok(()),
             Err(failure) => self.ride_out(failure),
+        }
+    }
+
+    /// Says how the wait stands: at once, and then rarely; at a terminal in one line all the time.
+    fn tell(&mut self, view: &View, place: Option<u64>, now: Instant) {
+        let begins = matches!(self.contact, Contact::None);
+        if begins {
+            self.contact = Contact::InLine;
+        }
+        let line = || Line {
+            subject: self.report.subject().to_owned(),
+            view: view.clone(),
+            then: now,
+            place,
+            until: self.until,
+        };
+        match &self.live {
+            Some(live) => return live.set(line()),
+            None if begins && self.report.is_normal() => {
+                self.live = Live::start(line());
+                if self.live.is_some() {
+                    self.report.make_way();
+                    return;
+                }
+            }
+            None => {}
+        }
+        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
+        let reason = view.mismatch(self.request.mode);
+        if begins {
+            self.report.note(format_args!("waiting{place}: {view}{reason}"));
+        } else if now >= self.next_word {
+            let waited = now.since(self.started);
+            self.next_word = now + 3 * waited;
+            let waited = show(waited);
+            self.report.note(format_args!("still waiting{place} after {waited}: {view}{reason}"));
         }
     }
 
@@ -267,7 +320,7 @@ impl Wait<'_> {
         if !self.told {
             return None;
         }
-        let left = self.store.leave(self.request);
+        let left = self.store.leave(&self.request);
         self.report.remarks(self.store.remarks());
         match left {
             Ok(view) => Some(view),

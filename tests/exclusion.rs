@@ -70,7 +70,7 @@ fn a_handoff_sends_one_message_however_many_wait() {
     for waiter in waiters {
         waiter.finish();
     }
-    assert_eq!(server.calls_of("rpush"), 10);
+    assert_eq!(server.messages_about("L"), 10);
     // Each of the ten claims once and releases once; the first holder releases once.
     assert_eq!(server.calls_of("evalsha"), 21);
 }

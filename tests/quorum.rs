@@ -77,7 +77,9 @@ fn a_lock_is_on_most_servers_and_works_as_any() {
     assert_eq!(output.code(), 75);
     assert!(output.err().contains("held by") && output.err().contains("(sh)"), "{output:?}");
     let inspected = run(&mut at(&all, &["inspect", "--json", "L"])).out();
-    assert_eq!(inspected.matches("\"kind\":\"exec\"").count(), 1, "{inspected}");
+    let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
+    assert_eq!(inspected[0]["holders"].as_array().unwrap().len(), 1, "{inspected}");
+    assert_eq!(inspected[0]["history"].as_array().unwrap().len(), 1, "{inspected}");
     assert!(run(&mut at(&all, &["inspect"])).out().contains("L  "));
     let mut second = Running::start(&mut at(&all, &["exec", "L", "echo", "ENTERED"]));
     let told = second.told("waiting");
@@ -286,6 +288,117 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
 }
 
 #[test]
+fn readers_that_come_at_once_all_get_in_with_fences_of_their_own() {
+    let servers = servers(3);
+    let all = urls(&servers, &[]);
+    let exec = ["exec", "-n", "-s", "L", "sh", "-c", "echo $RLOCK_FENCE"];
+    let readers: Vec<Running> = (0..20).map(|_| Running::start(&mut at(&all, &exec))).collect();
+    let mut fences: Vec<String> = Vec::new();
+    for reader in readers {
+        let output = reader.end();
+        assert_eq!(output.code(), 0, "{output:?}");
+        fences.push(output.out());
+    }
+    fences.sort();
+    fences.dedup();
+    assert_eq!(fences.len(), 20);
+}
+
+#[test]
+fn of_those_who_do_not_wait_and_come_at_once_one_gets_it() {
+    let servers = servers(3);
+    for round in 0..8 {
+        // Each is near to another server.
+        let near = |near: usize| {
+            let wires = servers.iter().enumerate().map(|(number, server)| {
+                let delay = if number == near { 0 } else { 10 };
+                Proxy::to(server.port(), Duration::from_millis(delay))
+            });
+            wires.collect::<Vec<_>>()
+        };
+        let wires: Vec<Vec<Proxy>> = (0..3).map(near).collect();
+        let hosts: Vec<Running> = wires
+            .iter()
+            .map(|wires| {
+                let all = wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
+                Running::start(&mut at(&all, &["exec", "-n", "L", "sleep", "1"]))
+            })
+            .collect();
+        let ran = hosts.into_iter().map(|host| host.end().code());
+        let ran: Vec<i32> = ran.collect();
+        assert_eq!(ran.iter().filter(|code| **code == 0).count(), 1, "round {round}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
+    let servers = servers(3);
+    await_uptime(&servers[2], 3);
+    let mut stuck = holder(&urls(&servers, &[]), &["-t", "3s"], "L");
+    let slow: Vec<Proxy> = [0, 1_500, 3_000]
+        .into_iter()
+        .zip(&servers)
+        .map(|(delay, server)| Proxy::to(server.port(), Duration::from_millis(delay)))
+        .collect();
+    let all = slow.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
+    let output = run(&mut at(&all, &["release", "--force", "--io-timeout", "20s", "L"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    stuck.told("lost");
+    assert_eq!(stuck.end().code(), 76);
+}
+
+#[test]
+fn a_lock_that_is_to_be_kept_is_kept_through_restarts_one_at_a_time() {
+    let mut servers = servers(3);
+    let exec = ["exec", "-n", "-t", "1s", "--at-least", "60s", "L", "true"];
+    servers.iter().for_each(|server| await_uptime(server, 2));
+    let all = urls(&servers, &[]);
+    let output = run(&mut at(&all, &exec));
+    assert_eq!(output.code(), 69, "nobody has been up for a minute: {output:?}");
+    let output = run(&mut at(&all, &["exec", "-n", "-t", "1s", "--at-least", "2s", "L", "true"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    servers[1].kill();
+    servers[1].start_again();
+    servers[2].kill();
+    servers[2].start_again();
+    await_uptime(&servers[2], 1);
+    let again = ["exec", "-n", "-t", "1s", "--at-least", "2s", "L", "true"];
+    assert_ne!(run(&mut at(&all, &again)).code(), 0);
+}
+
+#[test]
+fn a_renewal_of_a_slot_needs_as_many_servers_as_the_slot() {
+    let servers = servers(5);
+    let all = urls(&servers, &[]);
+    let token = run(&mut at(&all, &["acquire", "--slots", "2", "L"])).out();
+    assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 0);
+    servers[0].cli(&["FLUSHALL"]);
+    servers[1].cli(&["FLUSHALL"]);
+    let output = run(&mut at(&all, &["renew", "L", &token]));
+    assert_eq!(output.code(), 77, "{output:?}");
+}
+
+#[test]
+fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
+    let mut servers = servers(4);
+    servers.push(Server::on_tcp(&["--requirepass", "secret"]));
+    let all = urls(&servers, &[]);
+    let mut first = holder(&urls(&servers[..4], &[]), &[], "L");
+    let enter = ["exec", "--io-timeout", "300ms", "L", "echo", "ENTERED"];
+    let mut second = Running::start(&mut at(&all, &enter));
+    second.told("waiting");
+    servers[0].signal("STOP");
+    servers[1].signal("STOP");
+    second.told("still waiting");
+    servers[0].signal("CONT");
+    servers[1].signal("CONT");
+    first.say("");
+    first.end();
+    let output = second.end();
+    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+}
+
+#[test]
 fn slots_need_so_many_servers_that_they_cannot_be_given_twice() {
     let servers = servers(3);
     // Two slots on each of three servers are six, which would do for three holds of two each.
@@ -335,6 +448,11 @@ fn what_makes_no_quorum_is_78_and_a_server_that_must_be_mended_is_told_of() {
         assert_eq!(output.code(), 78, "{output:?}");
     }
     let mut servers = servers(2);
+    let port = servers[0].port();
+    let twice = format!("redis://localhost:{port} redis://127.0.0.1:{port}");
+    let output = run(&mut at(&twice, &["exec", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("are the same server"), "{output:?}");
     servers.push(Server::on_tcp(&["--requirepass", "secret"]));
     let all = urls(&servers, &[]);
     let output = run(&mut at(&all, &["exec", "L", "sleep", "0.1"]));

@@ -124,6 +124,26 @@ fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
 }
 
 #[test]
+fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
+    let service = Service::start(2, &[], &[]);
+    let exec = ["exec", "--ttl", "10s", "--min-replicas", "1", "L", "sh", "-c", READY];
+    let mut holder = Running::start(&mut on(&service, &exec));
+    assert_eq!(holder.line(), "READY");
+    let old = service.master_port();
+    service.server(old).signal("STOP");
+    service.await_failover(old);
+    // Longer than the lease.
+    let fence = |port| service.server(port).cli(&["HGET", "{rlock:L}:state", "fence"]);
+    let (new, first) = (service.master_port(), fence(service.master_port()));
+    std::thread::sleep(std::time::Duration::from_secs(9));
+    assert!(holds(&service, new, "L") && fence(new) == first);
+    holder.say("");
+    let output = holder.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
+    service.server(old).signal("CONT");
+}
+
+#[test]
 fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
     let mut service = Service::start(1, &[], &[]);
     let exec = ["exec", "--ttl", "9s", "--io-timeout", "500ms", "L", "sh", "-c", READY];

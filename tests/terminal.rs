@@ -25,6 +25,32 @@ fn a_command_can_read_the_terminal() {
 }
 
 #[test]
+fn a_wait_is_one_line_that_is_kept_up_to_date() {
+    let server = Server::start();
+    let mut first = support::holder(&server, &["--label", "job/17"], "L");
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec -w 60 L echo EN''TERED");
+    terminal.sees("waiting in place 1, ");
+    let rest = terminal.sees("\u{1b}[K");
+    assert!(rest.contains("s left: held by "), "{rest}");
+    assert!(rest.contains(&format!("pid {} (sh) for ", first.pid())), "{rest}");
+    // In the same line once more, with other times.
+    let again = terminal.sees("\u{1b}[K");
+    assert!(again.starts_with("\rrlock: L: waiting in place 1, 5"), "{again}");
+    first.say("");
+    first.finish();
+    let end = terminal.sees("ENTERED");
+    assert!(end.contains("\r\u{1b}[K"), "the line is gone: {end:?}");
+    // -q is quiet there too.
+    let mut first = support::holder(&server, &[], "L");
+    terminal.enters("$rlock exec -q -w 1 L true; echo status-$?");
+    let shown = terminal.sees("status-75");
+    assert!(!shown.contains("waiting"), "{shown}");
+    first.say("");
+    first.finish();
+}
+
+#[test]
 fn an_interrupt_stops_the_script() {
     let server = Server::start();
     for command in ["sleep 1000", "sh -c 'read x'", "sh -c 'read x; echo go-$x; exec sleep 1000'"] {

@@ -166,11 +166,11 @@ fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
     server.cli(&["CONFIG", "RESETSTAT"]);
     proxy.drop_replies(true);
     first.finish();
-    until("the message is sent", || server.calls_of("rpush") == 1);
+    until("the message is sent", || server.messages_about("L") == 1);
     proxy.drop_replies(false);
     assert_eq!(patient.finish().out(), "in");
     // It claimed what it was granted; the turn was not given to it a second time.
-    assert_eq!(server.calls_of("rpush"), 1);
+    assert_eq!(server.messages_about("L"), 1);
 }
 
 #[test]

@@ -89,6 +89,7 @@ impl Grant {
             &mut signals,
             report,
         )?;
+        let request = Request { token: won.token.clone(), ..request };
         Ok(Self { store, request, won, signals })
     }
 

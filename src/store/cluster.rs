@@ -37,18 +37,26 @@ pub(super) struct Cluster {
 impl Cluster {
     /// An error is a file for TLS that cannot be used.
     pub(super) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
+        // Until one answers, all of them together have the time for one answer.
+        let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+        let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self { nodes, owner: 0, last: (0, false), io_timeout, remarks: Vec::new() })
     }
 
     fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
-        if let Some(index) = self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
-            return Ok(index);
-        }
-        let node = self.nodes[0].sibling(endpoint);
-        self.nodes.push(node.map_err(|what| Failure::Misconfigured { what, executed: false })?);
-        Ok(self.nodes.len() - 1)
+        let index = match self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
+            Some(index) => index,
+            None => {
+                let node = self.nodes[0].sibling(endpoint);
+                let node = node.map_err(|what| Failure::Misconfigured { what, executed: false });
+                self.nodes.push(node?);
+                self.nodes.len() - 1
+            }
+        };
+        // There is no other to ask instead.
+        self.nodes[index].set_io_timeout(self.io_timeout);
+        Ok(index)
     }
 
     fn remark(&mut self, at: usize, what: &str) {
@@ -106,6 +114,7 @@ fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
 
 impl Servers for Cluster {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        // For the keys to be moved; each node has its own time to answer.
         let until = Instant::now() + self.io_timeout;
         let (mut at, mut asking) = (self.owner, false);
         let (mut redirections, mut back_off) = (0, BACK_OFF);
@@ -117,6 +126,7 @@ impl Servers for Cluster {
             let refusal = match self.nodes[at].run(call, asking, interrupt) {
                 Ok(reply) => {
                     self.last = (at, asking);
+                    self.nodes[at].set_io_timeout(self.io_timeout);
                     return Ok(reply);
                 }
                 Err(refusal) => refusal,
@@ -146,9 +156,6 @@ impl Servers for Cluster {
                     self.remark(at, &failure.to_string());
                     // Another one may know who has taken over.
                     self.owner = (at + 1) % self.nodes.len();
-                    if failure.maybe_executed() || !in_time {
-                        return Err(failure);
-                    }
                     absent.push((at, failure));
                     (at, asking) = (self.owner, false);
                 }

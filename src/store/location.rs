@@ -56,6 +56,11 @@ impl Location {
             return Ok(Self::Server(Address::parse(url)?));
         };
         let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        if !kind.is_empty() && rest.matches('@').count() > 1 {
+            return Err("the user and the password stand once, before the first host; in a \
+                        password, @ is written %40"
+                .into());
+        }
         match kind {
             "sentinel" => Sentinels::parse(plain, rest).map(Self::Sentinels),
             "cluster" => {
@@ -116,6 +121,9 @@ impl Sentinels {
         let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
+        if service.contains(['?', '#', '@']) {
+            return Err(format!("a service has no '?', '#' or '@' in its name; {form}"));
+        }
         if service.is_empty() {
             return Err(format!("the name of the service is missing; {form}"));
         }
@@ -182,6 +190,8 @@ mod tests {
             &["redis+sentinel://:secret@h/svc/x"],
             &["redis+sentinel://:secret@h,,h2/svc"],
             &["redis+sentinel://:secret@/svc"],
+            &["redis+sentinel://:secret@h/svc?db=2"],
+            &["redis+cluster://:secret@h1,:secret@h2"],
             &["redis+cluster://:secret@h/1"],
             &["redis+cluster://:secret@h,"],
             &["redis+cluster://"],

@@ -22,7 +22,7 @@ pub(super) struct Node {
     io_timeout: Duration,
     question: Option<Question>,
     connection: Option<Connection>,
-    up_since: Option<Instant>,
+    run: Option<Run>,
 }
 
 /// What a new connection asks first, in the same flight as all else.
@@ -53,7 +53,7 @@ impl Node {
             (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
             _ => None,
         };
-        Ok(Self { address, tls, io_timeout, question, connection: None, up_since: None })
+        Ok(Self { address, tls, io_timeout, question, connection: None, run: None })
     }
 
     /// Another server that takes the same user, password and authorities.
@@ -64,16 +64,21 @@ impl Node {
         };
         let address = self.address.at(endpoint);
         let Self { io_timeout, question, .. } = *self;
-        Ok(Self { address, tls, io_timeout, question, connection: None, up_since: None })
+        Ok(Self { address, tls, io_timeout, question, connection: None, run: None })
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.address.endpoint
     }
 
-    /// Since when it has been running at least, if it was asked.
-    pub(super) fn up_since(&self) -> Option<Instant> {
-        self.up_since
+    /// What it has said of its uptime, if it was asked.
+    pub(super) fn this_run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    /// Gives it another time to answer.
+    pub(super) fn set_io_timeout(&mut self, io_timeout: Duration) {
+        self.io_timeout = io_timeout;
     }
 
     /// Runs a script. It travels as its hash, together with AUTH if the connection is new; a server
@@ -194,7 +199,7 @@ impl Node {
 
     /// One flight. A connection that had been idle may have been closed under us, so what fails on
     /// it is tried once more on a new one: all our scripts can be repeated. Says if that may have
-    /// happened.
+    /// happened. A server that is silent is not asked again: it has had its time.
     fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -207,7 +212,7 @@ impl Node {
                     self.connection = Some(connection);
                     return Ok((replies, false));
                 }
-                Err(Failure::Unreachable { fate, .. }) => {
+                Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
                     let replies = self.exchange_anew(commands, patience, interrupt)?;
                     return Ok((replies, fate != Fate::NotSent));
                 }
@@ -244,8 +249,7 @@ impl Node {
                 return Err(Refusal::Demoted { peer: self.address.to_string() });
             }
             (Some(Question::Uptime), Some(information)) => {
-                let uptime = uptime(&information).ok_or_else(|| self.nonsense())?;
-                self.up_since = Some(Instant::now() - uptime);
+                self.run = Some(Run::of(&information).ok_or_else(|| self.nonsense())?);
             }
             _ => {}
         }
@@ -309,12 +313,24 @@ fn is_master(role: &Value) -> bool {
     }
 }
 
-/// In whole seconds, as INFO has it.
-fn uptime(information: &Value) -> Option<Duration> {
-    let text = match information {
-        Value::BulkString(text) => String::from_utf8_lossy(text),
-        _ => return None,
-    };
-    let seconds = text.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"))?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
+/// One run of a server's program, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// No two servers have the same, whatever they are called.
+    pub(super) id: String,
+    /// Since when at least.
+    pub(super) since: Instant,
+}
+
+impl Run {
+    /// From INFO, where the uptime is in whole seconds.
+    fn of(information: &Value) -> Option<Self> {
+        let text = match information {
+            Value::BulkString(text) => String::from_utf8_lossy(text),
+            _ => return None,
+        };
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
+        Some(Self { id: field("run_id:")?.to_owned(), since: Instant::now() - uptime })
+    }
 }

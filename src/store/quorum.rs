@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ask::{Asked, Votes, ask, if_idle, surely};
 use member::{Member, Node};
-use merge::{merge, most_common};
+use merge::{free_like, merge, most_common};
 
 use super::address::Address;
 use super::{
@@ -47,13 +47,20 @@ pub(super) struct Quorum {
     members: Vec<Member>,
     io_timeout: Duration,
     back_off: BackOff,
-    /// What was granted, to be put back on a server that has lost it.
-    granted: Option<Request>,
+    granted: Option<Granted>,
     remarks: Vec<Remark>,
     /// Those that somebody has to mend, each of which is told once.
     warned: Vec<usize>,
     /// Has anything been asked that is not just a question?
     owes: bool,
+    /// Has a member had all its time for an answer already?
+    late: bool,
+}
+
+/// What was granted, to be put back on a server that has lost it.
+struct Granted {
+    request: Request,
+    at: Instant,
 }
 
 impl Quorum {
@@ -72,6 +79,7 @@ impl Quorum {
             remarks: Vec::new(),
             warned: Vec::new(),
             owes: false,
+            late: false,
         })
     }
 
@@ -100,17 +108,27 @@ impl Quorum {
                 Err(failure) => Remark::Detail(failure.to_string()),
             });
         };
-        ask(members, self.io_timeout, whom, question, enough, remark, interrupt)
+        let votes = ask(members, self.io_timeout, whom, question, enough, remark, interrupt)?;
+        self.late |= votes.late;
+        Ok(votes)
     }
 
     /// Why too few members are of use, by what they said.
     fn too_few<T>(&self, useful: usize, needed: usize, votes: &Votes<T>) -> Failure {
+        let servers = self.members.len();
+        let lasting = |vote: &&Option<Result<T, Failure>>| {
+            matches!(vote, Some(Err(Failure::Misconfigured { .. })))
+        };
+        // If so many have to be mended, waiting does not help.
+        if servers - votes.votes.iter().filter(lasting).count() < needed
+            && let Some(Some(Err(failure))) = votes.votes.iter().find(lasting)
+        {
+            return failure.clone();
+        }
         let mut failures = Vec::new();
-        for (member, vote) in self.members.iter().zip(&votes.0) {
+        for (member, vote) in self.members.iter().zip(&votes.votes) {
             match vote {
                 Some(Ok(_)) => {}
-                // If it has to be mended, waiting does not help.
-                Some(Err(failure @ Failure::Misconfigured { .. })) => return failure.clone(),
                 Some(Err(failure)) => failures.push(failure.to_string()),
                 None => failures.push(format!("{} does not answer", member.name())),
             }
@@ -120,7 +138,6 @@ impl Quorum {
             0 | 1 => String::new(),
             more => format!("; and {} more", more - 1),
         };
-        let servers = self.members.len();
         Failure::Unreachable {
             what: format!(
                 "{useful} of {servers} servers are of use, {needed} are needed{first}{others}"
@@ -132,12 +149,17 @@ impl Quorum {
     /// On how many servers this hold has to be.
     fn needed_by(&mut self, key: &Key, token: &Token) -> Result<usize, Failure> {
         let mode = match &self.granted {
-            Some(request) if request.token == *token => request.mode,
+            Some(granted) if granted.request.token == *token => granted.request.mode,
             _ => {
-                let view = self.inspect(key)?;
-                let id = token.id();
-                let own = view.holders.iter().find(|holder| holder.id == id);
-                own.map_or(Mode::Exclusive, |holder| holder.mode)
+                let (asked, id) = (key.clone(), token.id());
+                let own = |view: &View| {
+                    view.holders.iter().find(|holder| holder.id == id).map(|holder| holder.mode)
+                };
+                let inspect = move |node: &mut Node| node.inspect(&asked);
+                let found = |votes: &Votes<View>| votes.count(|view| own(view).is_some()) > 0;
+                let votes = self.ask(if_idle, inspect, found, View::to_string, None)?;
+                let found = votes.values().find_map(|(_, view)| own(view));
+                found.unwrap_or(Mode::Exclusive)
             }
         };
         Ok(needed(mode, self.members.len()))
@@ -152,7 +174,11 @@ impl Store for Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
         self.owes = true;
-        self.attempt(request, interrupt)
+        self.attempts(request, interrupt)
+    }
+
+    fn keeps_places(&self) -> bool {
+        false
     }
 
     fn sleep(
@@ -185,8 +211,10 @@ impl Store for Quorum {
         let servers = self.members.len();
         let (asked, its_token) = (key.clone(), token.clone());
         let not_held = |renewal: &Renewal| *renewal == Renewal::NotHeld;
+        // A keeper comes again; to others, who have asked for the mode before, this is the only time.
+        let comes_again = self.granted.is_some();
         let votes = self.ask(
-            if_idle,
+            |number, member| if comes_again { if_idle(number, member) } else { Asked::Awaited },
             move |node| node.renew(&asked, &its_token, ttl, None),
             |votes| {
                 votes.count(|renewal| !not_held(renewal)) >= needed
@@ -250,7 +278,7 @@ impl Store for Quorum {
         } else if votes.count(|_| true) > 0 && not_held == 0 {
             Ok(Release::Unknown)
         } else {
-            Err(self.too_few(released, needed, &votes))
+            Err(self.too_few(votes.count(|_| true), needed, &votes))
         }
     }
 
@@ -314,9 +342,7 @@ impl Store for Quorum {
         }
         for (name, mut views) in views {
             // On the others that have told, it is free.
-            let free =
-                View { holders: Vec::new(), state: State::Free, ttl: None, ..views[0].clone() };
-            views.resize(told, free);
+            views.resize(told, free_like(&views[0]));
             let view = merge(&views, servers, false);
             if view.state != State::Free {
                 listing.locks.push((name, Ok(view)));
@@ -350,10 +376,12 @@ impl Quorum {
     /// Puts a hold back on servers that have lost it, while enough others have it: so that the next
     /// one that fails does not end it. It is not waited for.
     fn put_back(&mut self, token: &Token, ttl: Ttl, servers: &[usize]) {
-        let Some(request) = self.granted.as_ref().filter(|request| request.token == *token) else {
+        let Some(Granted { request, at }) = &self.granted else { return };
+        if request.token != *token {
             return;
-        };
-        let request = Request { ttl, heartbeat: None, at_least: Duration::ZERO, ..request.clone() };
+        }
+        let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
+        let request = Request { ttl, heartbeat: None, at_least, ..request.clone() };
         let Ok((ballot, _)) = ballot::open() else { return };
         for &number in servers {
             let request = request.clone();
@@ -371,6 +399,8 @@ impl Drop for Quorum {
             true => Asked::Awaited,
             false => Asked::Not,
         };
-        let _ = ask(&self.members, self.io_timeout, rest, |_| Ok(()), |_| false, |_, _| {}, None);
+        // Some have had that already.
+        let patience = if self.late { self.io_timeout / 4 } else { self.io_timeout };
+        let _ = ask(&self.members, patience, rest, |_| Ok(()), |_| false, |_, _| {}, None);
     }
 }

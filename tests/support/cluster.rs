@@ -22,6 +22,8 @@ impl Cluster {
                         "yes",
                         "--cluster-node-timeout",
                         "1000",
+                        "--cluster-require-full-coverage",
+                        "no",
                         "--cluster-replica-validity-factor",
                         "0",
                         "--repl-diskless-sync-delay",

@@ -132,6 +132,14 @@ impl Server {
         line.unwrap_or(0)
     }
 
+    /// How many waiters for a lock have been woken since the statistics were reset with the lock
+    /// never used. What is put on record goes by the same command.
+    pub fn messages_about(&self, name: &str) -> u64 {
+        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}:past")]);
+        assert!(records < 16, "older ones are dropped");
+        self.calls_of("rpush") - u64::try_from(records).unwrap()
+    }
+
     pub fn signal(&self, signal: &str) {
         send_signal(self.redis().process.id(), signal);
     }

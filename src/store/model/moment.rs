@@ -60,6 +60,10 @@ impl<'a> Moment<'a> {
     pub(super) fn acquire(&mut self, request: &Request, seen: &[Seen]) -> Answer {
         let token = request.token.as_str();
         self.reconcile();
+        let over = || self.has(token).is_some() || self.is_past(token);
+        if request.fence.is_some_and(|fence| fence.0 > 0) && self.holds(token).is_none() && over() {
+            return Answer::Busy(self.view(FIRST, false));
+        }
         if self.has(token).is_some_and(|hold| hold.standing == Standing::Revoked) {
             self.drop(token);
         }
@@ -124,6 +128,12 @@ impl<'a> Moment<'a> {
             return Answer::Busy(self.view(FIRST, false));
         };
         self.line_up(Place { alive: now + 2 * heartbeat + CLAIM, ..place }, heartbeat)
+    }
+
+    /// Is it on record that this one was released or taken away?
+    fn is_past(&self, token: &str) -> bool {
+        let id: String = token.chars().take(8).collect();
+        self.lock.past.iter().any(|past| past.id == id && past.ending != Ending::Expired)
     }
 
     fn line_up(&mut self, place: Place, heartbeat: u64) -> Answer {

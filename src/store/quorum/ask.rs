@@ -28,18 +28,24 @@ pub(super) fn surely(_number: usize, member: &Member) -> Asked {
 }
 
 /// What each member has answered, or not.
-pub(super) struct Votes<T>(pub(super) Vec<Option<Result<T, Failure>>>);
+pub(super) struct Votes<T> {
+    pub(super) votes: Vec<Option<Result<T, Failure>>>,
+    /// Whether it was asked at all.
+    pub(super) asked: Vec<bool>,
+    /// Whether the time was over before there were enough.
+    pub(super) late: bool,
+}
 
 impl<T> Votes<T> {
     pub(super) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.0.iter().enumerate().filter_map(|(number, vote)| match vote {
+        self.votes.iter().enumerate().filter_map(|(number, vote)| match vote {
             Some(Ok(value)) => Some((number, value)),
             _ => None,
         })
     }
 
     pub(super) fn into_values(self) -> impl Iterator<Item = T> {
-        self.0.into_iter().flatten().flatten()
+        self.votes.into_iter().flatten().flatten()
     }
 
     pub(super) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
@@ -61,11 +67,16 @@ pub(super) fn ask<T: Send + 'static>(
     let until = Instant::now() + patience;
     let (ballot, votes_cast) = ballot::open::<T>()
         .map_err(|error| Failure::Unavailable(format!("cannot ask: {error}")))?;
-    let mut votes = Votes(members.iter().map(|_| None).collect());
+    let mut votes = Votes {
+        votes: members.iter().map(|_| None).collect(),
+        asked: vec![false; members.len()],
+        late: false,
+    };
     let mut awaited = Vec::new();
     for (number, member) in members.iter().enumerate() {
         let asked = whom(number, member);
         if asked != Asked::Not {
+            votes.asked[number] = true;
             member.ask(number, &ballot, question.clone());
         }
         if asked == Asked::Awaited {
@@ -73,10 +84,13 @@ pub(super) fn ask<T: Send + 'static>(
         }
     }
     while !awaited.is_empty() && !enough(&votes) {
-        let Some((number, vote)) = votes_cast.next(until, interrupt)? else { break };
+        let Some((number, vote)) = votes_cast.next(until, interrupt)? else {
+            votes.late = true;
+            break;
+        };
         awaited.retain(|other| *other != number);
         remark(number, &vote);
-        votes.0[number] = Some(vote);
+        votes.votes[number] = Some(vote);
     }
     Ok(votes)
 }

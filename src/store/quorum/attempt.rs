@@ -1,30 +1,40 @@
 //! One attempt at a lock: a majority has to grant it, and has to have the same fence for it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::ask::{Asked, Votes, if_idle};
-use super::member::Member;
-use super::merge::merge;
-use super::{BACK_OFF, Quorum, needed};
+use super::member::{Member, Node};
+use super::merge::{free_like, merge};
+use super::{BACK_OFF, Granted, Quorum, needed};
 use crate::clock::Instant;
-use crate::duration::{Ttl, show};
+use crate::duration::show;
 use crate::lock::Fence;
+use crate::store::node::Run;
 use crate::store::{Answer, Failure, Fate, Interrupt, Request, Store};
-use crate::view::View;
+use crate::view::{State, View};
 
-/// So often a fence is written to those that have a larger one meanwhile.
-const FENCE_ROUNDS: usize = 8;
+/// If nobody has a lock that several have asked for at once, they ask again after this long at most,
+/// in milliseconds, one after the other.
+const SPLIT_AGAIN: &[u64] = &[10, 20, 40, 80, 160, 320];
+
+/// What came of asking once.
+struct Attempt {
+    answer: Answer,
+    /// Nobody has it: some were given some of the servers, and others the others.
+    split: bool,
+}
 
 /// An answer to a request, and since when who gave it has been running.
 #[derive(Clone, Debug)]
 struct Vote {
     answer: Answer,
-    up_since: Option<Instant>,
+    run: Option<Run>,
 }
 
 impl Vote {
     fn uptime(&self) -> Duration {
-        self.up_since.map_or(Duration::ZERO, |since| Instant::now().since(since))
+        self.run.as_ref().map_or(Duration::ZERO, |run| Instant::now().since(run.since))
     }
 
     /// Is it a grant by a server that has been up for longer than any lease that it may have
@@ -35,43 +45,58 @@ impl Vote {
 }
 
 impl Quorum {
-    /// Asks once. What is not won is taken back from all who may have granted it.
-    pub(super) fn attempt(
+    /// Asks; and again, a few times, if nobody has it only because several have asked at once: one
+    /// of them should get it. What is not won is taken back from all who may have granted it.
+    pub(super) fn attempts(
         &mut self,
         request: &Request,
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
+        let mut split_again = SPLIT_AGAIN;
+        loop {
+            let Attempt { answer, split } = self.attempt(request, interrupt)?;
+            if !split || split_again.is_empty() {
+                return Ok(answer);
+            }
+            let pause = Duration::from_millis(split_again[0]).mul_f64(chance());
+            split_again = &split_again[1..];
+            self.sleep(request, pause, interrupt)?;
+        }
+    }
+
+    fn attempt(&mut self, request: &Request, interrupt: Interrupt<'_>) -> Result<Attempt, Failure> {
         let servers = self.members.len();
         let needed = needed(request.mode, servers);
         // Nobody has a place in line.
         let asked = Request { heartbeat: None, ..request.clone() };
-        let ttl = request.ttl;
+        let lease = request.ttl.get().max(request.at_least);
         let mut votes = self.ask(
             if_idle,
             move |node| {
                 let answer = node.acquire(&asked, &[], None)?;
-                Ok(Vote { answer, up_since: node.servers.node.up_since() })
+                Ok(Vote { answer, run: node.servers.node.this_run().cloned() })
             },
             |votes| {
-                let longest = longest_lease(ttl, votes);
+                let longest = longest_lease(lease, votes);
                 votes.count(|vote| vote.counts(longest)) >= needed
                     || votes.count(|vote| !is_granted(&vote.answer)) > servers - needed
             },
             |vote: &Vote| describe(&vote.answer),
             interrupt,
         )?;
-        let longest = longest_lease(ttl, &votes);
+        let longest = longest_lease(lease, &votes);
         let fences = votes.values().filter_map(|(number, vote)| match vote.answer {
             Answer::Granted { fence } => vote.counts(longest).then_some((number, fence)),
             _ => None,
         });
         let fences: Vec<(usize, Fence)> = fences.collect();
-        if fences.len() >= needed {
+        if fences.len() >= needed && self.require_different_servers(&votes).is_ok() {
             match self.settle_fence(request, fences, interrupt) {
                 Ok(fence) => {
-                    self.granted = Some(Request { fence: Some(fence), ..request.clone() });
+                    let request = Request { fence: Some(fence), ..request.clone() };
+                    self.granted = Some(Granted { request, at: Instant::now() });
                     self.back_off = BACK_OFF;
-                    return Ok(Answer::Granted { fence });
+                    return Ok(Attempt { answer: Answer::Granted { fence }, split: false });
                 }
                 Err(failure) => {
                     self.take_back(request, &votes)?;
@@ -79,12 +104,13 @@ impl Quorum {
                 }
             }
         }
-        self.take_back(request, &votes)?;
+        let clean = self.take_back(request, &votes)?;
+        self.require_different_servers(&votes)?;
 
         let find =
             |is: fn(&Answer) -> bool| votes.values().map(|(_, vote)| vote.answer.clone()).find(is);
         if let Some(own) = find(|answer| matches!(answer, Answer::Inside | Answer::Upgrade)) {
-            return Ok(own);
+            return Ok(Attempt { answer: own, split: false });
         }
         let views: Vec<View> = votes
             .values()
@@ -95,7 +121,7 @@ impl Quorum {
             .collect();
         let refused = votes.count(|vote| !is_granted(&vote.answer)) > servers - needed;
         if !refused && fences.len() + views.len() < needed {
-            for (member, vote) in self.members.iter().zip(&mut votes.0) {
+            for (member, vote) in self.members.iter().zip(&mut votes.votes) {
                 let Some(Ok(young)) = vote else { continue };
                 if is_granted(&young.answer) && !young.counts(longest) {
                     *vote = Some(Err(Failure::Unavailable(format!(
@@ -108,64 +134,108 @@ impl Quorum {
             }
             return Err(self.too_few(fences.len() + views.len(), needed, &votes));
         }
+        // Nobody can have it, and nothing of this attempt is under way any more, so that its token
+        // may be used again.
+        let granted = votes.count(|vote| is_granted(&vote.answer));
+        let free = views.first().map(free_like).into_iter().cycle().take(granted);
+        let told: Vec<View> = views.iter().cloned().chain(free).collect();
+        let split = clean && merge(&told, servers, false).state == State::Free;
         let view = merge(&views, servers, true);
         if request.heartbeat.is_none() {
-            return Ok(Answer::Busy(view));
+            return Ok(Attempt { answer: Answer::Busy(view), split });
         }
-        let pause = self.back_off.pause();
-        Ok(Answer::Queued { view, position: None, sleep: pause.mul_f64(0.5 + chance() / 2.0) })
+        let sleep = self.back_off.pause().mul_f64(0.5 + chance() / 2.0);
+        Ok(Attempt { answer: Answer::Queued { view, position: None, sleep }, split })
     }
 
-    /// Takes a request back from all that may have it: those who did not refuse it.
-    fn take_back(&mut self, request: &Request, votes: &Votes<Vote>) -> Result<(), Failure> {
+    /// Two URLs may lead to one server, which would then vote twice.
+    fn require_different_servers(&self, votes: &Votes<Vote>) -> Result<(), Failure> {
+        let mut seen = Vec::<(&str, &str)>::new();
+        for (number, vote) in votes.values() {
+            let (Some(run), name) = (&vote.run, self.members[number].name()) else { continue };
+            if let Some((_, other)) = seen.iter().find(|(id, _)| *id == run.id) {
+                return Err(Failure::Misconfigured {
+                    what: format!("{other} and {name} are the same server; name it once"),
+                    executed: false,
+                });
+            }
+            seen.push((&run.id, name));
+        }
+        Ok(())
+    }
+
+    /// Takes a request back from all that may have it: those who did not refuse it. Says if all of
+    /// them have answered, before and now.
+    fn take_back(&mut self, request: &Request, votes: &Votes<Vote>) -> Result<bool, Failure> {
         let request = request.clone();
-        let whom = |number: usize, _: &Member| match &votes.0[number] {
+        let whom = |number: usize, _: &Member| match &votes.votes[number] {
+            _ if !votes.asked[number] => Asked::Not,
             Some(Ok(vote)) if !is_granted(&vote.answer) => Asked::Not,
-            Some(_) => Asked::Awaited,
-            None => Asked::Only,
+            // It has had its time.
+            None if votes.late => Asked::Only,
+            Some(_) | None => Asked::Awaited,
         };
         let left = |_: &View| "taken back".into();
-        self.ask(whom, move |node| node.leave(&request), |_| false, left, None).map(drop)
+        let leave = move |node: &mut Node| node.leave(&request);
+        let taken = self.ask(whom, leave, |_| false, left, None)?;
+        let mut asked = votes.asked.iter().zip(&votes.votes).zip(&taken.votes);
+        Ok(asked.all(|((asked, vote), taken)| match (asked, vote, taken) {
+            (false, _, _) | (true, Some(Ok(_)) | None, Some(Ok(_))) => true,
+            (true, Some(Ok(vote)), None) => !is_granted(&vote.answer),
+            _ => false,
+        }))
     }
 
     /// Gives the hold the same fence on a majority: the largest that one of them has given it. The
     /// next grant needs a majority too, so it meets one of those, and gets a larger one. A server
-    /// that has given away a larger one meanwhile answers with one that is larger still.
+    /// that has given away a larger one meanwhile answers with one that is larger still; then
+    /// several holds may be outbidding each other, and each leaps ahead by a random number.
     fn settle_fence(
         &mut self,
         request: &Request,
-        mut fences: Vec<(usize, Fence)>,
+        fences: Vec<(usize, Fence)>,
         interrupt: Interrupt<'_>,
     ) -> Result<Fence, Failure> {
-        let majority = self.majority();
-        for _ in 0..FENCE_ROUNDS {
-            let Some(fence) = fences.iter().map(|(_, fence)| *fence).max() else { break };
-            let behind: Vec<usize> = fences
-                .iter()
-                .filter(|(_, theirs)| *theirs != fence)
-                .map(|(number, _)| *number)
-                .collect();
-            let have = fences.len() - behind.len();
+        let (majority, until) = (self.majority(), Instant::now() + self.io_timeout);
+        let mut fences: BTreeMap<usize, Fence> = fences.into_iter().collect();
+        let mut leap = 0.0;
+        while let Some(largest) = fences.values().max().copied() {
+            let having = |fences: &BTreeMap<usize, Fence>, fence| {
+                fences.values().filter(|theirs| **theirs == fence).count()
+            };
+            let have = having(&fences, largest);
             if have >= majority {
-                return Ok(fence);
+                return Ok(largest);
             }
-            let request = Request { fence: Some(fence), ..request.clone() };
+            if Instant::now() >= until {
+                break;
+            }
+            // The largest at first, which some have already.
+            let fence = Fence(largest.0 + (leap * chance()) as u64);
+            leap = (leap * 2.0).max(1_000.0);
+            let have = having(&fences, fence);
+            let request = Request { fence: Some(fence), heartbeat: None, ..request.clone() };
             let has = move |answer: &Answer| *answer == Answer::Granted { fence };
+            // Those too whose first answer came too late to count.
             let votes = self.ask(
-                |number, _| if behind.contains(&number) { Asked::Awaited } else { Asked::Not },
+                |number, member| match fences.get(&number) {
+                    Some(theirs) if *theirs == fence => Asked::Not,
+                    _ => if_idle(number, member),
+                },
                 move |node| node.acquire(&request, &[], None),
                 |votes| have + votes.count(has) >= majority,
                 |answer| format!("fence: {}", describe(answer)),
                 interrupt,
             )?;
-            for (number, theirs) in &mut fences {
-                if let Some(Some(Ok(Answer::Granted { fence }))) = votes.0.get(*number) {
-                    *theirs = *fence;
-                }
+            for (number, vote) in votes.votes.iter().enumerate().filter(|(n, _)| votes.asked[*n]) {
+                match vote {
+                    Some(Ok(Answer::Granted { fence })) => fences.insert(number, *fence),
+                    _ => fences.remove(&number),
+                };
             }
         }
         Err(Failure::Unreachable {
-            what: format!("a fence could not be agreed on by {majority} servers"),
+            what: format!("a fence could not be agreed on by {majority} servers in time"),
             fate: Fate::NotSent,
         })
     }
@@ -192,15 +262,11 @@ fn describe(answer: &Answer) -> String {
 
 /// The longest lease that may have been given away on a server and forgotten since, as far as can
 /// be known: our own, and those of the holders that the others know of.
-fn longest_lease(ttl: Ttl, votes: &Votes<Vote>) -> Duration {
+fn longest_lease(own: Duration, votes: &Votes<Vote>) -> Duration {
     let views = votes.values().filter_map(|(_, vote)| match &vote.answer {
         Answer::Busy(view) => Some(view),
         _ => None,
     });
     let holders = views.flat_map(|view| &view.holders);
-    holders
-        .map(|holder| holder.deadline.since(holder.renewed))
-        .max()
-        .unwrap_or_default()
-        .max(ttl.get())
+    holders.map(|holder| holder.deadline.since(holder.renewed)).max().unwrap_or_default().max(own)
 }

@@ -53,6 +53,18 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     }
 }
 
+/// The lock on a server where nobody has it, looked at when another was.
+pub(super) fn free_like(view: &View) -> View {
+    View {
+        state: State::Free,
+        mode: None,
+        ttl: None,
+        holders: Vec::new(),
+        past: Vec::new(),
+        ..view.clone()
+    }
+}
+
 /// What most of those that have told remember, by the clock of each.
 fn past(views: &[View]) -> Vec<Past> {
     let remembers = |view: &View, id: &str| view.past.iter().any(|past| past.id == id);

@@ -1,0 +1,98 @@
+//! One line at a terminal that says how a wait stands, and is up to date every second.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+
+use crate::clock::Instant;
+use crate::duration::show;
+use crate::poll::{Want, ready};
+use crate::view::View;
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What there is to be said.
+#[derive(Clone)]
+pub(super) struct Standing {
+    pub(super) subject: String,
+    /// The lock as it was at that moment.
+    pub(super) view: View,
+    pub(super) then: Instant,
+    pub(super) place: Option<u64>,
+    pub(super) until: Option<Instant>,
+}
+
+/// The line, until it is dropped.
+pub(super) struct Live {
+    standing: Arc<Mutex<Standing>>,
+    going_on: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// `None` if nobody looks, or the system has no thread for it.
+    pub(super) fn start(standing: Standing) -> Option<Self> {
+        if !stderr().is_terminal() {
+            return None;
+        }
+        let (going_on, over) = UnixStream::pair().ok()?;
+        let standing = Arc::new(Mutex::new(standing));
+        let shown = Arc::clone(&standing);
+        let thread = Builder::new().name("live".into()).spawn(move || {
+            // They are the main thread's.
+            let _ = SigSet::all().thread_block();
+            loop {
+                if let Ok(standing) = shown.lock() {
+                    draw(&standing.line(Instant::now()));
+                }
+                // An error would mean never to stop.
+                let next = Some(Instant::now() + EVERY);
+                if !matches!(ready([(over.as_fd(), Want::Read)], next), Ok([false])) {
+                    return;
+                }
+            }
+        });
+        Some(Self { standing, going_on: Some(going_on), thread: Some(thread.ok()?) })
+    }
+
+    pub(super) fn set(&self, standing: Standing) {
+        if let Ok(mut present) = self.standing.lock() {
+            *present = standing;
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.going_on = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+impl Standing {
+    fn line(&self, now: Instant) -> String {
+        let Self { subject, view, then, place, until } = self;
+        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
+        let view = View { now: view.now + now.since(*then), ..view.clone() };
+        // First what must not be cut off.
+        let left =
+            until.map_or(String::new(), |until| format!(", {} left", show(until.since(now))));
+        format!("rlock: {subject}waiting{place}{left}: {view}")
+    }
+}
+
+/// Over what was there, and no longer than the line.
+fn draw(line: &str) {
+    let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
+    let width = if width == 0 { 80 } else { width };
+    let shown: String = line.chars().take(width - 1).collect();
+    let _ = stderr().write_all(format!("\r{shown}\x1b[K").as_bytes());
+}
