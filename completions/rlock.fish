@@ -120,4 +120,9 @@ complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s W -l watch -d 'S
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, on failure too'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l names -d 'Print the names only, one a line'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s h -l help -d 'Print help'
+
+# The names of locks that are held, from the server that RLOCK_URL names; none if it does not answer
+# soon.
+complete -c rlock -n "__fish_rlock_using_subcommand inspect; or __fish_rlock_using_subcommand release; or __fish_rlock_using_subcommand renew" -f -a "(rlock inspect --quiet --names --io-timeout 500ms 2>/dev/null)"

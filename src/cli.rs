@@ -230,6 +230,9 @@ pub(crate) struct Inspect {
     /// Print one JSON document, on failure too
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the names only, one a line
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub(crate) names: bool,
     /// Show it again every second, or every D
     #[arg(
         short = 'W',

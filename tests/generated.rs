@@ -88,14 +88,39 @@ fn roff(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq")
 }
 
+/// What clap generates, and after it the names of locks, which only the server knows.
+fn completions(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut program(), "rlock", &mut script);
+    let script = String::from_utf8(script).unwrap();
+    match shell {
+        Shell::Bash => script + include_str!("generated/names.bash"),
+        Shell::Fish => script + include_str!("generated/names.fish"),
+        _ => {
+            // In the subcommands that are about locks which exist already.
+            let (before, after) = script.split_once("(renew)").unwrap();
+            let after = after.replace("name -- The lock:_default", "name -- The lock:_rlock_names");
+            let inspect = "name -- The lock, or a pattern";
+            let (lines, end) = after.split_once("\nif [ ").unwrap();
+            let lines: Vec<String> = lines
+                .lines()
+                .map(|line| match line.contains(inspect) {
+                    true => line.replace(":_default'", ":_rlock_names'"),
+                    false => line.to_owned(),
+                })
+                .collect();
+            let names = include_str!("generated/names.zsh");
+            format!("{before}(renew){}\n{names}\nif [ {end}", lines.join("\n"))
+        }
+    }
+}
+
 #[test]
 fn the_completions_are_current() {
     for (shell, file) in
         [(Shell::Bash, "rlock.bash"), (Shell::Zsh, "_rlock"), (Shell::Fish, "rlock.fish")]
     {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut program(), "rlock", &mut script);
-        check(&format!("completions/{file}"), &String::from_utf8(script).unwrap());
+        check(&format!("completions/{file}"), &completions(shell));
     }
 }
 

@@ -24,7 +24,11 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
         store: config.open(0)?,
         prefix: &config.prefix,
         subject: options.subject.as_ref(),
-        json: options.json,
+        form: match (options.json, options.names) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Names,
+            _ => Form::People,
+        },
         here: Here::new(identity::host()),
         report,
     };
@@ -39,9 +43,18 @@ struct Look<'a> {
     store: Box<dyn Store>,
     prefix: &'a Prefix,
     subject: Option<&'a Subject>,
-    json: bool,
+    form: Form,
     here: Here,
     report: &'a Report,
+}
+
+/// Whom it is shown to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    People,
+    Json,
+    /// Whoever wants to know what to ask about: a shell that completes a name.
+    Names,
 }
 
 /// What was found.
@@ -74,7 +87,7 @@ impl Look<'_> {
                 Ok(text) => text,
                 // What has to be mended is not worth watching.
                 Err(error) if first && !error.is_absence() => return Err(error),
-                Err(error) if self.json => {
+                Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
                     String::new()
                 }
@@ -135,10 +148,14 @@ impl Look<'_> {
     fn show(&mut self, found: &Found, screen: Screen) -> Result<String, Error> {
         let Found { locks, .. } = found;
         let one = matches!(self.subject, Some(Subject::One(_)));
-        if self.json {
-            let held = locks.iter().filter(|(_, view, _)| view.state != State::Free);
-            let held = held.map(|(name, view, _)| (name, view));
-            return output::json(&json::documents(self.prefix, held, one));
+        let held = locks.iter().filter(|(_, view, _)| view.state != State::Free);
+        match self.form {
+            Form::People => {}
+            Form::Json => {
+                let held = held.map(|(name, view, _)| (name, view));
+                return output::json(&json::documents(self.prefix, held, one));
+            }
+            Form::Names => return Ok(held.map(|(name, _, _)| format!("{name}\n")).collect()),
         }
         Ok(match &locks[..] {
             [(name, view, concerns)] if one => {
