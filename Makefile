@@ -1,0 +1,26 @@
+# For those who install by make: `make`, then `sudo make install`. Everything else is cargo's.
+PREFIX ?= /usr/local
+DESTDIR ?=
+PROGRAM ?= target/release/rlock
+
+MAN = $(DESTDIR)$(PREFIX)/share/man/man1
+BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+.PHONY: all install uninstall
+
+all:
+	cargo build --release --locked
+
+install:
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/rlock
+	install -d $(MAN)
+	install -m 644 man/*.1 $(MAN)
+	install -D -m 644 completions/rlock.bash $(BASH)/rlock
+	install -D -m 644 completions/_rlock $(ZSH)/_rlock
+	install -D -m 644 completions/rlock.fish $(FISH)/rlock.fish
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/rlock $(MAN)/rlock.1 $(MAN)/rlock-*.1
+	rm -f $(BASH)/rlock $(ZSH)/_rlock $(FISH)/rlock.fish

@@ -1,0 +1,115 @@
+//! Installed, rlock is a program, its pages and its completions; removed, it leaves nothing.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Finished, run};
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn go(program: &str, arguments: &[&str]) -> String {
+    let output = run(Command::new(program).args(arguments).current_dir(ROOT));
+    assert_eq!(output.code(), 0, "{program} {arguments:?}: {output:?}");
+    output.out()
+}
+
+/// All files below a directory, as they would be called below /.
+fn files(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(next).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => left.push(entry.path()),
+                false => {
+                    found.push(entry.path().strip_prefix(directory).unwrap().display().to_string());
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[track_caller]
+fn is_complete(files: &[String], parts: &[&str]) {
+    for part in parts {
+        assert!(files.iter().any(|file| file.ends_with(part)), "no {part} in {files:?}");
+    }
+}
+
+#[test]
+fn make_installs_and_uninstalls() {
+    let target = TempDir::new().unwrap();
+    let destination = format!("DESTDIR={}", target.path().display());
+    let program = format!("PROGRAM={}", env!("CARGO_BIN_EXE_rlock"));
+    go("make", &["install", &destination, &program]);
+    let installed = files(target.path());
+    is_complete(
+        &installed,
+        &[
+            "usr/local/bin/rlock",
+            "usr/local/share/man/man1/rlock.1",
+            "usr/local/share/man/man1/rlock-exec.1",
+            "bash-completion/completions/rlock",
+            "zsh/site-functions/_rlock",
+            "fish/vendor_completions.d/rlock.fish",
+        ],
+    );
+    let rlock = target.path().join("usr/local/bin/rlock");
+    assert!(go(&rlock.display().to_string(), &["--version"]).starts_with("rlock "));
+    go("make", &["uninstall", &destination]);
+    assert_eq!(files(target.path()), Vec::<String>::new());
+}
+
+#[test]
+fn the_debian_package_is_installed_and_removed() {
+    let directory = TempDir::new().unwrap();
+    let package = directory.path().join("rlock.deb");
+    let target = PathBuf::from(env!("CARGO_BIN_EXE_rlock")).parent().unwrap().to_path_buf();
+    let target = target.parent().unwrap().to_path_buf();
+    // What is tested, rather than a release that would have to be built for it.
+    let mut build = Command::new("cargo-deb");
+    build.args(["deb", "--no-build", "--profile", "dev", "--output"]).arg(&package);
+    let output = run(build.current_dir(ROOT).env("CARGO_TARGET_DIR", target));
+    assert_eq!(output.code(), 0, "{output:?}");
+
+    let root = directory.path().join("root");
+    fs::create_dir_all(root.join("var/lib/dpkg/info")).unwrap();
+    fs::create_dir_all(root.join("var/lib/dpkg/updates")).unwrap();
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    let dpkg = |arguments: &[&str]| {
+        let log = format!("--log={}", directory.path().join("log").display());
+        let root = format!("--root={}", root.display());
+        // There is no libc in there to depend on.
+        let all = [&[&root, &log, "--force-depends", "--force-not-root"], arguments].concat();
+        go("dpkg", &all)
+    };
+    dpkg(&["--install", &package.display().to_string()]);
+    let installed = files(&root.join("usr"));
+    is_complete(
+        &installed,
+        &[
+            "bin/rlock",
+            "share/man/man1/rlock.1.gz",
+            "share/man/man1/rlock-inspect.1.gz",
+            "bash-completion/completions/rlock",
+            "zsh/vendor-completions/_rlock",
+            "fish/vendor_completions.d/rlock.fish",
+            "share/doc/rlock/copyright",
+        ],
+    );
+    let rlock = root.join("usr/bin/rlock").display().to_string();
+    assert!(go(&rlock, &["--version"]).starts_with("rlock "));
+    let listed = dpkg(&["--status", "rlock"]);
+    assert!(listed.contains("Status: install ok installed"), "{listed}");
+    assert!(listed.contains("Depends: libc6"), "{listed}");
+    dpkg(&["--purge", "rlock"]);
+    let left = files(&root).into_iter().filter(|file| file.starts_with("usr/"));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
+}
