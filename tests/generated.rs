@@ -56,6 +56,21 @@ fn page(command: &Command) -> String {
     for (name, meaning) in VARIABLES {
         page += &format!(".TP\n\\fB{name}\\fR\n{}\n", roff(meaning));
     }
+    let name = command.get_name();
+    page += ".SH EXAMPLES\n";
+    for (_, example, meaning) in EXAMPLES.iter().filter(|(whose, _, _)| *whose == name) {
+        page += &format!(".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", roff(meaning), roff(example));
+    }
+    if name == "inspect" {
+        page += ".SH JSON\nAn array with one object a lock that is not free. Numbers are whole; times are RFC 3339, in UTC; what does not apply is null.\n";
+        for (field, meaning) in FIELDS {
+            page += &format!(".TP\n\\fB{}\\fR\n{}\n", roff(field), roff(meaning));
+        }
+    }
+    page += ".SH SECURITY\n";
+    for paragraph in SECURITY {
+        page += &format!(".PP\n{}\n", roff(paragraph));
+    }
     if !version.is_empty() {
         page += &format!(".SH VERSION{version}");
     }
@@ -82,6 +97,118 @@ const VARIABLES: &[(&str, &str)] = &[
         "RLOCK_HELD",
         "set for the command of exec: all holds it runs inside of, as key=token, the innermost last",
     ),
+];
+
+/// For each page: what to type, and what for.
+const EXAMPLES: &[(&str, &str, &str)] = &[
+    (
+        "rlock",
+        "RLOCK_URL=local: rlock exec demo -- echo hello",
+        "Try it on this host, without a server:",
+    ),
+    (
+        "rlock",
+        "export RLOCK_URL=redis://redis.example/\nrlock exec -n backup -- backup.sh",
+        "Run a job on one of several hosts at a time:",
+    ),
+    ("rlock", "rlock inspect", "See all locks that are held:"),
+    (
+        "exec",
+        "rlock exec -q -n backup -- backup.sh",
+        "In a crontab: if another host runs it, say nothing and end with status 75:",
+    ),
+    (
+        "exec",
+        "rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy",
+        "In CI: wait in line for up to 30 minutes, and tell others who is ahead of them:",
+    ),
+    (
+        "exec",
+        "rlock exec --shared dataset -- report.sh",
+        "Together with other readers, but not with a writer:",
+    ),
+    ("exec", "rlock exec --slots 3 render -- render.sh", "At most three at once:"),
+    (
+        "acquire",
+        "t=$(rlock acquire --while-pid $$ import) || exit",
+        "In a script: hold a lock until the script ends, however it ends:",
+    ),
+    (
+        "acquire",
+        "lock=$(rlock acquire --shell --ttl 10m import) || exit\neval \"$lock\"",
+        "With variables to renew and release by:",
+    ),
+    ("renew", "rlock renew --ttl 10m import \"$t\" || exit", "Ten more minutes from now:"),
+    ("release", "rlock release import \"$t\"", "Let go of what acquire printed the token of:"),
+    (
+        "release",
+        "rlock release --force deploy:prod",
+        "Take a lock away from its holder, and wait until it has let go:",
+    ),
+    (
+        "release",
+        "rlock release --force --now deploy:prod",
+        "The same from a holder that is known to be dead:",
+    ),
+    (
+        "inspect",
+        "rlock inspect deploy:prod",
+        "Who has it, since when, who waits, and what became of the last holders:",
+    ),
+    ("inspect", "rlock inspect -W 'deploy:*'", "All locks that match, again every second:"),
+    (
+        "inspect",
+        "rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'",
+        "The names of those that somebody waits for:",
+    ),
+];
+
+/// Each field of `inspect --json`, as paths.
+const FIELDS: &[(&str, &str)] = &[
+    ("name, key", "the lock, and its key on the server: prefix and name"),
+    (
+        "state",
+        "held; cooling: released, but kept for --at-least; revoked: taken away, and its holder has not let go yet; foreign: another tool's",
+    ),
+    ("mode", "exclusive, shared or slots"),
+    ("slots", "how many holders there may be, if the mode is slots"),
+    ("fence", "the last one that was handed out"),
+    (
+        "ttl_ms",
+        "milliseconds until it is free if nobody renews it; null for another tool's lock without an expiry",
+    ),
+    ("holders[].id", "the first 8 characters of the token"),
+    ("holders[].owner", "whose hold it is, for --reentrant"),
+    (
+        "holders[].host, .user, .pid, .command, .label",
+        "who holds it; of the command only the program's name",
+    ),
+    ("holders[].fence", "the fencing token of this hold"),
+    ("holders[].acquired_at, .renewed_at", "when it was granted, and last renewed"),
+    ("holders[].ttl_ms", "milliseconds until this lease ends"),
+    ("holders[].kind", "exec, acquire or while-pid: who keeps it alive"),
+    ("waiters[].position", "place in line, from 1"),
+    ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "as with holders"),
+    ("waiters[].waiting_ms", "milliseconds since it stood in line"),
+    (
+        "history[]",
+        "only if one lock was asked for by name, the latest first, 16 at most: what became of its last holders",
+    ),
+    (
+        "history[].event",
+        "released; expired: nobody renewed or released it; revoked; lost: its command was stopped, since the lease could not be renewed in time",
+    ),
+    ("history[].at, .acquired_at, .held_ms", "when it ended and began, and the time between"),
+    ("history[].exit, .signal", "how the command of exec ended, if that is known"),
+    ("history[].by", "who revoked it, as user@host"),
+    ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "as with holders"),
+];
+
+const SECURITY: &[&str] = &[
+    "A password in --url is visible to everybody on the host; put it into RLOCK_PASSWORD, into the URL in RLOCK_URL, or into the first line of a file for --password-file. Without TLS it crosses the network as it is.",
+    "A token is a secret: whoever has it can release the lock. It is in the environment of the command, and on the standard output of acquire, and nowhere else.",
+    "Everybody who may use the server's keys can take a lock away. What a user of rlock needs is in the README as an ACL rule. What others have written about themselves is shown without control characters.",
+    "A lock keeps apart those who ask for it. It protects nothing from those who do not; a resource that checks RLOCK_FENCE does.",
 ];
 
 fn roff(text: &str) -> String {

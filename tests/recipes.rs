@@ -1,0 +1,192 @@
+//! The README's recipes, run as they are written there.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use support::{Finished, Server, acquire, holder, is_gone, run, until};
+use tempfile::TempDir;
+
+/// The blocks of code below a heading of the README.
+#[track_caller]
+fn blocks(heading: &str) -> Vec<String> {
+    let readme = include_str!("../README.md");
+    let section = readme.split(&format!("\n### {heading}\n")).nth(1);
+    let section = section.unwrap_or_else(|| panic!("no {heading} in the README"));
+    let section = section.split("\n##").next().unwrap();
+    let fenced = section.split("\n```").skip(1).step_by(2);
+    fenced.map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
+}
+
+/// A directory to be in, with programs that say in `log` that they ran, and in what environment.
+struct Place {
+    directory: TempDir,
+    url: String,
+}
+
+impl Place {
+    fn new(server: &Server, programs: &[&str]) -> Self {
+        let place = Self { directory: TempDir::new().unwrap(), url: server.url() };
+        let bin = place.directory.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rlock"), bin.join("rlock")).unwrap();
+        for program in programs {
+            let path = place.directory.path().join(program);
+            fs::write(&path, "#!/bin/sh\necho \"${0##*/} $* [$RLOCK_LABEL]\" >> log; sleep 0.1\n")
+                .unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        place
+    }
+
+    fn shell(&self, script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        let path =
+            format!("{}/bin:{}", self.directory.path().display(), std::env::var("PATH").unwrap());
+        shell.args(["-c", script]).current_dir(self.directory.path());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("RLOCK_") {
+                shell.env_remove(name);
+            }
+        }
+        shell.env("PATH", path).env("RLOCK_URL", &self.url);
+        shell
+    }
+
+    fn log(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+fn ends_well(output: &Output) {
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+/// What cron would run of a crontab, and the variables it would set.
+fn command_of(crontab: &str) -> String {
+    let line = crontab.lines().find(|line| line.starts_with(|c: char| c.is_ascii_digit())).unwrap();
+    line.splitn(6, ' ').nth(5).unwrap().to_owned()
+}
+
+#[test]
+fn a_cron_job_runs_on_one_of_three_hosts() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/backup.sh"]);
+    let blocks = blocks("A cron job on several hosts");
+    let command = command_of(&blocks[1]);
+    let hosts: Vec<_> = (0..3).map(|_| place.shell(&command).spawn().unwrap()).collect();
+    let mut codes: Vec<i32> =
+        hosts.into_iter().map(|mut host| host.wait().unwrap().code().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 75, 75]);
+    // A host whose clock is late.
+    let late = run(&mut place.shell(&command));
+    assert_eq!((late.code(), late.err()), (75, String::new()));
+    assert_eq!(place.log(), ["backup.sh  []"]);
+
+    // The systemd service runs the same.
+    let start = blocks[2].lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    assert_eq!(run(&mut place.shell(start)).code(), 75);
+    assert!(start.ends_with(&command), "{start}");
+    assert!(blocks[2].contains("SuccessExitStatus=75") && blocks[3].contains("[Timer]"));
+}
+
+#[test]
+fn a_deployment_waits_for_the_one_before_it() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/make"]);
+    let blocks = blocks("A deployment in CI");
+    let own = |prefix: &str| {
+        let lines = blocks.iter().flat_map(|block| block.lines());
+        let mut found =
+            lines.filter_map(|line| line.trim_start().strip_prefix(prefix)).collect::<Vec<_>>();
+        found.pop().unwrap().to_owned()
+    };
+    let deployments = [
+        (blocks[0].trim().to_owned(), "JOB_URL", "[https://ci/1]"),
+        (own("- run: "), "RLOCK_LABEL", "[https://ci/1]"),
+        (own("- rlock").replacen("", "rlock", 1), "RLOCK_LABEL", "[https://ci/1]"),
+    ];
+    for (command, variable, _) in &deployments {
+        let mut first = holder(&server, &[], "deploy:prod");
+        let mut deployment = place.shell(command);
+        deployment.env(variable, "https://ci/1");
+        let mut deployment = support::Running::start(&mut deployment);
+        deployment.told("waiting in place 1");
+        assert_eq!(server.inspect("deploy:prod")["waiters"][0]["label"], "https://ci/1");
+        first.say("");
+        first.finish();
+        ends_well(&deployment.end());
+    }
+    assert_eq!(place.log().len(), deployments.len());
+    assert!(place.log().iter().all(|line| line.starts_with("make deploy")));
+}
+
+#[test]
+fn a_stuck_lock_is_looked_at_and_taken_away() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let [look, evict, free] = &blocks("A stuck lock, at 3 a.m.")[..] else { panic!("three steps") };
+    let mut stuck = holder(&server, &["--ttl", "3s"], "deploy:prod");
+    let looked = run(&mut place.shell(look));
+    ends_well(&looked);
+    assert!(looked.out().contains("held by"));
+    let evicted = run(&mut place.shell(evict));
+    ends_well(&evicted);
+    assert!(evicted.out().contains("evicted"), "{evicted:?}");
+    stuck.told("lost");
+    stuck.end();
+    acquire(&server, &["--ttl", "1h"], "deploy:prod");
+    ends_well(&run(&mut place.shell(free)));
+    assert!(server.is_free("deploy:prod"));
+}
+
+#[test]
+fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
+    let server = Server::start();
+    let blocks = blocks("A script that cannot be wrapped");
+    for (number, script) in blocks.iter().enumerate() {
+        let place = Place::new(&server, &["first-half", "second-half"]);
+        let mut shell = place.shell(&format!("{script}\n: the end"));
+        let output = run(&mut shell);
+        ends_well(&output);
+        until("the lock is free", || server.is_free("import"));
+        let halves = ["first-half  []", "second-half  []"];
+        assert_eq!(place.log(), if number < 2 { &halves[..] } else { &[] }, "{script}");
+    }
+    // Killed in the middle.
+    let place = Place::new(&server, &["second-half"]);
+    fs::write(place.directory.path().join("first-half"), "#!/bin/sh\necho READY; sleep 60\n")
+        .unwrap();
+    let half = place.directory.path().join("first-half");
+    fs::set_permissions(half, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut running = support::Running::start(&mut place.shell(&blocks[0]));
+    assert_eq!(running.line(), "READY");
+    let pid = running.pid().to_string();
+    running.signal("KILL");
+    running.process.wait().unwrap();
+    until("the script is gone", || is_gone(&pid));
+    until("the lock is free", || server.is_free("import"));
+}
+
+#[test]
+fn a_resource_that_checks_the_fence_refuses_a_late_holder() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let block = &blocks("A resource that checks the fence")[0];
+    ends_well(&run(&mut place.shell(
+        "sqlite3 report.db 'CREATE TABLE report (total, fence); INSERT INTO report VALUES (0, 0)'",
+    )));
+    ends_well(&run(&mut place.shell(block)));
+    let kept = run(&mut place.shell("sqlite3 report.db 'SELECT total FROM report'"));
+    assert_eq!(kept.out(), "42");
+    // Somebody with a later fence was there meanwhile.
+    ends_well(&run(
+        &mut place.shell("sqlite3 report.db 'UPDATE report SET fence = 9000000000000000'")
+    ));
+    assert_ne!(run(&mut place.shell(block)).code(), 0);
+}
