@@ -22,6 +22,52 @@ fn main() {
     round_trips(&server);
     memory(&server);
     size();
+    server_time(&server);
+    inspection();
+}
+
+/// What the scripts cost the server, all that they keep for inspect included.
+fn server_time(server: &Server) {
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    for _ in 0..RUNS {
+        let mut command = support::rlock(["exec", "-n", "bench", "--", "true"]);
+        command.env("RLOCK_URL", server.tcp_url());
+        assert!(command.status().is_ok_and(|status| status.success()));
+    }
+    let told = server.cli(&["INFO", "commandstats"]);
+    let line = told.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
+    println!("each of the two scripts of an exec takes the server {} µs", cost.unwrap_or("?"));
+}
+
+/// A list of many locks.
+fn inspection() {
+    const LOCKS: usize = 10_000;
+    let server = Server::on_tcp(&[]);
+    let workers: Vec<_> = (0..4)
+        .map(|worker| {
+            let url = server.tcp_url();
+            std::thread::spawn(move || {
+                for lock in (worker..LOCKS).step_by(4) {
+                    let name = format!("deploy:job-{lock}");
+                    let mut command = support::rlock(["acquire", "-q", "-t", "1h", &name]);
+                    command.env("RLOCK_URL", &url).stdout(Stdio::null());
+                    assert!(command.status().is_ok_and(|status| status.success()));
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().expect("all are acquired"));
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let mut command = support::rlock(["inspect"]);
+            command.env("RLOCK_URL", server.tcp_url()).stdout(Stdio::null());
+            let start = Instant::now();
+            assert!(command.status().is_ok_and(|status| status.success()));
+            start.elapsed()
+        })
+        .collect();
+    println!("inspect of {LOCKS} locks: {:.0} ms", median(&mut times).as_secs_f64() * 1000.0);
 }
 
 /// Each contender in turn with flock, again and again, so that a drift of the machine's speed meets

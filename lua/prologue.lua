@@ -98,10 +98,9 @@ local function line_about(token, how, ended, outcome)
     unpack(details) }, '\n')
 end
 
-local function record(token, how, ended, outcome)
-  write_on()
-  local length = redis.call('RPUSH', PAST, line_about(token, how, ended, outcome))
-  if length > LAST then redis.call('LTRIM', PAST, -LAST, -1) end
+-- Never the first write: it takes memory.
+local function record(line)
+  if redis.call('RPUSH', PAST, line) > LAST then redis.call('LTRIM', PAST, -LAST, -1) end
   redis.call('PEXPIREAT', PAST, int(now + DAY))
 end
 
@@ -117,16 +116,18 @@ end
 
 -- How a hold ends that is not released: one that cools was, and is on record.
 local function ending_of(token)
-  local its_standing = detail(token, 'standing')
+  local its_standing = standing
+  if token ~= TOKEN then its_standing = detail(token, 'standing') end
   if its_standing == 'cooling' then return nil end
   return its_standing or 'expired'
 end
 
 -- Puts on record what ended at its deadline: pairs of token and deadline.
 local function record_expired(scored)
+  if #scored > 0 then write_on() end
   for i = math.max(1, #scored - 2 * LAST + 1), #scored, 2 do
     local how = ending_of(scored[i])
-    if how then record(scored[i], how, scored[i + 1]) end
+    if how then record(line_about(scored[i], how, scored[i + 1])) end
   end
 end
 

@@ -9,19 +9,28 @@
 
 local OUTCOME = ARGV[3]
 
-local function note(token)
+-- For the record, if it is not there yet.
+local function line_of(token)
   local how = ending_of(token)
   if how == 'expired' then how = OUTCOME == 'lost' and 'lost' or 'released' end
-  if how then record(token, how, now, OUTCOME) end
+  return how and line_about(token, how, now, OUTCOME)
+end
+
+local function let_go(token)
+  local line = line_of(token)
+  drop(token)
+  if line then record(line) end
 end
 
 reconcile()
 
 local held = holds()
 if held and tonumber(keep or 0) > now then
-  note(TOKEN)
+  local line = line_of(TOKEN)
+  write_on()
   redis.call('HSET', STATE, TOKEN .. ':standing', 'cooling')
   put(TOKEN, keep)
+  record(line)
   -- The end that it waits for may be nearer now.
   local head = admit()
   if head then wake(head) end
@@ -31,11 +40,9 @@ end
 -- and recalled by its id is, with a token that has more to it.
 local id = string.sub(TOKEN, 1, 8)
 if TOKEN ~= id and has(TOKEN) and standing ~= 'cooling' then
-  note(TOKEN)
-  drop(TOKEN)
+  let_go(TOKEN)
 elseif TOKEN ~= id and has(id) then
-  note(id)
-  drop(id)
+  let_go(id)
 end
 admit()
 return { held and 'released' or 'not-held' }

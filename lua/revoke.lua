@@ -14,7 +14,7 @@ if ARGV[3] ~= '' then
   for _, token in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do
     if detail(token, 'standing') ~= 'cooling' then
       redis.call('HSET', STATE, token .. ':by', ARGV[4])
-      record(token, 'revoked', now)
+      record(line_about(token, 'revoked', now))
     end
     forget(token)
   end

@@ -10,6 +10,7 @@ mod local;
 mod location;
 mod model;
 mod node;
+mod pause;
 mod quorum;
 
 mod refusal;

@@ -147,6 +147,14 @@ fn a_lock_tells_what_became_of_its_last_holders() {
         ]
     );
     assert!(history[0]["by"].as_str().unwrap().contains('@'), "{history:?}");
+    // The man page has a word on each field.
+    let page = include_str!("../man/rlock-inspect.1");
+    let fields = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let lock = &document[0];
+    let all = [lock, &lock["holders"][0], &history[0]].map(fields).concat();
+    for field in all {
+        assert!(page.contains(&field), "{field} is not in rlock-inspect(1)");
+    }
     assert_eq!((&history[5]["command"], &history[5]["label"]), (&"sh".into(), &"job/1".into()));
     assert!(history[5]["fence"].as_u64() < history[4]["fence"].as_u64());
     assert!((100..5_000).contains(&history[2]["held_ms"].as_u64().unwrap()));

@@ -13,6 +13,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use support::proxy::Proxy;
+use support::random::Random;
 use support::{Running, Server, send_signal, until};
 
 /// As many rounds as there are kinds of faults, twice; more by this variable.
@@ -43,20 +44,8 @@ const FAULTS: [Fault; 8] = [
     Fault::KeyDeleted,
 ];
 
-/// SplitMix64: enough to vary times, and the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
-        Duration::from_millis(from + self.below(to - from))
-    }
+fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
+    Duration::from_millis(from + random.below(to - from))
 }
 
 /// Appends its name, its fence and the time to a file, again and again, until its time is over.
@@ -101,7 +90,7 @@ fn round(fault: Fault, seed: u64) -> f64 {
     let random = &mut Random(seed);
     let mut server = Server::on_tcp(&[]);
     let file = server.directory().join("runs");
-    let ttl = random.millis(600, 1_500);
+    let ttl = millis(random, 600, 1_500);
     let wires = [(); 2].map(|()| Proxy::to(server.port(), Duration::ZERO));
     let exec = |wire: &Proxy, name: &str, time: Duration, stubborn: bool| {
         let ttl = format!("{}ms", ttl.as_millis());
@@ -110,14 +99,15 @@ fn round(fault: Fault, seed: u64) -> f64 {
         command.arg(time.as_secs_f64().to_string()).args(stubborn.then_some("stubborn"));
         Running::start(&mut command)
     };
-    let mut first = exec(&wires[0], "first", ttl + random.millis(700, 2_700), random.below(2) == 0);
+    let mut first =
+        exec(&wires[0], "first", ttl + millis(random, 700, 2_700), random.below(2) == 0);
     until("the first command runs", || runs(&file).contains_key("first"));
-    let mut second = exec(&wires[1], "second", random.millis(50, 500), false);
+    let mut second = exec(&wires[1], "second", millis(random, 50, 500), false);
     second.told("waiting in place 1");
 
     // The moment and the length of the fault are what varies.
-    std::thread::sleep(random.millis(0, 700));
-    let lasting = random.millis(0, 2_500);
+    std::thread::sleep(millis(random, 0, 700));
+    let lasting = millis(random, 0, 2_500);
     match fault {
         Fault::ServerFrozen => {
             server.signal("STOP");

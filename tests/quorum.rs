@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use support::acl::{as_ci, rule, set_up};
 use support::proxy::Proxy;
+use support::random::Random;
 use support::{Finished, READY, Running, Server, rlock, run, until};
 
 /// As long as a server has to have been up before it counts.
@@ -234,21 +235,9 @@ fn lost_replies_leave_nothing_behind() {
     until("all have been told", || having(&servers, "L") == 0);
 }
 
-/// SplitMix64: the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-
-    /// Two of five at most.
-    fn mask(&mut self) -> Vec<usize> {
-        (0..self.below(3)).map(|_| usize::try_from(self.below(5)).unwrap()).collect()
-    }
+/// Two of five at most.
+fn mask(random: &mut Random) -> Vec<usize> {
+    (0..random.below(3)).map(|_| usize::try_from(random.below(5)).unwrap()).collect()
 }
 
 #[test]
@@ -266,7 +255,7 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
         .unwrap();
         let fence = (fence + random.below(60_000)).max(last);
         servers[ahead].cli(&["HSET", "{rlock:L}:state", "fence", &fence.to_string()]);
-        let some = urls(&servers, &random.mask());
+        let some = urls(&servers, &mask(random));
         let shared = random.below(2) == 0;
         let acquire: &[&str] =
             if shared { &["acquire", "-s", "--json", "L"] } else { &["acquire", "--json", "L"] };

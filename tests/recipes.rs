@@ -1,5 +1,5 @@
 //! The README's recipes, run as they are written there.
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod support;
 

@@ -8,13 +8,13 @@ use redis::{Cmd, Value};
 
 use super::address::{Address, Endpoint};
 use super::node::{Node, Reply};
+use super::pause::pause;
 use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
 use super::{Failure, Interrupt};
 use crate::back_off::BackOff;
 use crate::clock::Instant;
-use crate::poll::{Want, ready};
 use crate::report::Remark;
 
 /// More redirections in a row are no way to anywhere.
@@ -190,18 +190,5 @@ impl Servers for Cluster {
 
     fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
-    }
-}
-
-fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
-    let until = Some(Instant::now() + time);
-    let interrupted = match interrupt {
-        Some(interrupt) => ready([(interrupt, Want::Read)], until).map(|[interrupted]| interrupted),
-        None => ready([], until).map(|[]| false),
-    };
-    match interrupted {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(Failure::Interrupted { sent: false }),
-        Err(error) => Err(Failure::Unavailable(format!("cannot wait: {error}"))),
     }
 }

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod histories;
 mod moment;
+mod past;
 mod snapshot;
 mod view;
 

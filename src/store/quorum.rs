@@ -17,6 +17,7 @@ use member::{Member, Node};
 use merge::{free_like, merge, most_common};
 
 use super::address::Address;
+use super::pause::pause;
 use super::{
     Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
 };
@@ -25,7 +26,6 @@ use crate::clock::Instant;
 use crate::duration::Ttl;
 use crate::lock::{Fence, Key, Mode, Name, Prefix, Token};
 use crate::pattern::Pattern;
-use crate::poll::{Want, ready};
 use crate::progress::Progress;
 use crate::report::Remark;
 use crate::view::{Outcome, State, View};
@@ -187,16 +187,7 @@ impl Store for Quorum {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        let until = Some(Instant::now() + at_most);
-        let interrupted = match interrupt {
-            Some(interrupt) => ready([(interrupt, Want::Read)], until).map(|[stopped]| stopped),
-            None => ready([], until).map(|[]| false),
-        };
-        match interrupted {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(Failure::Interrupted { sent: false }),
-            Err(error) => Err(Failure::Unavailable(format!("cannot wait: {error}"))),
-        }
+        pause(at_most, interrupt)
     }
 
     fn renew(

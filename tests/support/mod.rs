@@ -12,6 +12,7 @@ pub mod acl;
 pub mod cluster;
 pub mod proxy;
 pub mod pty;
+pub mod random;
 pub mod sentinels;
 pub mod server;
 

@@ -16,9 +16,6 @@ const POLL: u64 = 1_000;
 /// How many holders a reply to somebody who waits has in full.
 const FIRST: usize = 3;
 
-/// Of the past, so many holds are kept.
-const LAST: usize = 16;
-
 /// A lock at a moment, while something is done to it.
 pub(super) struct Moment<'a> {
     pub(super) lock: &'a mut Lock,
@@ -130,12 +127,6 @@ impl<'a> Moment<'a> {
         self.line_up(Place { alive: now + 2 * heartbeat + CLAIM, ..place }, heartbeat)
     }
 
-    /// Is it on record that this one was released or taken away?
-    fn is_past(&self, token: &str) -> bool {
-        let id: String = token.chars().take(8).collect();
-        self.lock.past.iter().any(|past| past.id == id && past.ending != Ending::Expired)
-    }
-
     fn line_up(&mut self, place: Place, heartbeat: u64) -> Answer {
         let (mode, queue) = (place.mode, &mut self.lock.queue);
         let index = match queue.iter().position(|other| other.token == place.token) {
@@ -220,36 +211,6 @@ impl<'a> Moment<'a> {
         }
         self.admit();
         if keep.is_some() { Release::Released } else { Release::NotHeld }
-    }
-
-    /// Puts a hold on record that is let go of now.
-    fn note(&mut self, token: &str, outcome: Outcome) {
-        let Some(hold) = self.lock.holds.iter().find(|hold| hold.token == token) else { return };
-        let ending = match (hold.standing, outcome) {
-            (Standing::Cooling, _) => return,
-            (Standing::Revoked, _) => Ending::Revoked,
-            (Standing::Held, Outcome::Lost) => Ending::Lost,
-            (Standing::Held, _) => Ending::Released,
-        };
-        self.record(Ended::of(hold, ending, self.now, outcome));
-    }
-
-    fn record(&mut self, ended: Ended) {
-        self.lock.past.push(ended);
-        let surplus = self.lock.past.len().saturating_sub(LAST);
-        self.lock.past.drain(..surplus);
-    }
-
-    /// Puts those on record that have ended at their deadlines.
-    fn record_expired(&mut self, mut expired: Vec<Hold>) {
-        expired
-            .sort_by(|one, other| (one.deadline, &one.token).cmp(&(other.deadline, &other.token)));
-        let surplus = expired.len().saturating_sub(LAST);
-        for hold in &expired[surplus..] {
-            if let Some(ended) = Ended::expired(hold) {
-                self.record(ended);
-            }
-        }
     }
 
     fn drop_expired(&mut self) {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::Hold;
 use super::moment::Moment;
-use super::{Ended, Hold};
 use crate::lock::{About, Fence};
-use crate::view::{Ending, Holder, Outcome, Past, ServerTime, Standing, State, View, Waiter};
+use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
 
 impl Moment<'_> {
     /// With at most so many holders in full, and the waiters if asked for.
@@ -63,61 +63,9 @@ impl Moment<'_> {
             past: Vec::new(),
         }
     }
-
-    /// What became of the last holds; those too that have ended since anything was written.
-    pub(super) fn past(&self) -> Vec<Past> {
-        let known = self.lock.written.is_some();
-        let mut expired: Vec<&Hold> =
-            self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now).collect();
-        expired.sort_by_key(|hold| (hold.deadline, &hold.token));
-        let expired = expired.into_iter().filter_map(Ended::expired);
-        self.lock.past.iter().cloned().chain(expired).map(Past::from).collect()
-    }
 }
 
-impl Ended {
-    /// A hold that nobody has released until its deadline; one that cools was, and is on record.
-    pub(super) fn expired(hold: &Hold) -> Option<Self> {
-        let ending = match hold.standing {
-            Standing::Held => Ending::Expired,
-            Standing::Revoked => Ending::Revoked,
-            Standing::Cooling => return None,
-        };
-        Some(Self::of(hold, ending, hold.deadline, Outcome::Unknown))
-    }
-
-    pub(super) fn of(hold: &Hold, ending: Ending, at: u64, outcome: Outcome) -> Self {
-        Self {
-            ending,
-            at,
-            outcome: outcome.to_string(),
-            id: id(&hold.token),
-            acquired: hold.acquired,
-            fence: hold.fence,
-            mode: hold.mode,
-            by: hold.by.clone(),
-            about: hold.about.clone(),
-        }
-    }
-}
-
-impl From<Ended> for Past {
-    fn from(ended: Ended) -> Self {
-        Self {
-            ending: ended.ending,
-            at: ServerTime(ended.at),
-            outcome: ended.outcome.as_str().into(),
-            id: ended.id,
-            acquired: ServerTime(ended.acquired),
-            fence: Fence(ended.fence),
-            mode: ended.mode,
-            by: Some(ended.by).filter(|by| !by.is_empty()),
-            about: About::from_lines(&ended.about),
-        }
-    }
-}
-
-fn id(token: &str) -> String {
+pub(super) fn id(token: &str) -> String {
     token.chars().take(8).collect()
 }
 
