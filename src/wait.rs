@@ -43,8 +43,8 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until it is granted, the patience is over, or a signal comes. Whatever the reason for failing, nothing is left
-/// behind as far as the server can still be told.
+/// Asks for a lock until it is granted, the patience is over, or a signal comes. Whatever the reason
+/// for failing, nothing is left behind as far as the server can still be told.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,

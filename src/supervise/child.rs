@@ -65,8 +65,9 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command with everything it would have had without us; not after `stop_at`, however long it takes to get there. To be called on the
-    /// main thread: the command dies with the thread that started it.
+    /// Starts the command with everything it would have had without us; not after `stop_at`, however
+    /// long it takes to get there. To be called on the main thread: the command dies with the thread
+    /// that started it.
     ///
     /// Not std's, for two reasons: only a child that shares our memory until it execs (as
     /// vfork(2)'s does) is spared the copying of page tables, a tenth of the time that a short
