@@ -100,7 +100,8 @@ end
 
 -- Never the first write: it takes memory.
 local function record(line)
-  if redis.call('RPUSH', PAST, line) > LAST then redis.call('LTRIM', PAST, -LAST, -1) end
+  local length = redis.call('RPUSH', PAST, line)
+  if length > LAST then redis.call('LTRIM', PAST, -LAST, -1) end
   redis.call('PEXPIREAT', PAST, int(now + DAY))
 end
 

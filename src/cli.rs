@@ -36,17 +36,40 @@ pub struct Cli {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     #[command(
-        after_help = "Exit status: the command's own; 75 if the lock is busy (see -E), 76 if \
-                            it was lost,\n69 without a server, 127 and 126 as a shell has them."
+        override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
+        after_help = "The command gets RLOCK_NAME, RLOCK_TOKEN and RLOCK_FENCE, a number that grows \
+                      with each\ngrant: a resource that remembers it can refuse a late holder.\n\n\
+                      D is a time: 250ms, 90s, 1m30s, 2h; a bare number is seconds.\n\n\
+                      On several hosts, by cron:  rlock exec -q -n --at-least 1m nightly -- job.sh\n\
+                      In CI:  rlock exec -w 30m --label \"$JOB_URL\" deploy -- make deploy\n\n\
+                      Exit status: the command's own; 75 if the lock is busy (see -E), 76 if \
+                      it was lost,\n69 without a server, 78 wrong configuration, 64 usage, 127 and \
+                      126 as a shell has them."
     )]
     Exec(Exec),
     /// Acquire a lock and print the token that renews and releases it
+    #[command(after_help = "In a script, held until it ends, however it ends:\n  \
+                      t=$(rlock acquire --while-pid $$ NAME) || exit\n\n\
+                      D is a time: 250ms, 90s, 1m30s, 2h; a bare number is seconds.\n\n\
+                      Exit status: 0; 75 busy (see -E), 69 no server, 78 wrong configuration, 64 usage.")]
     Acquire(Acquire),
     /// Make a lock that is held last longer
+    #[command(
+        after_help = "Exit status: 0; 77 that token does not hold the lock, 69 no server, 78 wrong \
+                      configuration, 64 usage."
+    )]
     Renew(Renew),
     /// Release a lock that is held
+    #[command(
+        after_help = "Exit status: 0; 77 that token does not hold the lock, 75 another tool holds it \
+                      (--force), 69 no\nserver, 78 wrong configuration, 64 usage."
+    )]
     Release(Release),
     /// Show who holds a lock and who waits for it
+    #[command(
+        after_help = "Exit status: 0; 1 NAME is free, 69 no server or not all of them, 78 wrong \
+                      configuration, 64 usage."
+    )]
     Inspect(Inspect),
 }
 
@@ -56,7 +79,7 @@ pub(crate) enum Command {
 pub(crate) struct Common {
     /// The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N,
     /// redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of
-    /// them; local: for files [env: RLOCK_URL]
+    /// them; local: for files [env: RLOCK_URL, where spaces separate several]
     // A plain text: a URL that does not parse may have a password in it, and clap would show it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Vec<String>,
@@ -109,7 +132,8 @@ pub(crate) struct Terms {
     /// Exit status when the lock is busy
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
-    /// Keep the lock at least that long, even if it is released sooner
+    /// Keep others out for at least D from the start, even if it is released sooner; rlock itself
+    /// does not wait. For cron on hosts whose clocks differ
     #[arg(long, value_name = "D")]
     pub(crate) at_least: Option<Span>,
     /// Enter again a lock that an enclosing exec, or the same --owner, holds
@@ -129,7 +153,8 @@ pub(crate) struct Terms {
 
 #[derive(Args)]
 pub(crate) struct Lease {
-    /// Length of the lease, at least 100ms [env: RLOCK_TTL] [default: 30s]
+    /// Lease: how soon the lock frees itself if this host dies, not how long the work may take. exec
+    /// and --while-pid renew it; at least 100ms [env: RLOCK_TTL] [default: 30s]
     #[arg(short, long, value_name = "D")]
     pub(crate) ttl: Option<Ttl>,
 }
@@ -187,7 +212,7 @@ pub(crate) struct Acquire {
     /// Print one JSON document, on failure too
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,
-    /// Print assignments for a shell to eval
+    /// Print assignments for a shell: s=$(rlock acquire --shell NAME) || exit; eval "$s"
     #[arg(long)]
     pub(crate) shell: bool,
     /// Leave a keeper behind that renews while this process lives, releases when it ends, and stops
@@ -212,10 +237,10 @@ pub(crate) struct Release {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) hold: Hold,
-    /// Take the lock away from whoever has it, and wait until they have let go
+    /// Take the lock away from all who have it, stop their commands, and wait until they have let go
     #[arg(long, conflicts_with = "token")]
     pub(crate) force: bool,
-    /// With --force: free it at once, for a holder that is known to be dead
+    /// With --force: free it at once; only if the holders and all they started are known to be dead
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
 }
@@ -258,5 +283,12 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     // A value that is far too long is shown in part.
     let what: String = what.chars().take(400).collect();
     let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
-    format!("{what}; {}", tip.unwrap_or("see rlock --help"))
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: rlock "));
+    let subcommand = usage.and_then(|usage| usage.split(' ').next());
+    let subcommand = subcommand.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    let help = match subcommand {
+        Some(subcommand) => format!("see rlock {subcommand} --help"),
+        None => "see rlock --help".to_owned(),
+    };
+    format!("{what}; {}", tip.unwrap_or(&help))
 }

@@ -31,7 +31,8 @@ pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
             stage.finish(exec::run(&options, inherited, &stage.report))
         }
         Command::Acquire(options) => {
-            let stage = Stage::new(&options.common, Some(&options.name), options.json.into());
+            let output = if options.shell { Output::Shell } else { options.json.into() };
+            let stage = Stage::new(&options.common, Some(&options.name), output);
             stage.finish(acquire::run(&options, inherited, &stage.report))
         }
         Command::Renew(options) => {
@@ -75,10 +76,13 @@ impl Stage {
         if error.is_worth_telling(self.verbosity) {
             self.report.warn(&error);
         }
-        if self.output == Output::Json {
-            // The error has been told on stderr, and its status is the more important one.
-            let _ = output::failure(self.name.as_ref(), &error);
-        }
+        // If that fails: the error has been told on stderr, and its status is the more important one.
+        let _ = match self.output {
+            Output::Human => Ok(()),
+            Output::Json => output::failure(self.name.as_ref(), &error),
+            // `eval "$(…)" || exit` sees nothing but this.
+            Output::Shell => output::text(&format!("(exit {})\n", error.exit().shown())),
+        };
         error.exit()
     }
 }

@@ -201,7 +201,7 @@ pub(crate) fn ttl(lease: &cli::Lease) -> Result<Ttl, Error> {
 
 pub(crate) fn token(hold: &cli::Hold) -> Result<Token, Error> {
     setting(hold.token.clone(), "RLOCK_TOKEN")?
-        .ok_or_else(|| Error::Usage("no token given; name it after NAME or in RLOCK_TOKEN".into()))
+        .ok_or_else(|| Error::Usage("no token given; put it after NAME or in RLOCK_TOKEN; --force takes the lock from whoever has it".into()))
 }
 
 pub(crate) fn verbosity(common: &cli::Common) -> Verbosity {

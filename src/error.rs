@@ -137,7 +137,8 @@ impl fmt::Display for Error {
                  key",
             ),
             Self::NotHeld => f.write_str(
-                "this token does not hold the lock: it expired, was released, or is another's",
+                "this token does not hold the lock: it expired, was released, or is another's (the id \
+                 that inspect shows is no token)",
             ),
             Self::Command { program, error } => match error.kind() {
                 io::ErrorKind::NotFound => {

@@ -179,12 +179,18 @@ impl View {
     /// What to add to a message for somebody who asked in a mode in which he could not join the
     /// holders in any case, if that may not be what he thinks.
     pub(crate) fn mismatch(&self, asked: Mode) -> String {
+        let how = |mode: Mode| match mode {
+            Mode::Exclusive => "exclusively".to_owned(),
+            Mode::Shared => "with --shared".into(),
+            Mode::Slots(slots) => format!("with --slots {slots}"),
+        };
         match (self.mode, asked) {
-            (Some(Mode::Slots(theirs)), Mode::Slots(ours)) if theirs != ours => {
-                format!("; it was asked for with {ours} slots")
+            // A writer behind readers is as it should be.
+            (Some(Mode::Shared), Mode::Exclusive) | (Some(Mode::Exclusive), Mode::Shared) => {
+                String::new()
             }
-            (Some(theirs), ours) if theirs.name() != ours.name() => {
-                format!("; it is in {} use, and was asked for in {}", theirs.name(), ours.name())
+            (Some(theirs), ours) if theirs != ours => {
+                format!("; it is held {}, and this asks for it {}", how(theirs), how(ours))
             }
             // It could join, but for those who came first.
             (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {

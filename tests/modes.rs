@@ -72,9 +72,15 @@ fn slots_let_so_many_in_and_no_more() {
     // Another number, and other modes, are told apart.
     let busy = run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]));
     assert_eq!(busy.code(), 75);
-    assert!(busy.err().contains("(of 2 slots); it was asked for with 3 slots"), "{busy:?}");
+    assert!(
+        busy.err().contains("held with --slots 2, and this asks for it with --slots 3"),
+        "{busy:?}"
+    );
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
-    assert!(busy.err().contains("in slots use, and was asked for in shared"), "{busy:?}");
+    assert!(
+        busy.err().contains("held with --slots 2, and this asks for it with --shared"),
+        "{busy:?}"
+    );
     assert_eq!(second.finish().code(), 0);
     let wrong = run(&mut server.rlock(["exec", "--slots", "0", "L", "true"]));
     assert_eq!(wrong.code(), 64);

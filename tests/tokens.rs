@@ -154,6 +154,17 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
     }
 }
 
+#[test]
+fn a_shell_that_evaluates_a_failure_has_it_as_its_status() {
+    let server = Server::start();
+    acquire(&server, &[], "L");
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let script = format!("eval \"$({rlock} acquire -q -n --shell L)\" || exit; echo went on");
+    let mut shell = std::process::Command::new("sh");
+    let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
+    assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
+}
+
 support::also_on_local! {
     acquire_prints_a_token_that_renews_and_releases,
     a_wrong_a_prefix_and_an_expired_token_change_nothing,

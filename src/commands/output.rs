@@ -19,6 +19,8 @@ use crate::view::View;
 pub(super) enum Output {
     Human,
     Json,
+    /// A shell, which evaluates it.
+    Shell,
 }
 
 impl From<bool> for Output {

@@ -61,9 +61,10 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here) -> Option<C
         _ if is_kept && here.knows_dead(&holder.about) => (
             "process gone".into(),
             format!(
-                "process {} is gone from this host; rlock release --force --now {name} frees the \
-                 lock",
-                holder.about.pid
+                "process {} is gone from this host, though what it started may not be; the lock \
+                 frees itself in {}, or at once by rlock release --force --now {name}",
+                holder.about.pid,
+                show(holder.deadline.since(view.now))
             ),
         ),
         Standing::Revoked => {

@@ -36,18 +36,21 @@ pub(crate) fn page(name: &Name, view: &View, concerns: &[Concern], hazards: &[St
 fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {
     let about = &holder.about;
     let held = show(view.now.since(holder.acquired));
-    lines.push(format!("{name}: held by {about} for {held}"));
-    lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));
-    let standing = match holder.standing {
-        Standing::Held => "",
-        Standing::Revoked => "revoked, ",
-        Standing::Cooling => "released, kept for another ",
+    let how = match holder.standing {
+        Standing::Held | Standing::Revoked => "held",
+        Standing::Cooling => "cooling, was held",
     };
-    lines.push(format!(
-        "  lease    {standing}{} left, renewed {} ago",
-        show(holder.deadline.since(view.now)),
-        show(view.now.since(holder.renewed))
-    ));
+    lines.push(format!("{name}: {how} by {about} for {held}"));
+    lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));
+    let left = show(holder.deadline.since(view.now));
+    let renewed = show(view.now.since(holder.renewed));
+    lines.push(match holder.standing {
+        Standing::Held => format!("  lease    {left} left, renewed {renewed} ago"),
+        Standing::Revoked => format!("  lease    revoked, {left} left, renewed {renewed} ago"),
+        Standing::Cooling => {
+            format!("  lease    released, and kept for another {left} (--at-least)")
+        }
+    });
     lines.push(format!("  fence    {}", holder.fence));
     lines.push(format!("  id       {}", holder.id));
     if let Some(label) = about.label() {

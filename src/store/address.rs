@@ -56,6 +56,10 @@ impl Address {
             Some((scheme, _)) if !matches!(scheme, "redis" | "unix") => {
                 format!("this rlock does not know {scheme}:// URLs; {FORMS}")
             }
+            _ if text == "local" => "local: has a colon at its end".into(),
+            _ if text.contains(",redis") => {
+                "several servers are several --url, or separated by spaces in RLOCK_URL".into()
+            }
             _ => format!("not a URL; {FORMS}"),
         })?;
         let local = match url.scheme() {

@@ -133,15 +133,9 @@ impl Quorum {
                 None => failures.push(format!("{} does not answer", member.name())),
             }
         }
-        let first = failures.first().map_or(String::new(), |first| format!(": {first}"));
-        let others = match failures.len() {
-            0 | 1 => String::new(),
-            more => format!("; and {} more", more - 1),
-        };
+        let why = failures.join("; ");
         Failure::Unreachable {
-            what: format!(
-                "{useful} of {servers} servers are of use, {needed} are needed{first}{others}"
-            ),
+            what: format!("{useful} of {servers} servers are of use, {needed} are needed: {why}"),
             fate: Fate::NotSent,
         }
     }

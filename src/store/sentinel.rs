@@ -72,7 +72,18 @@ impl Sentinel {
         let Self { sentinels, service, .. } = self;
         let sentinel = &mut sentinels[index];
         let question = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*service).clone();
-        match sentinel.ask(question, interrupt)? {
+        let answer = sentinel.ask(question, interrupt).map_err(|refusal| match refusal.into() {
+            Failure::Misconfigured { what, .. } if what.contains("lacks a command") => {
+                let what = format!(
+                    "{} is no sentinel; redis+sentinel: takes the sentinels' addresses, which have \
+                     port 26379 as a rule",
+                    sentinel.endpoint()
+                );
+                Failure::Misconfigured { what, executed: false }
+            }
+            failure => failure,
+        });
+        match answer? {
             Value::Nil => Err(Failure::Misconfigured {
                 what: format!("sentinel {} knows no service {service}", sentinel.endpoint()),
                 executed: false,

@@ -125,10 +125,11 @@ impl Quorum {
                 let Some(Ok(young)) = vote else { continue };
                 if is_granted(&young.answer) && !young.counts(longest) {
                     *vote = Some(Err(Failure::Unavailable(format!(
-                        "{} was started {} ago and may have forgotten a lease of {}",
+                        "{} was started {} ago and may have forgotten a lease of {}; it counts in {}",
                         member.name(),
                         show(young.uptime()),
-                        show(longest)
+                        show(longest),
+                        show(longest.saturating_sub(young.uptime()))
                     ))));
                 }
             }
