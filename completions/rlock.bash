@@ -403,7 +403,8 @@ else
 fi
 
 # The names of locks that are held, from the server that RLOCK_URL names; none if it does not answer
-# soon. COMP_LINE has the word whole, which bash takes apart at each colon.
+# soon. COMP_LINE has the word whole, which bash takes apart at each colon. Anybody may have chosen a
+# name, so it is quoted.
 _rlock_names() {
     local line="${COMP_LINE:0:COMP_POINT}"
     local word="${line##* }" before=""
@@ -412,15 +413,37 @@ _rlock_names() {
     names=$("$1" inspect --quiet --names --io-timeout 500ms 2>/dev/null) || return 0
     local name
     while IFS= read -r name; do
-        [[ -n "$name" && "$name" == "$word"* ]] && COMPREPLY+=("${name#"$before"}")
+        if [[ -n "$name" && "$name" == "$word"* ]]; then
+            printf -v name %q "${name#"$before"}"
+            COMPREPLY+=("$name")
+        fi
     done <<<"$names"
+}
+
+# Is it the name that comes next? Not after an option that takes a value, nor after a name.
+_rlock_wants_name() {
+    local line="${COMP_LINE:0:COMP_POINT}" word previous="" names=0
+    local -a words
+    read -ra words <<<"$line"
+    [[ "$line" == *" " ]] || unset "words[-1]"
+    for word in "${words[@]:2}"; do
+        case "$previous" in
+            --url | --prefix | --io-timeout | --password-file | --tls-ca | --tls-cert | --tls-key | -t | --ttl) ;;
+            *) [[ "$word" == -* ]] || names=$((names + 1)) ;;
+        esac
+        previous="$word"
+    done
+    case "$previous" in
+        --url | --prefix | --io-timeout | --password-file | --tls-ca | --tls-cert | --tls-key | -t | --ttl) return 1 ;;
+    esac
+    ((names == 0))
 }
 
 _rlock_and_names() {
     _rlock "$@"
     case "${COMP_WORDS[1]}" in
         inspect | release | renew)
-            if [[ "$2" != -* && "$3" != -* ]]; then
+            if [[ "$2" != -* ]] && _rlock_wants_name; then
                 COMPREPLY=()
                 _rlock_names "$1"
             fi

@@ -296,6 +296,7 @@ end
 -- Brings the holds up to date: before anything is decided from them.
 local function reconcile()
   if deleted then
+    write_on()
     revoke('spared')
     watch_latest()
   end
@@ -306,6 +307,7 @@ local function reconcile()
     if expired > 0 then settle_mode() end
   elseif foreign and written and #live_holds() > 0 then
     -- Overwritten. When the other tool's key is gone they keep others out again, until they end.
+    write_on()
     drop_expired()
     revoke('spared')
   elseif not live and written then

@@ -264,10 +264,10 @@ pub(crate) struct Inspect {
         long,
         value_name = "D",
         num_args = 0..=1,
-        require_equals = true,
         default_missing_value = "1s"
     )]
-    pub(crate) watch: Option<Timeout>,
+    // A text, since what follows may be NAME as well.
+    pub(crate) watch: Option<String>,
 }
 
 /// Clap's many-line message as one line: what is wrong, the nearest right spelling, where to look.

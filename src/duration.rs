@@ -43,6 +43,7 @@ pub(crate) struct Timeout(Duration);
 
 impl Timeout {
     pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
+    pub(crate) const SECOND: Self = Self(Duration::from_secs(1));
 
     pub(crate) fn get(self) -> Duration {
         self.0

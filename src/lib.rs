@@ -21,6 +21,7 @@ mod inherited;
 mod inspect;
 mod lease;
 mod lock;
+mod notice;
 mod pattern;
 mod policy;
 mod poll;

@@ -362,7 +362,8 @@ impl fmt::Display for About {
     }
 }
 
-fn printable(text: &str) -> String {
+/// Without anything that could break a line or move a cursor.
+pub(crate) fn printable(text: &str) -> String {
     // Nearly always so, and there may be thousands.
     if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
         return text.to_owned();

@@ -50,9 +50,9 @@ impl Report {
         self.verbosity == Verbosity::Normal
     }
 
-    /// From now on a line takes the place of what is on the terminal's present one.
-    pub(crate) fn make_way(&self) {
-        self.makes_way.store(true, Ordering::Relaxed);
+    /// Whether from now on a line takes the place of what is on the terminal's present one.
+    pub(crate) fn make_way(&self, makes_way: bool) {
+        self.makes_way.store(makes_way, Ordering::Relaxed);
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

@@ -73,7 +73,10 @@ pub(crate) fn acquire(
         live: None,
         next_word: started + FIRST_WORD,
     };
-    wait.until_won()
+    let won = wait.until_won();
+    drop(wait.live.take());
+    report.make_way(false);
+    won
 }
 
 struct Wait<'a> {
@@ -237,7 +240,7 @@ impl Wait<'_> {
             None if begins && self.report.is_normal() => {
                 self.live = Live::start(line());
                 if self.live.is_some() {
-                    self.report.make_way();
+                    self.report.make_way(true);
                     return;
                 }
             }

@@ -73,6 +73,14 @@ fn the_names_of_locks_are_completed() {
         assert_eq!(completed("fish", url, &words("dep")), ["deploy:prod", "deploy:test"]);
     }
     assert_eq!(completed("zsh", url, "rlock inspect "), ["backup", "deploy:prod", "deploy:test"]);
+    let zsh = include_str!("../completions/_rlock");
+    assert_eq!(zsh.matches(":_rlock_names'").count(), 3, "each of the three asks for them");
+    assert_eq!(completed("bash", url, "rlock release --force ba"), ["backup"]);
+    assert_eq!(completed("bash", url, "rlock inspect --json -v ba"), ["backup"]);
+    assert!(!completed("bash", url, "rlock release deploy:prod ").contains(&"backup".into()));
+    // Anybody may have chosen it.
+    acquire(&server, &[], "x;reboot");
+    assert_eq!(completed("bash", url, "rlock inspect x"), ["x\\;reboot"]);
     let options = completed("bash", url, "rlock inspect --js");
     assert_eq!(options, ["--json"]);
 }

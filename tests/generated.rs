@@ -206,7 +206,7 @@ const FIELDS: &[(&str, &str)] = &[
 
 const SECURITY: &[&str] = &[
     "A password in --url is visible to everybody on the host; put it into RLOCK_PASSWORD, into the URL in RLOCK_URL, or into the first line of a file for --password-file. Without TLS it crosses the network as it is.",
-    "A token is a secret: whoever has it can release the lock. It is in the environment of the command, and on the standard output of acquire, and nowhere else.",
+    "A token is a secret: whoever has it can release the lock. It is in the environment of the command, on the standard output of acquire, in the environment of the keeper of --while-pid, and among the keys of the server; no message shows it.",
     "Everybody who may use the server's keys can take a lock away. What a user of rlock needs is in the README as an ACL rule. What others have written about themselves is shown without control characters.",
     "A lock keeps apart those who ask for it. It protects nothing from those who do not; a resource that checks RLOCK_FENCE does.",
 ];
@@ -227,7 +227,7 @@ fn completions(shell: Shell) -> String {
             // In the subcommands that are about locks which exist already.
             let (before, after) = script.split_once("(renew)").unwrap();
             let after = after.replace("name -- The lock:_default", "name -- The lock:_rlock_names");
-            let inspect = "name -- The lock, or a pattern";
+            let inspect = "subject -- The lock, or a pattern";
             let (lines, end) = after.split_once("\nif [ ").unwrap();
             let lines: Vec<String> = lines
                 .lines()

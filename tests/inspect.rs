@@ -102,7 +102,9 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     let server = Server::start();
     acquire(&server, &[], "ours");
     server.cli(&["SET", "unrelated", "1"]);
-    server.cli(&["SET", "rlock:theirs", "1"]);
+    server.cli(&["SET", "rlock:theirs", r"\xff\xfe"]);
+    // What redis-cli cannot send as an argument.
+    server.cli(&["EVAL", "redis.call('SET', KEYS[1], '\\255\\254')", "1", "rlock:theirs"]);
     let document = json(&server, &[]);
     assert_eq!(names(&document), ["ours", "theirs"]);
     assert_eq!(document[1]["state"], "foreign");

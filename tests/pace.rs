@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use support::{Finished, Server, holder};
@@ -31,20 +31,27 @@ fn idle() {
     assert_eq!(output.code(), 0, "{output:?}");
 }
 
+/// Keeps a processor busy, until the test ends in whatever way.
+struct Spinning(Child);
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn busy() {
     let server = Server::start();
     let mut first = holder(&server, &["-v", "--ttl", "1s"], "L");
     let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let mut load: Vec<_> = (0..8).map(|_| spin()).collect();
+    let load: Vec<_> = (0..8).map(|_| Spinning(spin())).collect();
     first.told("granted");
     for _ in 0..9 {
         let told = first.told("");
         assert!(told.contains("] renewed for"), "{told}");
     }
-    for process in &mut load {
-        process.kill().unwrap();
-        process.wait().unwrap();
-    }
+    drop(load);
     let output = first.finish();
     assert_eq!(output.code(), 0, "{output:?}");
     // Details and no warning.

@@ -119,11 +119,67 @@ fn a_session_that_ends_does_not_take_the_keeper_along() {
 #[test]
 fn what_cannot_be_watched_is_64_and_leaves_nothing_behind() {
     let server = Server::start();
-    for bad in ["0", "-1", "x", "4194304", "2147483647"] {
+    let mut ended = Command::new("true").spawn().unwrap();
+    until("it has ended", || is_gone(&ended.id().to_string()));
+    let zombie = ended.id().to_string();
+    for bad in ["0", "-1", "x", "4194304", "2147483647", "1", &zombie] {
         let output = run(&mut server.rlock(["acquire", &format!("--while-pid={bad}"), "L"]));
         assert_eq!(output.code(), 64, "{output:?}");
     }
+    ended.wait().unwrap();
     assert!(server.is_free("L"));
+}
+
+#[test]
+fn the_keeper_holds_nothing_open_that_is_the_callers() {
+    let server = Server::start();
+    let mut running = Running::start(&mut script(&server, "exec 7>&-; read _"));
+    assert_eq!(running.line(), "HELD");
+    let keeper = keeper_of(running.pid()).unwrap();
+    let ours = format!("/proc/{}/fd", std::process::id());
+    let pipes: Vec<_> = std::fs::read_dir(ours)
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("pipe:"))
+        .collect();
+    for entry in std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().flatten() {
+        let target = std::fs::read_link(entry.path()).unwrap();
+        assert!(!pipes.contains(&target), "{target:?}");
+    }
+    // A script that has a descriptor more than usual does not wait for the keeper.
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let body = format!("exec 3>&1; t=$({rlock} acquire --while-pid $$ M); echo got $t");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("x=$({body}); echo \"$x\"")]).env("RLOCK_URL", server.url());
+    assert!(run(&mut shell).out().starts_with("got "));
+    running.say("");
+    running.finish();
+}
+
+#[test]
+fn a_script_that_has_released_it_is_left_alone_whatever_becomes_of_the_server() {
+    let server = Server::start();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let body = format!("{rlock} release L \"$t\"; echo FREE; sleep 3; echo done");
+    let mut running = Running::start(&mut script(&server, &body));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "FREE".into()));
+    server.signal("STOP");
+    assert_eq!(running.line(), "done");
+    assert_eq!(running.end().code(), 0);
+    server.signal("CONT");
+}
+
+#[test]
+fn what_is_started_while_the_script_is_stopped_is_stopped_too() {
+    let server = Server::start();
+    let child = "trap \"sleep 987 & echo \\$!\" TERM; echo UP; while :; do sleep 0.01; done";
+    let mut running = Running::start(&mut script(&server, &format!("sh -c '{child}'")));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
+    server.take_away("L");
+    let late = running.line();
+    until("it is stopped", || is_gone(&late));
+    let _ = running.end();
 }
 
 support::also_on_local! {

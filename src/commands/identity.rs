@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::{Pid, getppid, getuid};
 
-use crate::lock::{About, Kind, Label, ProcessNumber};
+use crate::lock::{About, Kind, Label, ProcessNumber, printable};
 
 /// An exec: this process, and the program it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
@@ -45,7 +45,7 @@ fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> About {
 
 /// Whoever types this command.
 pub(super) fn of_operator() -> String {
-    format!("{}@{}", user(), host())
+    printable(&format!("{}@{}", user(), host()))
 }
 
 /// The name of this host.

@@ -5,6 +5,7 @@ use super::{identity, searching};
 use crate::cli;
 use crate::clock::Instant;
 use crate::config::Config;
+use crate::duration::Timeout;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::concern::{self, Concern, Here};
@@ -18,12 +19,13 @@ use crate::store::{Failure, Listing, Store};
 use crate::view::{State, View};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
+    let (subject, watch) = subject_and_watch(options)?;
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
     let look = Look {
         store: config.open(0)?,
         prefix: &config.prefix,
-        subject: options.subject.as_ref(),
+        subject: subject.as_ref(),
         form: match (options.json, options.names) {
             (true, _) => Form::Json,
             (_, true) => Form::Names,
@@ -32,9 +34,23 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
         here: Here::new(identity::host()),
         report,
     };
-    match options.watch {
+    match watch {
         None => look.once(),
         Some(every) => look.again_and_again(every.get()),
+    }
+}
+
+/// In `-W NAME` what follows is not a time but the lock.
+fn subject_and_watch(options: &cli::Inspect) -> Result<(Option<Subject>, Option<Timeout>), Error> {
+    let subject = options.subject.clone();
+    let Some(text) = &options.watch else { return Ok((subject, None)) };
+    match (text.parse::<Timeout>(), &subject) {
+        (Ok(every), _) => Ok((subject, Some(every))),
+        (Err(_), None) => {
+            let subject = text.parse().map_err(Error::Usage)?;
+            Ok((Some(subject), Some(Timeout::SECOND)))
+        }
+        (Err(what), Some(_)) => Err(Error::Usage(format!("--watch: {what}"))),
     }
 }
 

@@ -7,9 +7,11 @@
 use std::fs::OpenOptions;
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -21,6 +23,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::{self, Inherited};
 use crate::lock::{ProcessNumber, Token};
+use crate::notice::Notice;
 use crate::policy::{OnLost, Parting};
 use crate::report::Report;
 use crate::supervise::watch::{self, Watched};
@@ -37,6 +40,15 @@ const READY: &[u8] = b"ready";
 pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
     let number = process.get();
     let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
+    // Of all processes, its end is the end of all others; in a container nobody can stop it.
+    if number == 1 {
+        return Err(refused(
+            "process 1 cannot be stopped; use rlock exec, or an init (docker --init)",
+        ));
+    }
+    if number.unsigned_abs() == std::process::id() {
+        return Err(refused("that is rlock itself; in a script, $$ is the script"));
+    }
     let pid = rustix::process::Pid::from_raw(number).ok_or_else(|| refused("no such process"))?;
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
@@ -44,23 +56,22 @@ pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
         error => Error::system("cannot watch a process", &error.into()),
     })?;
     match kill(Pid::from_raw(number), None) {
+        _ if watch::has_ended(opened.as_fd()) => Err(refused("that process has ended")),
         Err(Errno::EPERM) => Err(refused("that process is somebody else's")),
         _ => Ok(opened),
     }
 }
 
-/// Starts a keeper for the hold, and waits until it has taken over. It has nothing of ours but the
-/// directory we are in: whoever reads our output is not to wait for it.
+/// Starts a keeper for the hold, and waits until it has taken over. It has none of our descriptors:
+/// whoever reads our output is not to wait for it.
 pub(super) fn start(process: OwnedFd, token: &Token) -> Result<Child, Error> {
     let failed = |error| Error::system("cannot start the keeper", &error);
-    let mut keeper = Command::new("/proc/self/exe")
-        .args(std::env::args_os().skip(1))
-        .env(VARIABLE, token.as_str())
-        .stdin(Stdio::from(process))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
+    let mut keeper = Command::new("/proc/self/exe");
+    keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(VARIABLE, token.as_str());
+    keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::null());
+    // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
+    unsafe { keeper.pre_exec(close_others_at_exec) };
+    let mut keeper = keeper.spawn().map_err(failed)?;
     let mut said = Vec::new();
     if let Some(mut output) = keeper.stdout.take() {
         let _ = output.read_to_end(&mut said);
@@ -75,6 +86,22 @@ pub(super) fn start(process: OwnedFd, token: &Token) -> Result<Child, Error> {
     )))
 }
 
+/// Whatever else the caller has open, a pipe or a lock, is not the keeper's to hold open.
+fn close_others_at_exec() -> std::io::Result<()> {
+    let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: it takes numbers only.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    if closed == 0 {
+        return Ok(());
+    }
+    // Linux before 5.11.
+    for descriptor in 3..1024 {
+        // SAFETY: it takes numbers only; one that is not open is an error and nothing more.
+        unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
 /// The keeper's life: takes over the hold, and keeps it until the process on its stdin has ended.
 pub(super) fn run(
     token: Token,
@@ -86,6 +113,7 @@ pub(super) fn run(
     // It ends with the process, and not with the session, the terminal or the script's own signals.
     // It cannot be a group's leader, since it was started by another program.
     let _ = setsid();
+    let _ = nix::sys::prctl::set_name(c"rlock-keeper");
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         inherited::ignore(signal)
             .map_err(|error| Error::system("cannot ignore signals", &error.into()))?;
@@ -98,7 +126,9 @@ pub(super) fn run(
     drop(signals);
     let watched = stdin().as_fd().try_clone_to_owned();
     let watched = watched.map_err(|error| Error::system("cannot watch the process", &error))?;
-    let watched = Watched::new(Pid::from_raw(process.get()), watched);
+    let notice = Notice::await_for(&request.token)
+        .map_err(|error| Error::system("cannot hear of a release", &error))?;
+    let watched = Watched::new(Pid::from_raw(process.get()), watched, notice);
     tell_ready().map_err(|error| Error::system("cannot tell that it has begun", &error))?;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let parting = Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };

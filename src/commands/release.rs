@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::{Key, Name, Token};
+use crate::notice::Notice;
 use crate::report::Report;
 use crate::store::{Eviction, Release, Store};
 use crate::view::Outcome;
@@ -49,6 +50,7 @@ fn release(
     match released? {
         Release::NotHeld => Err(Error::NotHeld),
         Release::Released | Release::Unknown => {
+            Notice::give(token);
             report.detail("released");
             if json {
                 output::document(&Done::new("released", name))?;

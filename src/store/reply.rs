@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{Answer, Release, Renewal};
-use crate::lock::{About, Fence, Mode};
+use crate::lock::{About, Fence, Mode, printable};
 use crate::view::{Ending, Holder, Past, ServerTime, Standing, State, View, Waiter};
 
 /// Reads an array from front to back.
@@ -190,7 +190,7 @@ fn past(reply: Value) -> Option<Past> {
         acquired: ServerTime(number(next())),
         fence: Fence(number(next())),
         mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
-        by: Some(next()).filter(|by| !by.is_empty()).map(str::to_owned),
+        by: Some(next()).filter(|by| !by.is_empty()).map(printable),
         about: About::from_lines(next()),
     })
 }

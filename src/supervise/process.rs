@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
@@ -33,7 +33,8 @@ impl Process {
         Some(Self { parent: number()?, group: number()?, is_dead: matches!(state, "Z" | "X") })
     }
 
-    /// All that a process has started and that has not been given away since its parent ended.
+    /// All that a process has started and that has not been given away since its parent ended; not
+    /// we, who may have been given to it.
     pub(super) fn descendants_of(root: Pid) -> Vec<Pid> {
         let all = Self::all();
         let mut found = vec![root];
@@ -41,7 +42,7 @@ impl Process {
         while let Some(parent) = found.get(next).copied() {
             let children = all.iter().filter(|(_, process)| process.parent == parent);
             let children: Vec<Pid> = children.map(|(pid, _)| *pid).collect();
-            found.extend(children.into_iter().filter(|child| *child != root));
+            found.extend(children.into_iter().filter(|child| *child != root && *child != getpid()));
             next += 1;
         }
         found.split_off(1)

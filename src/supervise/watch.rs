@@ -13,6 +13,7 @@ use super::{Hold, Lock};
 use crate::clock::{Alarm, Instant};
 use crate::error::Error;
 use crate::lock::Key;
+use crate::notice::Notice;
 use crate::policy::Parting;
 use crate::poll::{Want, ready};
 use crate::store::Store;
@@ -22,42 +23,55 @@ use crate::view::Ending;
 pub(crate) struct Watched {
     pid: Pid,
     process: OwnedFd,
-    /// What it had started when it was told to end.
-    descendants: Vec<OwnedFd>,
+    /// What it had started when it was told to end, and what those have started since.
+    descendants: Vec<(Pid, OwnedFd)>,
+    notice: Notice,
 }
 
 impl Watched {
     /// `process` is a pidfd of the process with this number.
-    pub(crate) fn new(pid: Pid, process: OwnedFd) -> Self {
-        Self { pid, process, descendants: Vec::new() }
+    pub(crate) fn new(pid: Pid, process: OwnedFd, notice: Notice) -> Self {
+        Self { pid, process, descendants: Vec::new(), notice }
     }
 
-    /// Signals it and all that it has started. An error means that it is gone.
+    /// Signals it and all that it has started.
     fn signal(&mut self, signals: &[Signal]) {
-        // While it lives its number is its own, and so are those of its children.
-        let started = Process::descendants_of(self.pid).into_iter();
-        let number = |pid: Pid| rustix::process::Pid::from_raw(pid.as_raw());
-        let started = started.filter_map(|pid| pidfd_open(number(pid)?, PidfdFlags::empty()).ok());
-        if !has_ended(self.process.as_fd()) {
-            self.descendants.extend(started);
-        }
+        self.find_descendants();
         for signal in signals {
             let _ = pidfd_send_signal(&self.process, *signal);
-            for process in &self.descendants {
+            for (_, process) in &self.descendants {
                 let _ = pidfd_send_signal(process, *signal);
+            }
+        }
+    }
+
+    fn find_descendants(&mut self) {
+        let itself = (self.pid, self.process.as_fd());
+        let known = self.descendants.iter().map(|(pid, process)| (*pid, process.as_fd()));
+        let alive =
+            std::iter::once(itself).chain(known).filter(|(_, process)| !has_ended(*process));
+        let found: Vec<Pid> = alive.flat_map(|(pid, _)| Process::descendants_of(pid)).collect();
+        for pid in found {
+            let number = rustix::process::Pid::from_raw(pid.as_raw());
+            let known = self.descendants.iter().any(|(other, _)| *other == pid);
+            if let (false, Some(number)) = (known, number)
+                && let Ok(process) = pidfd_open(number, PidfdFlags::empty())
+            {
+                self.descendants.push((pid, process));
             }
         }
     }
 
     /// One of those that have not ended, itself first.
     fn alive(&self) -> Option<BorrowedFd<'_>> {
-        let all = std::iter::once(&self.process).chain(&self.descendants);
+        let descendants = self.descendants.iter().map(|(_, process)| process);
+        let all = std::iter::once(&self.process).chain(descendants);
         all.map(AsFd::as_fd).find(|process| !has_ended(*process))
     }
 }
 
 /// A pidfd is readable from the end of its process on.
-fn has_ended(process: BorrowedFd<'_>) -> bool {
+pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
     ready([(process, Want::Read)], Some(Instant::now())).is_ok_and(|[ended]| ended)
 }
 
@@ -101,6 +115,9 @@ pub(crate) fn run(
                 }
             }
         }
+        if watched.notice.is_given() {
+            return (None, Ok(Lock::Kept));
+        }
         if machine.is_over() {
             return (store.or(keeper.and_then(Keeper::stop)), Ok(lock));
         }
@@ -109,7 +126,7 @@ pub(crate) fn run(
             (true, None) => events.push(Event::Alone),
             (_, alive) => {
                 let process = alive.unwrap_or(watched.process.as_fd());
-                match next_events(&alarm, &machine, keeper.as_mut(), process) {
+                match next_events(&alarm, &machine, keeper.as_mut(), process, &watched.notice) {
                     Ok(next) => events = next,
                     Err(error) => {
                         watched.signal(&[Signal::KILL]);
@@ -127,17 +144,20 @@ fn next_events(
     machine: &Machine,
     keeper: Option<&mut Keeper>,
     process: BorrowedFd<'_>,
+    notice: &Notice,
 ) -> std::io::Result<Vec<Event>> {
     let renew_at = keeper.as_ref().and_then(|keeper| keeper.wake_at());
     alarm.set([machine.wake_at(), renew_at].into_iter().flatten().min())?;
     let (alarm, process) = ((alarm.as_fd(), Want::Read), (process, Want::Read));
+    let notice = (notice.as_fd(), Want::Read);
     let mut events = Vec::new();
     match keeper {
         None => {
-            ready([alarm, process], None)?;
+            ready([alarm, process, notice], None)?;
         }
         Some(keeper) => {
-            let [_, _, kept] = ready([alarm, process, (keeper.arrival(), Want::Read)], None)?;
+            let [_, _, _, kept] =
+                ready([alarm, process, notice, (keeper.arrival(), Want::Read)], None)?;
             if kept {
                 events = keeper.events();
             }

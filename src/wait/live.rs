@@ -37,7 +37,7 @@ pub(super) struct Live {
 impl Live {
     /// `None` if nobody looks, or the system has no thread for it.
     pub(super) fn start(standing: Standing) -> Option<Self> {
-        if !stderr().is_terminal() {
+        if !stderr().is_terminal() || !is_ours() {
             return None;
         }
         let (going_on, over) = UnixStream::pair().ok()?;
@@ -73,7 +73,7 @@ impl Drop for Live {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = stderr().write_all(b"\r\x1b[K");
+        write("\r\x1b[K");
     }
 }
 
@@ -94,5 +94,20 @@ fn draw(line: &str) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
     let width = if width == 0 { 80 } else { width };
     let shown: String = line.chars().take(width - 1).collect();
-    let _ = stderr().write_all(format!("\r{shown}\x1b[K").as_bytes());
+    write(&format!("\r{shown}\x1b[K"));
+}
+
+/// Nothing, if the terminal takes nothing now (^S) or is another job's: neither is a reason to wait.
+fn write(text: &str) {
+    let mut stderr = stderr();
+    let now = Some(Instant::now());
+    let takes = ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[takes]| takes);
+    if takes && is_ours() {
+        let _ = stderr.write_all(text.as_bytes());
+    }
+}
+
+/// Are we in the foreground of the terminal?
+fn is_ours() -> bool {
+    rustix::termios::tcgetpgrp(stderr()) == Ok(rustix::process::getpgrp())
 }

@@ -130,7 +130,10 @@ fn quick_look(
     let holds: Vec<(String, f64)> = read(node, holds)?;
     // Whole milliseconds, which are exact.
     let holds = holds.into_iter().map(|(token, deadline)| (token, deadline as u64)).collect();
-    let snapshot = Snapshot { guard: read(node, guard)?, holds, state: read(node, state)? };
+    // Another tool's may be anything.
+    let guard: Option<Vec<u8>> = read(node, guard)?;
+    let Some(Ok(guard)) = guard.map(String::from_utf8) else { return Ok(None) };
+    let snapshot = Snapshot { guard: Some(guard), holds, state: read(node, state)? };
     Ok(snapshot.view(now))
 }
 
