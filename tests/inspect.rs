@@ -223,6 +223,18 @@ fn a_list_says_of_each_lock_what_a_look_at_it_says() {
 }
 
 #[test]
+fn thousands_are_listed_completely() {
+    let server = Server::start();
+    let fill = "for i = 1, 3000 do redis.call('SET', 'rlock:n' .. i, 'x') end";
+    server.cli(&["EVAL", fill, "0"]);
+    acquire(&server, &[], "ours");
+    let list = json(&server, &[]);
+    assert_eq!(list.as_array().unwrap().len(), 3001);
+    assert_eq!(list[3000]["name"], "ours");
+    assert!(names(&list).is_sorted());
+}
+
+#[test]
 fn what_needs_attention_comes_first_and_says_why() {
     let server = Server::start();
     acquire(&server, &[], "a");

@@ -1,8 +1,6 @@
 //! A lock as the scripts keep it on a server, read without one: for looking at thousands at once,
 //! which a script for each would take too long for.
 
-use std::collections::HashMap;
-
 use super::moment::Moment;
 use super::{Guard, Hold, Lock};
 use crate::lock::Mode;
@@ -42,25 +40,28 @@ impl Snapshot {
     }
 }
 
-/// The fields of the state by the token they are about; those of the lock as a whole by no token.
-struct State<'a>(HashMap<&'a str, Vec<(&'a str, &'a str)>>);
+/// The fields of the state, most of which are `TOKEN:DETAIL`, in order so that those of one token
+/// stand together.
+struct State<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> State<'a> {
     fn of(fields: &'a [(String, String)]) -> Self {
-        let mut all = HashMap::<&str, Vec<(&str, &str)>>::new();
-        for (field, value) in fields {
-            let (token, detail) = field.rsplit_once(':').unwrap_or(("", field));
-            all.entry(token).or_default().push((detail, value));
-        }
+        let mut all: Vec<_> =
+            fields.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
+        all.sort_unstable();
         Self(all)
     }
 
     fn own(&self, field: &str) -> Option<&'a str> {
-        self.details("").find(field)
+        let found = self.0.binary_search_by(|(name, _)| (*name).cmp(field));
+        found.ok().map(|index| self.0[index].1)
     }
 
     fn details(&self, token: &str) -> Details<'a, '_> {
-        Details(self.0.get(token).map_or(&[], Vec::as_slice))
+        let start = self.0.partition_point(|(name, _)| *name < token);
+        let rest = &self.0[start..];
+        let length = rest.iter().take_while(|(name, _)| name.starts_with(token)).count();
+        Details { fields: &rest[..length], skip: token.len() + 1 }
     }
 
     fn hold(&self, token: String, deadline: u64) -> Hold {
@@ -85,12 +86,16 @@ impl<'a> State<'a> {
     }
 }
 
-/// Those of one token.
-struct Details<'a, 'b>(&'b [(&'a str, &'a str)]);
+/// Those of one token, which is so long with its colon.
+struct Details<'a, 'b> {
+    fields: &'b [(&'a str, &'a str)],
+    skip: usize,
+}
 
 impl<'a> Details<'a, '_> {
     fn find(&self, detail: &str) -> Option<&'a str> {
-        self.0.iter().find(|(name, _)| *name == detail).map(|(_, value)| *value)
+        let named = |(name, _): &&(&str, &str)| name.get(self.skip..) == Some(detail);
+        self.fields.iter().find(named).map(|(_, value)| *value)
     }
 
     fn text(&self, detail: &str) -> String {
