@@ -169,13 +169,14 @@ impl Node {
     }
 
     /// Many commands in one flight. Errors are left among the replies.
-    pub(super) fn ask_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Refusal> {
+    pub(super) fn ask_all(&mut self, mut commands: Vec<Cmd>) -> Result<Vec<Value>, Refusal> {
         let select = self.select();
-        let flight = [&select[..], commands].concat();
-        let (mut replies, _) = self.exchange(&flight, self.io_timeout, None)?;
+        let ahead = select.len();
+        commands.splice(0..0, select);
+        let (mut replies, _) = self.exchange(&commands, self.io_timeout, None)?;
         match replies.first() {
-            Some(Value::ServerError(error)) if !select.is_empty() => Err(self.refused(error)),
-            _ => Ok(replies.split_off(select.len())),
+            Some(Value::ServerError(error)) if ahead > 0 => Err(self.refused(error)),
+            _ => Ok(replies.split_off(ahead)),
         }
     }
 

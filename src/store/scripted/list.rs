@@ -116,7 +116,7 @@ fn views(
         let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
         let questions = keys.iter().flat_map(questions);
         let flight: Vec<Cmd> = [redis::cmd("TIME")].into_iter().chain(questions).collect();
-        let mut replies = node.ask_all(&flight)?.into_iter();
+        let mut replies = node.ask_all(flight)?.into_iter();
         let (seconds, micros): (u64, u64) = read(node, replies.next())?;
         let now = seconds * 1000 + micros / 1000;
         let mut views: Vec<Option<Result<View, Failure>>> = Vec::with_capacity(keys.len());
@@ -172,7 +172,7 @@ fn proper_look(
     let first = node.run(&call(first), false, None).map_err(Failure::from);
     let mut views = vec![first.and_then(|reply| look(reply.value))];
     let flight: Vec<Cmd> = rest.iter().map(|key| call(key).by_hash()).collect();
-    let replies = node.ask_all(&flight)?.into_iter();
+    let replies = node.ask_all(flight)?.into_iter();
     views.extend(replies.map(|reply| look(read(node, Some(reply))?)));
     Ok(views)
 }
