@@ -126,16 +126,21 @@ fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
 #[test]
 fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
     let service = Service::start(2, &[], &[]);
-    let exec = ["exec", "--ttl", "10s", "--min-replicas", "1", "L", "sh", "-c", READY];
+    // A replica that has just connected takes a second to confirm anything.
+    let sure = [&["exec"], &SURE[..], &["M", "true"]].concat();
+    until("the replicas confirm", || run(&mut on(&service, &sure)).code() == 0);
+    let exec = ["exec", "-v", "--ttl", "10s", "--min-replicas", "1", "L", "sh", "-c", READY];
     let mut holder = Running::start(&mut on(&service, &exec));
     assert_eq!(holder.line(), "READY");
     let old = service.master_port();
     service.server(old).signal("STOP");
     service.await_failover(old);
-    // Longer than the lease.
     let fence = |port| service.server(port).cli(&["HGET", "{rlock:L}:state", "fence"]);
     let (new, first) = (service.master_port(), fence(service.master_port()));
-    std::thread::sleep(std::time::Duration::from_secs(9));
+    // A third of the lease apart.
+    for _ in 0..4 {
+        holder.told("] renewed for");
+    }
     assert!(holds(&service, new, "L") && fence(new) == first);
     holder.say("");
     let output = holder.finish();

@@ -40,9 +40,13 @@ fn the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends() {
     assert_eq!((&holder["kind"], &holder["label"]), (&"while-pid".into(), &"script".into()));
     assert_eq!((&holder["pid"], &holder["command"]), (&running.pid().into(), &"sh".into()));
     let fence = server.fence("L");
-    let first = holder["renewed_at"].clone();
-    until("it is renewed", || server.inspect("L")["holders"][0]["renewed_at"] != first);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    // A third of the lease apart.
+    let mut last = holder["renewed_at"].clone();
+    for _ in 0..4 {
+        let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
+        until("it is renewed", || renewed() != last);
+        last = renewed();
+    }
     assert_eq!(server.fence("L"), fence);
     let keeper = keeper_of(running.pid()).unwrap();
     running.say("");

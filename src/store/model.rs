@@ -5,6 +5,7 @@
 //! All times are milliseconds since the epoch. As in the scripts, a hold lives through the
 //! millisecond of its deadline.
 
+mod admission;
 #[cfg(test)]
 mod histories;
 mod moment;

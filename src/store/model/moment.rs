@@ -8,7 +8,7 @@ use crate::store::{Answer, Eviction, Release, Renewal, Request, Seen};
 use crate::view::{Ending, Holder, Outcome, Standing, View};
 
 /// How long a lock granted to a waiter waits to be claimed.
-const CLAIM: u64 = 2_000;
+pub(super) const CLAIM: u64 = 2_000;
 
 /// How often the head of the queue looks at another tool's lock, which sends no messages.
 const POLL: u64 = 1_000;
@@ -41,16 +41,16 @@ impl<'a> Moment<'a> {
         self.lock.guard.is_some() && !self.live
     }
 
-    fn has(&self, token: &str) -> Option<&Hold> {
+    pub(super) fn has(&self, token: &str) -> Option<&Hold> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         hold.filter(|hold| (self.live || self.foreign()) && hold.deadline >= self.now)
     }
 
-    fn holds(&self, token: &str) -> Option<&Hold> {
+    pub(super) fn holds(&self, token: &str) -> Option<&Hold> {
         self.has(token).filter(|hold| hold.standing == Standing::Held)
     }
 
-    fn hold_mut(&mut self, token: &str) -> Option<&mut Hold> {
+    pub(super) fn hold_mut(&mut self, token: &str) -> Option<&mut Hold> {
         self.lock.holds.iter_mut().find(|hold| hold.token == token)
     }
 
@@ -306,7 +306,7 @@ impl<'a> Moment<'a> {
     }
 
     /// Makes the guard say that the hold with the latest deadline is live.
-    fn watch(&mut self) {
+    pub(super) fn watch(&mut self) {
         let latest = self.lock.holds.iter().max_by_key(|hold| (hold.deadline, &hold.token));
         if let Some(Hold { token, deadline, .. }) = latest {
             self.lock.written = Some(token.clone());
@@ -323,7 +323,7 @@ impl<'a> Moment<'a> {
     }
 
     /// What is entered again stays as exclusive as it is.
-    fn mix_in(&mut self, mode: Mode) {
+    pub(super) fn mix_in(&mut self, mode: Mode) {
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(mode);
         }
@@ -331,7 +331,7 @@ impl<'a> Moment<'a> {
     }
 
     /// An owner's shared hold may outlive the exclusive one that it was entered in.
-    fn settle_mode(&mut self) {
+    pub(super) fn settle_mode(&mut self) {
         let exclusive = self.live_holds().any(|hold| hold.mode == Mode::Exclusive);
         if self.lock.mode == Some(Mode::Exclusive) && !exclusive {
             self.lock.mode = Some(Mode::Shared);
@@ -357,104 +357,6 @@ impl<'a> Moment<'a> {
             by: String::new(),
         });
         self.watch();
-    }
-
-    /// May a request of this mode be granted now, as far as the present holds go?
-    fn admissible(&self, mode: Mode) -> bool {
-        match mode {
-            _ if !self.live => !self.foreign(),
-            _ if self.lock.mode != Some(mode) => false,
-            Mode::Exclusive => false,
-            Mode::Shared => true,
-            Mode::Slots(slots) => self.lock.holds.len() < slots.get() as usize,
-        }
-    }
-
-    /// How an owner holds the lock.
-    fn mode_of(&self, owner: &str) -> Option<Mode> {
-        let modes = || {
-            let own = |hold: &&Hold| hold.owner == owner && hold.standing == Standing::Held;
-            self.live_holds().filter(own).map(|hold| hold.mode)
-        };
-        // A slot cannot be entered again.
-        [Mode::Exclusive, Mode::Shared].into_iter().find(|entered| modes().any(|m| m == *entered))
-    }
-
-    /// May a waiter enter what its owner holds by now?
-    fn may_enter(&self, place: &Place) -> bool {
-        let outer = if place.reentrant { self.mode_of(&place.owner) } else { None };
-        match outer {
-            Some(Mode::Exclusive) => true,
-            Some(Mode::Shared) => place.mode == Mode::Shared,
-            _ => false,
-        }
-    }
-
-    /// Larger than all before and not behind the clock; the one that is wanted, if it is larger
-    /// than all before.
-    fn next_fence(&self, wanted: u64) -> u64 {
-        let last = self.lock.fence;
-        if wanted > last { wanted } else { self.now.max(last + 1) }
-    }
-
-    /// The only place where a lock is given away.
-    fn grant(&mut self, place: Place, deadline: u64, keep: u64, wanted: u64) {
-        let Place { token, owner, mode, about, .. } = place;
-        self.lock.fence = self.next_fence(wanted);
-        self.mix_in(mode);
-        let (fence, now) = (self.lock.fence, self.now);
-        self.lock.holds.push(Hold {
-            token,
-            owner,
-            mode,
-            about,
-            fence,
-            acquired: now,
-            renewed: now,
-            deadline,
-            keep,
-            standing: Standing::Held,
-            by: String::new(),
-        });
-        self.watch();
-    }
-
-    fn drop(&mut self, token: &str) {
-        let foreign = self.foreign();
-        self.lock.holds.retain(|hold| hold.token != token);
-        if foreign {
-            return;
-        }
-        if self.lock.holds.is_empty() {
-            self.live = false;
-            (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
-        } else {
-            self.settle_mode();
-            self.watch();
-        }
-    }
-
-    /// Grants the lock to the head of the queue for as long as it fits, dropping the dead. Says if
-    /// somebody has to go on waiting.
-    fn admit(&mut self) -> bool {
-        while let Some(head) = self.lock.queue.first() {
-            let alive = head.alive >= self.now;
-            if alive && !self.admissible(head.mode) && !self.may_enter(head) {
-                return true;
-            }
-            let head = self.lock.queue.remove(0);
-            if alive {
-                self.lock.woken.push(head.token.clone());
-                self.grant(head, self.now + CLAIM, 0, 0);
-            }
-        }
-        false
-    }
-
-    fn wake_head(&mut self) {
-        if let Some(head) = self.lock.queue.first() {
-            self.lock.woken.push(head.token.clone());
-        }
     }
 }
 
