@@ -91,7 +91,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand renew" -l password-file -d '
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-ca -d 'Trust this certificate authority instead of the system\'s [env: RLOCK_TLS_CA]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-cert -d 'Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-key -d 'The key of that certificate [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -s t -l ttl -d 'Lease: how soon the lock frees itself if this host dies, not how long the work may take. exec and --while-pid renew it; at least 100ms [env: RLOCK_TTL] [default: 30s]' -r
+complete -c rlock -n "__fish_rlock_using_subcommand renew" -s t -l ttl -d 'Lease length from now; default: as last set [env: RLOCK_TTL]' -r
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s q -l quiet -d 'Say nothing about waiting or being busy, only what went wrong'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -s v -l verbose -d 'Say what happens, with times'
 complete -c rlock -n "__fish_rlock_using_subcommand renew" -l json -d 'Print one JSON document, on failure too'

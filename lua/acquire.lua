@@ -11,9 +11,12 @@
 --                    with a space after each
 -- ARGV[10] 'reentrant' to enter again what the owner holds; ''
 -- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
--- ARGV[12] fence     that the hold is to have, if no larger one was given away here; 0: any. One
+-- ARGV[12] fence     that the hold is to have, if no larger one was granted here; 0: any. One
 --                    lock on several servers has to have the same fence on most of them
--- ARGV[13] ...       the holders that the caller was told of last, each as id, mode, about, fence,
+-- ARGV[13] attempt   larger each time the token is asked with. One that is not larger is a
+--                    duplicate, or was overtaken: it changes nothing
+-- ARGV[14] life      of the lock when the caller was told of the following; ''
+-- ARGV[15] ...       the holders that the caller was told of last, each as id, about, fence,
 --                    acquired, ms that its lease may last at most
 --
 -- { 'granted', fence }
@@ -21,72 +24,101 @@
 -- { 'inside' }   it would wait for the hold that the caller is inside of
 -- { 'upgrade' }  exclusive inside of a shared hold: never
 -- { 'queued', view, position from 1, ms to sleep unless woken by mail }
+-- { 'again' }    nothing is decided yet; to be asked again at once, as another attempt
+-- { 'over', as in not_held() }  the token was released, or the request given up
+-- { 'ahead', ms }  the last fence is so far ahead of the server's clock that it is not believed
 
 local TTL, HEARTBEAT, MODE = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local AT_LEAST, REENTRANT, FENCE = tonumber(ARGV[6]), ARGV[10] ~= '', tonumber(ARGV[12])
+local ATTEMPT, LIFE = tonumber(ARGV[13]), ARGV[14]
 
 reconcile()
--- To be put back, or to have its fence raised, where it was released or taken away meanwhile.
-if FENCE > 0 and not holds() and (has(TOKEN) or is_past(TOKEN)) then
-  return { 'busy', view(3, false) }
+if is_over(TOKEN) then return { 'over', unpack(not_held(), 2) } end
+if leftovers then return { 'again' } end
+if attempt and ATTEMPT <= tonumber(attempt) then
+  -- A grant that was not claimed yet lasts for less than the caller would believe.
+  local until_claimed = tonumber(detail(TOKEN, 'acquired') or 0) + CLAIM
+  if holds() and tonumber(redis.call('ZSCORE', HOLDS, TOKEN)) ~= until_claimed then
+    return { 'granted', own_fence }
+  end
+  return { 'again' }
+end
+local furthest = math.max(last_fence(), FENCE)
+if is_ahead(furthest) then
+  return { 'ahead', math.floor(math.min(furthest - micros, 2 ^ 53) / 1000) }
+end
+-- To be put back, or to have its fence raised, where it was revoked meanwhile.
+if FENCE > 0 and not holds() then
+  local how = recorded(TOKEN)
+  if has(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
 end
 -- Nobody waits for a reply to a request that is asked again.
-if standing == 'revoked' and has(TOKEN) then drop(TOKEN) end
--- A fence that is behind what the caller has seen: the server was restarted without its data, or a
--- replica took over that was behind.
-local known = last_fence()
-for i = 13, foreign and 0 or #ARGV, 6 do
-  if tonumber(ARGV[i + 3]) > known then recall(unpack(ARGV, i, i + 5)) end
+if has(TOKEN) and standing_of(standing, own_fence) == 'revoked' then drop(TOKEN) end
+-- The server has lost its data since the caller was told, or a replica took over that was behind.
+for i = 15, LIFE ~= '' and not foreign and #ARGV or 0, 5 do
+  if LIFE ~= life or tonumber(ARGV[i + 2]) > last_fence() then reinstate(unpack(ARGV, i, i + 4)) end
 end
 local head = admit()
+if leftovers then return { 'again' } end
 
 if holds() then
-  if AT_LEAST > 0 then
-    write_on()
-    keep = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST)
-    redis.call('HSET', STATE, TOKEN .. ':keep', keep)
+  if AT_LEAST > 0 then keep = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST) end
+  if FENCE > 0 and tonumber(own_fence) ~= FENCE then
+    fence = next_fence(FENCE)
+    own_fence = fence
   end
-  local own = detail(TOKEN, 'fence')
-  if FENCE > 0 and tonumber(own) ~= FENCE then
-    write_on()
-    own = next_fence(FENCE)
-    redis.call('HSET', STATE, 'fence', own, TOKEN .. ':fence', own)
-  end
-  extend(TTL)
+  extend(TTL, 0, 'fence', fence, TOKEN .. ':fence', own_fence, TOKEN .. ':keep', keep or '0',
+    TOKEN .. ':attempt', ARGV[13])
   redis.call('DEL', KEYS[5])
-  return { 'granted', own }
+  return { 'granted', own_fence }
 end
 
--- The innermost of them that is a hold still.
-local enclosing = nil
+-- The innermost of them that is a hold still; and how the lock may be entered through them.
+local enclosing, entered = nil, nil
 for token in string.gmatch(ARGV[9], '(%S+) ') do
-  if has(token) then enclosing = token end
+  if has(token) then
+    enclosing = token
+    local explicit, its_fence, mode =
+      unpack(redis.call('HMGET', STATE, token .. ':standing', token .. ':fence', token .. ':mode'))
+    if not standing_of(explicit, its_fence) and (mode == 'exclusive' or mode == 'shared') then
+      entered = entered == 'exclusive' and entered or mode
+    end
+  end
 end
 
-local owner = ARGV[7]
-if owner == '' and enclosing then owner = detail(enclosing, 'owner') or '' end
+local owner, its_named = ARGV[7], ARGV[7] ~= ''
+if its_named then
+  entered = mode_of(owner)
+elseif enclosing then
+  owner = detail(enclosing, 'owner') or ''
+  its_named = detail(enclosing, 'named')
+end
 if owner == '' then owner = ARGV[8] end
-local MINE = { TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner, TOKEN .. ':about', ARGV[11] }
+local MINE = { 'life', life and life ~= '' and life or string.sub(ARGV[8], -12),
+  TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner,
+  TOKEN .. ':about', string.sub(ARGV[11], 1, LONGEST),
+  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[13] }
+local function mine(name, value)
+  MINE[#MINE + 1], MINE[#MINE + 2] = TOKEN .. ':' .. name, value
+end
+if its_named then mine('named', '1') end
 
 -- Past the queue too: who waits in it waits for this owner.
-local entered = REENTRANT and mode_of(owner)
+if not REENTRANT then entered = nil end
 if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
 if entered or admissible(MODE) and not head then
-  if AT_LEAST > 0 then
-    MINE[7], MINE[8] = TOKEN .. ':keep', int(now + AT_LEAST)
-  end
+  if AT_LEAST > 0 then mine('keep', int(now + AT_LEAST)) end
   if ticket then redis.call('ZREM', QUEUE, TOKEN) end
-  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), FENCE, unpack(MINE))
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), FENCE, its_named and owner, unpack(MINE))
   return { 'granted', fence }
 end
 
 if enclosing then return { 'inside' } end
-if HEARTBEAT == 0 then return { 'busy', view(3, false) } end
+if HEARTBEAT == 0 then return { 'busy', brief_view() } end
 
 -- Alive for two heartbeats and a claim: one of them may be lost on the way.
-if REENTRANT then
-  MINE[#MINE + 1], MINE[#MINE + 2] = TOKEN .. ':reentrant', '1'
-end
+life = MINE[2]
+if REENTRANT then mine('reentrant', '1') end
 redis.call('HSET', STATE, TOKEN .. ':alive', int(now + 2 * HEARTBEAT + CLAIM), unpack(MINE))
 if not (ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
   redis.call('HSET', STATE, TOKEN .. ':since', int(now))
@@ -98,25 +130,23 @@ local till = int(now + math.max(left, 0) + DAY)
 redis.call('PEXPIREAT', STATE, till)
 redis.call('PEXPIREAT', QUEUE, till)
 
--- Only the head watches for the end of a lease: of the last if it wants to be alone, else of the
--- first. The others will be the head first, except behind one who was granted the lock and does not
--- claim it: who sees that comes back when the claim lapses, so that a row of dead is soon passed.
+-- The head watches for the end of a lease: of the last if it wants to be alone, else of the first.
+-- The second looks a little later, in case the head is dead. Any other waiter is told when it becomes
+-- the head.
+local function awaited(mode)
+  local joins = (mode == held_mode or held_mode == 'exclusive') and mode ~= 'exclusive'
+  local which = joins and 0 or -1
+  return tonumber(redis.call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
+end
+
 local position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 local sleep = HEARTBEAT
+if position == 1 then tell(TOKEN) end
 if position == 1 and foreign then
   sleep = math.min(sleep, POLL, left >= 0 and left + 1 or POLL)
 elseif position == 1 and live then
-  local awaited = (MODE == held_mode or held_mode == 'exclusive') and MODE ~= 'exclusive' and 0 or -1
-  local hold = redis.call('ZRANGE', HOLDS, awaited, awaited, 'WITHSCORES')
-  sleep = math.max(math.min(sleep, tonumber(hold[2]) - now + 1), 1)
-elseif count == 1 then
-  local hold = redis.call('ZRANGE', HOLDS, 0, 0, 'WITHSCORES')
-  local claimed_until = tonumber(detail(hold[1], 'acquired') or 0) + CLAIM
-  if tonumber(hold[2]) == claimed_until then
-    sleep = math.max(math.min(sleep, claimed_until - now + 1), 1)
-  end
-elseif not live and not foreign then
-  -- More dead than go in one call are still ahead.
-  sleep = 1
+  sleep = math.min(sleep, awaited(MODE) - now)
+elseif position == 2 and live then
+  sleep = math.min(sleep, awaited(detail(head, 'mode')) + GRACE - now)
 end
-return { 'queued', view(3, false), position, sleep }
+return { 'queued', brief_view(), position, math.max(sleep, 1) }

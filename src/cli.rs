@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
@@ -147,7 +148,7 @@ pub(crate) struct Terms {
     #[arg(long, value_name = "N")]
     pub(crate) min_replicas: Option<u32>,
     /// Shown to those who wait and by inspect: a job's URL, a ticket [env: RLOCK_LABEL]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
     pub(crate) label: Option<Label>,
 }
 
@@ -165,7 +166,7 @@ pub(crate) struct Hold {
     /// The lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
-    /// What acquire printed [env: RLOCK_TOKEN]
+    /// Token from acquire; ps shows it, so prefer RLOCK_TOKEN [env: RLOCK_TOKEN]
     #[arg(value_name = "TOKEN")]
     pub(crate) token: Option<Token>,
     /// Print one JSON document, on failure too
@@ -225,8 +226,9 @@ pub(crate) struct Acquire {
 pub(crate) struct Renew {
     #[command(flatten)]
     pub(crate) common: Common,
-    #[command(flatten)]
-    pub(crate) lease: Lease,
+    /// Lease length from now; default: as last set [env: RLOCK_TTL]
+    #[arg(short, long, value_name = "D")]
+    pub(crate) ttl: Option<Ttl>,
     #[command(flatten)]
     pub(crate) hold: Hold,
 }

@@ -32,6 +32,11 @@ impl Instant {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// In microseconds.
+    pub(crate) fn micros_since_boot(self) -> u64 {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// A moment of a made-up clock, for tests of what takes its time as an argument.
     #[cfg(test)]
     pub(crate) const fn at_millis(millis: u64) -> Self {

@@ -9,7 +9,9 @@ mod inspect;
 mod keep;
 mod output;
 mod release;
+mod releasing;
 mod renew;
+mod reported;
 mod searching;
 
 use crate::cli::{Command, Common};

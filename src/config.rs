@@ -1,28 +1,32 @@
 //! From words to decisions: the command line, then the environment, then defaults. Past this module
 //! nothing is checked again.
 
+mod files;
+
 use std::env;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use files::{Files, Role};
 
 use crate::cli;
 use crate::duration::{Span, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
-use crate::report::{Report, Verbosity, plain};
-use crate::store::{self, Credentials, Directory, Identity, Location, Store, TlsFiles};
+use crate::report::{Report, Verbosity};
+use crate::store::{self, Credentials, Directory, Identity, Location, Pem, Store, TlsFiles};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
     location: Location,
     pub(crate) prefix: Prefix,
     io_timeout: Duration,
-    /// Something that works but should not be done; to be told once.
-    warning: Option<&'static str>,
+    /// What works but should not be done; to be told once.
+    warnings: Vec<String>,
+    /// What a keeper cannot read again where it was read from, for its environment.
+    pub(crate) read_once: Vec<(&'static str, OsString)>,
 }
 
 /// How a lock is asked for.
@@ -58,25 +62,28 @@ impl Config {
             [] => from_environment.split_whitespace().collect(),
             given => given.iter().map(String::as_str).collect(),
         };
-        let (location, warning) = match (&urls[..], local_directory(&urls)) {
+        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
+        let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
+        let mut files = Files::new(io_timeout);
+        let location = match (&urls[..], local_directory(&urls)) {
             ([], _) => return Err(Error::Config(NO_URL.into())),
-            (_, Some(directory)) => (Location::Local(local(directory)?), None),
+            (_, Some(directory)) => Location::Local(local(directory)?),
             (urls, None) => {
                 let location = Location::parse(urls)
                     .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
-                let warning = (!common.url.is_empty() && location.has_password()).then_some(
-                    "the password in --url is there for everybody to see in ps; use RLOCK_URL",
-                );
+                if !common.url.is_empty() && location.has_password() {
+                    files.warnings.push(
+                        "the password in --url is visible to all users in ps; use RLOCK_URL".into(),
+                    );
+                }
                 let location = location.with(
-                    &credentials(common)?,
+                    &credentials(common, &mut files)?,
                     &sentinel_credentials()?,
-                    &tls_files(common)?,
+                    &tls_files(common, &mut files)?,
                 );
-                (location.map_err(Error::Config)?, warning)
+                location.map_err(Error::Config)?
             }
         };
-        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
-        let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
         let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
             (Some(prefix), _) => prefix.clone(),
             (None, None) => Prefix::default(),
@@ -87,7 +94,8 @@ impl Config {
             location,
             prefix,
             io_timeout: ttl.map_or(io_timeout, |ttl| io_timeout.min(ttl.get() / 4)),
-            warning,
+            warnings: files.warnings,
+            read_once: files.read_once,
         })
     }
 
@@ -101,7 +109,7 @@ impl Config {
     }
 
     pub(crate) fn warnings(&self, report: &Report) {
-        if let Some(warning) = self.warning {
+        for warning in &self.warnings {
             report.note(warning);
         }
     }
@@ -123,23 +131,23 @@ impl Terms {
         };
         Ok(Self {
             mode,
-            ttl: ttl(&terms.lease)?,
+            ttl: chosen_ttl(terms.lease.ttl)?.unwrap_or(Ttl::DEFAULT),
             at_least: terms.at_least.map_or(Duration::ZERO, Span::get),
             owner: setting(terms.owner.clone(), "RLOCK_OWNER")?,
             reentrant: terms.reentrant,
             patience,
             conflict_exit_code: terms.conflict_exit_code,
             min_replicas: number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0),
-            label: setting(terms.label.clone(), "RLOCK_LABEL")?,
+            label: terms.label.clone().or_else(|| given("RLOCK_LABEL").map(Label::from)),
         })
     }
 }
 
-fn credentials(common: &cli::Common) -> Result<Credentials, Error> {
+fn credentials(common: &cli::Common, files: &mut Files) -> Result<Credentials, Error> {
     Ok(Credentials {
         username: variable("RLOCK_USERNAME")?,
         password: match &common.password_file {
-            Some(file) => Some(password_from(file)?),
+            Some(file) => Some(files.password(file)?),
             None => variable("RLOCK_PASSWORD")?,
         },
     })
@@ -152,17 +160,19 @@ fn sentinel_credentials() -> Result<Credentials, Error> {
     })
 }
 
-fn tls_files(common: &cli::Common) -> Result<TlsFiles, Error> {
-    let file = |option: &Option<PathBuf>, name| -> Result<Option<PathBuf>, Error> {
-        Ok(option.clone().or(variable(name)?.map(PathBuf::from)))
+fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
+    let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
+        let path = option.clone().or_else(|| given(name).map(PathBuf::from));
+        path.map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
     };
-    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT")?;
-    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY")?) {
+    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
+    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
         _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
     };
-    Ok(TlsFiles { authority: file(&common.tls_ca, "RLOCK_TLS_CA")?, identity })
+    let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
+    Ok(TlsFiles { authority, identity })
 }
 
 /// What follows `local:`, if that is the one URL.
@@ -195,13 +205,15 @@ fn local(path: &str) -> Result<Directory, Error> {
     }
 }
 
-pub(crate) fn ttl(lease: &cli::Lease) -> Result<Ttl, Error> {
-    Ok(setting(lease.ttl, "RLOCK_TTL")?.unwrap_or(Ttl::DEFAULT))
+/// `None` if the user has not said how long a lease is to be.
+pub(crate) fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
+    setting(given, "RLOCK_TTL")
 }
 
 pub(crate) fn token(hold: &cli::Hold) -> Result<Token, Error> {
-    setting(hold.token.clone(), "RLOCK_TOKEN")?
-        .ok_or_else(|| Error::Usage("no token given; put it after NAME or in RLOCK_TOKEN; --force takes the lock from whoever has it".into()))
+    setting(hold.token.clone(), "RLOCK_TOKEN")?.ok_or_else(|| {
+        Error::Usage("no token given; set RLOCK_TOKEN to the token that acquire printed".into())
+    })
 }
 
 pub(crate) fn verbosity(common: &cli::Common) -> Verbosity {
@@ -236,28 +248,15 @@ fn parse<T: FromStr<Err = String>>(name: &str, text: &str) -> Result<T, Error> {
 }
 
 /// A variable that is set; an empty one is not, since CI systems pass empty ones on freely.
+fn given(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The same as text.
 fn variable(name: &str) -> Result<Option<String>, Error> {
-    match env::var_os(name) {
-        None => Ok(None),
-        Some(value) if value.is_empty() => Ok(None),
-        Some(value) => unicode(name, value).map(Some),
-    }
+    given(name).map(|value| unicode(name, value)).transpose()
 }
 
 fn unicode(name: &str, value: OsString) -> Result<String, Error> {
     value.into_string().map_err(|_| Error::Usage(format!("{name}: not UTF-8")))
-}
-
-/// The first line of a file; what comes after it is somebody's notes.
-fn password_from(path: &Path) -> Result<String, Error> {
-    let at_most = 4096;
-    let fail = |what: String| Error::Config(format!("--password-file {}: {what}", path.display()));
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(at_most).read_to_string(&mut text))
-        .map_err(|error| fail(plain(&error)))?;
-    match text.lines().next() {
-        None | Some("") => Err(fail("there is no password on its first line".into())),
-        Some(password) => Ok(password.to_owned()),
-    }
 }

@@ -96,15 +96,26 @@ impl FromStr for Ttl {
     }
 }
 
-/// A duration as an error message shows it: `850ms`, `4.2s`, `2m13s`.
+/// A duration as a message shows it, in two units at most: `850ms`, `4.2s`, `2m13s`, `31d7h`.
 pub(crate) fn show(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{}ms", duration.as_millis())
     } else if duration < Duration::from_secs(10) && duration.subsec_millis() >= 100 {
         format!("{}.{}s", duration.as_secs(), duration.subsec_millis() / 100)
     } else {
-        let whole = Duration::from_secs(duration.as_secs());
-        humantime::format_duration(whole).to_string().replace(' ', "")
+        let mut rest = duration.as_secs();
+        let units = [(24 * 3_600, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+        let parts = units.into_iter().map(|(seconds, unit)| {
+            let count = rest / seconds;
+            rest %= seconds;
+            (count, unit)
+        });
+        // The largest, and the next one if there is anything of it.
+        let parts = parts.skip_while(|(count, _)| *count == 0).take(2);
+        parts
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, unit)| format!("{count}{unit}"))
+            .collect()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::exit::{self, Exit};
 use crate::lock::Mode;
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
-use crate::view::View;
+use crate::view::{Reason, View};
 
 /// One line each, for somebody who is tired: what happened, and what to do.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) enum Error {
     /// The lock is another tool's, which cannot be told to let go.
     Deaf,
     /// A token that does not hold the lock.
-    NotHeld,
+    NotHeld(Reason),
     /// A command that cannot be started.
     Command { program: String, error: io::Error },
     /// A signal while waiting.
@@ -62,14 +62,14 @@ impl Error {
         Exit::Status(match self {
             Self::Usage(_) => exit::USAGE,
             Self::Config(_)
-            | Self::Store(Failure::Misconfigured { .. })
-            | Self::Abandoned(Failure::Misconfigured { .. }) => exit::CONFIG,
+            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
+            | Self::Abandoned(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => exit::CONFIG,
             Self::Store(_) | Self::Abandoned(_) => exit::UNREACHABLE,
             Self::Busy { status, .. } | Self::Nested { status } | Self::Upgrade { status } => {
                 *status
             }
             Self::Deaf => exit::BUSY,
-            Self::NotHeld => exit::NOT_HELD,
+            Self::NotHeld(_) => exit::NOT_HELD,
             Self::Command { error, .. } => match error.kind() {
                 io::ErrorKind::NotFound => exit::NOT_FOUND,
                 _ => exit::NOT_EXECUTABLE,
@@ -85,11 +85,11 @@ impl Error {
         match self {
             Self::Usage(_) => "usage",
             Self::Config(_)
-            | Self::Store(Failure::Misconfigured { .. })
-            | Self::Abandoned(Failure::Misconfigured { .. }) => "config",
+            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
+            | Self::Abandoned(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => "config",
             Self::Store(_) | Self::Abandoned(_) => "unreachable",
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::Deaf => "busy",
-            Self::NotHeld => "not-held",
+            Self::NotHeld(_) => "not-held",
             Self::Command { .. } => "command",
             Self::Stopped(_) => "stopped",
             Self::Unread => "unread",
@@ -97,9 +97,14 @@ impl Error {
         }
     }
 
-    /// Is there just nobody who could give a lock?
+    /// Has no server answered that could give a lock or refuse it?
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_absence())
+    }
+
+    /// May it be over without anybody's doing?
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.may_pass())
     }
 
     /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.
@@ -136,9 +141,12 @@ impl fmt::Display for Error {
                 "held by another tool, which cannot be told to let go; --force --now deletes its \
                  key",
             ),
-            Self::NotHeld => f.write_str(
-                "this token does not hold the lock: it expired, was released, or is another's (the id \
-                 that inspect shows is no token)",
+            Self::NotHeld(why) if why.is_known() => {
+                write!(f, "this token does not hold the lock: it {why}; acquire it again")
+            }
+            Self::NotHeld(_) => f.write_str(
+                "this token does not hold the lock and is not on record; check NAME and RLOCK_TOKEN \
+                 (the id that inspect shows is not a token)",
             ),
             Self::Command { program, error } => match error.kind() {
                 io::ErrorKind::NotFound => {

@@ -33,7 +33,7 @@ pub const TABLE: &[(&str, &str)] = &[
     ("0", "done; inspect NAME: the lock is held"),
     ("1", "inspect NAME: the lock is free"),
     ("64", "usage"),
-    ("69", "no server could be reached, or it stopped answering"),
+    ("69", "no usable server: unreachable, silent, loading, out of memory, or too few of a quorum"),
     ("70", "a bug in rlock, or the system refused it something it cannot do without"),
     ("75", "busy: held by somebody else, and the wait is over (-E sets another)"),
     ("76", "the lock was lost while the command ran; overrides the command's own status"),
@@ -41,7 +41,8 @@ pub const TABLE: &[(&str, &str)] = &[
     (
         "78",
         "configuration: no URL, bad URL, wrong password, missing ACL rights, TLS refused, a replica \
-         instead of a master",
+         instead of a master, the same server twice, a damaged lock file, a fencing token ahead of \
+         the clock",
     ),
     ("126", "the command is not executable; the lock has been released"),
     ("127", "the command was not found; the lock has been released"),

@@ -9,22 +9,19 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
+use crate::signals::ENDING;
+
 /// Signals by which a terminal stops a process.
 const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
+/// Others whose action rlock changes for itself, besides those that end it.
+const OTHERS: [Signal; 5] =
+    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGPIPE, Signal::SIGXFSZ];
+
 /// Signals whose action rlock changes for itself, and no others.
-const TOUCHED: [Signal; 10] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-    Signal::SIGCONT,
-    Signal::SIGCHLD,
-    Signal::SIGPIPE,
-];
+fn touched() -> impl Iterator<Item = Signal> {
+    ENDING.iter().copied().chain(OTHERS).chain(STOPPING)
+}
 
 /// The state at the start of the process.
 #[derive(Clone, Copy)]
@@ -38,16 +35,18 @@ impl Inherited {
     /// there is one thread.
     pub(crate) fn take_over() -> io::Result<Self> {
         let mut ignored = SigSet::empty();
-        for signal in TOUCHED.into_iter().chain(STOPPING) {
+        for signal in touched() {
             if is_ignored(signal)? {
                 ignored.add(signal);
             }
         }
         let blocked = SigSet::thread_get_mask()?;
         // Without SIGCHLD we would not hear of the command's end, and ignored it would be reaped
-        // unseen; SIGPIPE would end us, holding a lock, for a closed stderr.
+        // unseen; SIGPIPE and SIGXFSZ would end us, holding a lock, for a closed stderr or a log
+        // that has reached its limit.
         act(Signal::SIGCHLD, SigHandler::SigDfl)?;
         act(Signal::SIGPIPE, SigHandler::SigIgn)?;
+        act(Signal::SIGXFSZ, SigHandler::SigIgn)?;
         SigSet::from(Signal::SIGCHLD).thread_unblock()?;
         occupy_standard_descriptors()?;
         Ok(Self { blocked, ignored })
@@ -62,7 +61,7 @@ impl Inherited {
     /// forwards it, and a stop would be one of rlock too, which waits for the exec. Makes system
     /// calls only, and may therefore run between fork and exec.
     pub(crate) fn hand_on(&self) -> Result<(), Errno> {
-        for signal in TOUCHED.into_iter().chain(STOPPING) {
+        for signal in touched() {
             act(signal, SigHandler::SigIgn)?;
             if !self.ignores(signal) {
                 act(signal, SigHandler::SigDfl)?;

@@ -30,6 +30,7 @@ mod report;
 mod signals;
 mod store;
 mod supervise;
+mod text;
 mod view;
 mod wait;
 
@@ -39,14 +40,14 @@ use exit::Exit;
 /// The whole program, from its arguments (its own name first) to its end.
 pub fn run(arguments: Vec<OsString>) -> Exit {
     std::panic::set_hook(Box::new(|panic| {
-        let _ = writeln!(std::io::stderr(), "rlock: a bug, please report it: {panic}");
+        report::alert(format_args!("a bug, please report it: {panic}"));
         // At once, from whichever thread: what rlock holds lapses with its lease.
         std::process::exit(exit::INTERNAL.into());
     }));
     let inherited = match inherited::Inherited::take_over() {
         Ok(inherited) => inherited,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "rlock: cannot set up signals: {error}");
+            report::alert(format_args!("cannot set up signals: {error}"));
             return Exit::Status(exit::INTERNAL);
         }
     };
@@ -63,12 +64,12 @@ fn explain(error: &clap::Error) -> Exit {
         DisplayHelp | DisplayVersion => match write!(std::io::stdout(), "{error}") {
             Ok(()) => Exit::Status(exit::OK),
             Err(error) => {
-                let _ = writeln!(std::io::stderr(), "rlock: {}", report::plain(&error));
+                report::alert(report::plain(&error));
                 Exit::Status(exit::INTERNAL)
             }
         },
         _ => {
-            let _ = writeln!(std::io::stderr(), "rlock: {}", cli::one_line(error));
+            report::alert(cli::one_line(error));
             Exit::Status(exit::USAGE)
         }
     }

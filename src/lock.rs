@@ -1,15 +1,19 @@
 //! The words of the domain: what a lock is called, and what a hold of it is.
 
 mod about;
+mod held;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-pub(crate) use about::{About, Kind, Label, ProcessNumber, printable};
+pub(crate) use about::{About, Kind, Label, ProcessNumber};
+pub(crate) use held::Held;
 
-/// What users call a lock: 1 to 200 bytes without white space, control characters or any of
-/// `{}*?[]\`, which mean something in Redis keys and patterns.
+use crate::text::{at_most, is_invisible, is_unsafe, printable};
+
+/// What users call a lock: 1 to 200 bytes without white space, characters that control or that
+/// nobody sees, or any of `{}*?[]\`, which mean something in Redis keys and patterns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(String);
 
@@ -35,14 +39,21 @@ impl FromStr for Name {
             _ => {}
         }
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
-            Some(c) => Err(format!("a lock's name cannot have {c:?} in it")),
+            Some(c) => Err(format!("lock name cannot contain {c:?} in it")),
             None => Ok(Self(text.to_owned())),
         }
     }
 }
 
 fn forbidden(c: char) -> bool {
-    c.is_whitespace() || c.is_control() || matches!(c, '*' | '?' | '[' | ']' | '\\')
+    is_deceptive(c) || c.is_whitespace() || matches!(c, '*' | '?' | '[' | ']' | '\\')
+}
+
+/// May be seen as nothing, as a space or as another text. Stricter than what may be shown, since
+/// two names that look the same have to be the same.
+fn is_deceptive(c: char) -> bool {
+    // The last one is a Braille cell without dots.
+    is_unsafe(c) || is_invisible(c) || c == '\u{2800}'
 }
 
 /// What is put before a name to make its key; may be empty, and may have a hash tag in braces.
@@ -69,7 +80,7 @@ impl FromStr for Prefix {
             return Err("a prefix has at most 200 bytes".into());
         }
         match text.chars().find(|&c| forbidden(c)) {
-            Some(c) => Err(format!("a prefix cannot have {c:?} in it")),
+            Some(c) => Err(format!("prefix cannot contain {c:?} in it")),
             // Without a tag of its own the key is the tag of its side keys, and the first closing
             // brace in it would end that tag early, in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
@@ -100,11 +111,12 @@ impl Key {
         &self.0
     }
 
-    /// One of the keys beside the guard, in the same slot as the guard.
+    /// One of the keys beside the guard, in the same slot as the guard. Neither a name nor a prefix
+    /// has a question mark in it, so that this is no other lock's guard, nor beside one.
     pub(crate) fn side(&self, what: &str) -> String {
         match tag(&self.0) {
-            Some(_) => format!("{}:{what}", self.0),
-            None => format!("{{{}}}:{what}", self.0),
+            Some(_) => format!("{}?{what}", self.0),
+            None => format!("{{{}}}?{what}", self.0),
         }
     }
 }
@@ -127,13 +139,6 @@ impl Token {
     pub(crate) fn id(&self) -> String {
         self.0.chars().take(8).collect()
     }
-}
-
-/// The holds of this key among those of `RLOCK_HELD`, which are `key=token`, the innermost last.
-pub(crate) fn enclosing_holds(held: &str, key: &Key) -> Vec<Token> {
-    let holds = held.split(' ').filter_map(|hold| hold.rsplit_once('='));
-    let ours = holds.filter(|(held, _)| *held == key.as_str());
-    ours.filter_map(|(_, token)| token.parse().ok()).collect()
 }
 
 impl fmt::Debug for Token {
@@ -226,18 +231,32 @@ impl TryFrom<String> for Mode {
     }
 }
 
-/// Whose hold it is: those of one owner can enter each other. 1 to 200 bytes.
+/// Whose hold it is: those of one owner can enter each other. Spelled so that one that the user has
+/// chosen, 1 to 200 bytes, cannot be one that rlock has made up: knowing that, nobody can claim it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 impl Owner {
+    /// What an owner that the user has chosen begins with.
+    const CHOSEN: char = '=';
+
     /// One that nobody else is.
     pub(crate) fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// As it is kept.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What others may see of an owner, as it is kept: of one that nobody has chosen as much as of
+    /// a token.
+    pub(crate) fn shown(kept: &str) -> String {
+        match kept.strip_prefix(Self::CHOSEN) {
+            Some(chosen) => printable(at_most(200, chosen)),
+            None => printable(&kept.chars().take(8).collect::<String>()),
+        }
     }
 }
 
@@ -245,13 +264,11 @@ impl FromStr for Owner {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.len() {
-            0 => Err("an owner has at least one character".into()),
-            201.. => Err("an owner has at most 200 bytes".into()),
-            _ if text.contains(char::is_control) => {
-                Err("an owner cannot have control characters in it".into())
-            }
-            _ => Ok(Self(text.to_owned())),
+        match (text.len(), text.chars().find(|&c| is_deceptive(c))) {
+            (0, _) => Err("an owner has at least one character".into()),
+            (201.., _) => Err("an owner has at most 200 bytes".into()),
+            (_, Some(c)) => Err(format!("owner cannot contain {c:?} in it")),
+            (_, None) => Ok(Self(format!("{}{text}", Self::CHOSEN))),
         }
     }
 }
@@ -310,15 +327,46 @@ mod tests {
     }
 
     #[test]
-    fn the_holds_of_a_lock_are_found_among_those_around_a_command() {
-        let key = |name: &str| Key::new(&"p=".parse().unwrap(), &name.parse().unwrap());
-        let held = "p=a=t1 other=t2 p=a=t3 p=ab=t4";
-        let tokens = |held, name| {
-            enclosing_holds(held, &key(name)).into_iter().map(|token| token.0).collect::<Vec<_>>()
-        };
-        assert_eq!(tokens(held, "a"), ["t1", "t3"]);
-        assert!(tokens(held, "b").is_empty());
-        assert!(tokens("", "a").is_empty());
-        assert!(tokens("nonsense  p=a= ", "a").is_empty());
+    fn what_reads_as_another_name_is_no_name_prefix_or_owner() {
+        for bad in [
+            '\u{61c}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{fe0f}',
+            '\u{ad}',
+            '\u{3164}',
+            '\u{2800}',
+            '\u{9b}',
+            '\u{e0041}',
+        ] {
+            let text = format!("a{bad}b");
+            assert!(text.parse::<Name>().is_err(), "{bad:?}");
+            assert!(text.parse::<Prefix>().is_err(), "{bad:?}");
+            assert!(text.parse::<Owner>().is_err(), "{bad:?}");
+        }
+        for good in ["日本", "añb", "🚀", "e\u{301}", "नमस्ते"] {
+            assert!(good.parse::<Name>().is_ok() && good.parse::<Owner>().is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_shown_whole_only_if_it_was_chosen() {
+        let fresh = Owner::fresh();
+        assert_eq!(Owner::shown(fresh.as_str()), fresh.as_str()[..8]);
+        for chosen in ["me", "=", "release team 7", fresh.as_str()] {
+            let owner: Owner = chosen.parse().unwrap();
+            assert_eq!(Owner::shown(owner.as_str()), chosen);
+            assert_ne!(owner, fresh);
+        }
+        assert_eq!(Owner::shown("=\u{1b}[2J\u{9b}"), " [2J ");
+        assert_eq!(Owner::shown(""), "");
     }
 }

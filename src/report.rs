@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock::Instant;
 use crate::poll::{Want, ready};
+use crate::text::{at_most, printable};
 
 /// How much to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,20 +90,30 @@ impl Report {
         }
     }
 
-    /// One write, so that lines of several processes do not mix. If nobody takes it, it is dropped:
-    /// a full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is
-    /// ready to be written takes a page of 4 KiB.)
     fn line(&self, what: &dyn Display) {
         let way = if self.makes_way.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        let mut line = format!("{way}rlock: {}{what}", self.subject);
-        let end = (0..=4000).rev().find(|&end| line.is_char_boundary(end));
-        line.truncate(end.unwrap_or(0));
-        line.push('\n');
-        let mut stderr = io::stderr();
-        let now = Some(Instant::now());
-        if ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[ready]| ready) {
-            let _ = stderr.write_all(line.as_bytes());
-        }
+        write_line(way, &format!("{}{what}", self.subject));
+    }
+}
+
+/// What went wrong before anybody knows which command it is about.
+pub(crate) fn alert(what: impl Display) {
+    write_line("", &what.to_string());
+}
+
+/// One write, so that lines of several processes do not mix. If nobody takes it, it is dropped: a
+/// full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is ready
+/// to be written takes a page of 4 KiB.)
+///
+/// All that rlock tells people passes here, so whoever wrote a part of it, it is one line that does
+/// nothing to a terminal.
+fn write_line(way: &str, what: &str) {
+    let line = format!("rlock: {}", printable(what));
+    let line = format!("{way}{}\n", at_most(4000, &line));
+    let mut stderr = io::stderr();
+    let now = Some(Instant::now());
+    if ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[ready]| ready) {
+        let _ = stderr.write_all(line.as_bytes());
     }
 }
 

@@ -14,14 +14,45 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use crate::inherited::{self, Inherited};
 
-/// What ends a process that does not handle it, and therefore ends a wait.
-const ENDING: [Signal; 6] = [
+/// What ends a process that does not handle it, and therefore ends a wait; and what a command is
+/// told of, so that rlock does not end before it. That of a timer too: `perl -e 'alarm 60; exec …'`
+/// is a usual way to limit a command's time. What is missing is what a fault of our own raises, what
+/// nobody can handle, and the real-time signals.
+pub(crate) const ENDING: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTERM,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGXCPU,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGABRT,
+    // Elsewhere there is no such signal.
+    #[cfg(not(any(
+        target_arch = "mips",
+        target_arch = "mips32r6",
+        target_arch = "mips64",
+        target_arch = "mips64r6",
+        target_arch = "sparc",
+        target_arch = "sparc64"
+    )))]
+    Signal::SIGSTKFLT,
+];
+
+/// What a terminal sends to all of its foreground group. The kernel sends others as well, but to
+/// one process: when its timer has run down, or its CPU time.
+const OF_TERMINALS: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
 ];
 
 /// What matters only once there is a command.
@@ -52,7 +83,7 @@ impl Signals {
     /// Listens to what should end a wait.
     pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let heard = ENDING.into_iter().filter(|&signal| !inherited.ignores(signal));
+        let heard = ENDING.iter().copied().filter(|&signal| !inherited.ignores(signal));
         let numbers = heard.map(|signal| signal as i32);
         let delivery = SignalDelivery::with_pipe(read, write, WithRawSiginfo, numbers)?;
         Ok(Self { delivery, inherited, kept: Vec::new() })
@@ -80,6 +111,15 @@ impl Signals {
         !self.kept.is_empty()
     }
 
+    /// Has one come by which people end a process? It is answered thereby; all others stay to be
+    /// asked for.
+    pub(crate) fn is_to_end(&mut self) -> bool {
+        let (ending, others): (Vec<_>, Vec<_>) =
+            self.pending().into_iter().partition(|arrival| ends(arrival.signal));
+        self.kept = others;
+        !ending.is_empty()
+    }
+
     /// Drops what has come of a signal that has been answered already.
     pub(crate) fn forget(&mut self, signal: Signal) {
         self.kept = self.pending();
@@ -91,7 +131,8 @@ impl Signals {
         let mut kept = std::mem::take(&mut self.kept);
         let arrived = self.delivery.pending().filter_map(|info| {
             let signal = Signal::try_from(info.si_signo).ok()?;
-            Some(Arrival { signal, by_terminal: info.si_code == libc::SI_KERNEL })
+            let by_kernel = info.si_code == libc::SI_KERNEL;
+            Some(Arrival { signal, by_terminal: by_kernel && OF_TERMINALS.contains(&signal) })
         });
         kept.extend(arrived);
         kept

@@ -28,14 +28,15 @@ use std::time::Duration;
 pub(crate) use address::Credentials;
 pub(crate) use local::Directory;
 pub(crate) use location::Location;
-pub(crate) use tls::{Identity, TlsFiles};
+pub(crate) use tls::{Identity, Pem, TlsFiles};
 
-use crate::duration::Ttl;
+use crate::clock::Instant;
+use crate::duration::{Ttl, show};
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Holder, Outcome, View};
+use crate::view::{Holder, Outcome, Reason, View};
 
 /// Cuts an exchange short when it becomes readable.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
@@ -65,12 +66,43 @@ pub(crate) struct Request {
     pub(crate) fence: Option<Fence>,
 }
 
-/// A holder that somebody in line was told of.
+/// A holder that a waiter was told of.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
+    /// The life of the lock then.
+    pub(crate) life: String,
     /// For how long it may still be at work.
     pub(crate) left: Duration,
+}
+
+/// What a server makes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Answer(Answer),
+    /// Nothing is decided yet; to be asked again at once, as another attempt.
+    Again,
+    /// The last fence is so far ahead of the server's clock that it is not believed.
+    FenceAhead(Duration),
+}
+
+/// Asks until there is an answer, each time as another attempt: the time since boot makes it larger
+/// than that of any process of this host before.
+fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
+    loop {
+        match ask(Instant::now().micros_since_boot())? {
+            Verdict::Answer(answer) => return Ok(answer),
+            Verdict::Again => {}
+            Verdict::FenceAhead(ahead) => {
+                let what = format!(
+                    "last fencing token is {} ahead of the server's clock; check the clock (see \
+                     'Fencing token ahead' in the README)",
+                    show(ahead)
+                );
+                return Err(Failure::Misconfigured { what, executed: false });
+            }
+        }
+    }
 }
 
 /// What came of a request.
@@ -85,6 +117,12 @@ pub(crate) enum Answer {
     Inside,
     /// Exclusive inside of its owner's shared hold, which can never be.
     Upgrade,
+    /// The token was released, or the request given up.
+    Over(Reason),
+    /// Nobody has it, because several have asked at once: to be asked again after a pause.
+    Split {
+        pause: Duration,
+    },
     /// In line; ask again after `sleep`, or when woken.
     Queued {
         view: View,
@@ -97,8 +135,13 @@ pub(crate) enum Answer {
 /// What came of a renewal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    Renewed { fence: Fence },
-    NotHeld,
+    /// The lease expires after `left`, which is longer than asked for if it was to last longer
+    /// before.
+    Renewed {
+        fence: Fence,
+        left: Duration,
+    },
+    NotHeld(Reason),
 }
 
 /// How holders lose a lock that is taken away from them.
@@ -114,7 +157,7 @@ pub(crate) enum Eviction {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Released,
-    NotHeld,
+    NotHeld(Reason),
     /// Not held when asked again after a lost reply: released the first time, most likely.
     Unknown,
 }
@@ -135,8 +178,11 @@ pub(crate) struct Listing {
 pub(crate) enum Failure {
     /// No connection, or it broke, or nothing came in time.
     Unreachable { what: String, fate: Fate },
-    /// The server answers but cannot serve now: loading, out of memory, a script running.
+    /// A server answers, but the lock cannot be had from it now: it is loading, out of memory, busy
+    /// with a script, too young to vote, or one of too few.
     Unavailable(String),
+    /// A server answers with more than any lock takes.
+    TooLarge(String),
     /// It will not work until somebody changes something. It was carried out all the same where a
     /// server without a password was given one, or one that lets strangers in a wrong one.
     Misconfigured { what: String, executed: bool },
@@ -158,9 +204,14 @@ pub(crate) enum Fate {
 }
 
 impl Failure {
-    /// Is there just nobody who could answer now?
-    pub(crate) fn is_absence(&self) -> bool {
+    /// May it be over without anybody's doing, so that trying again is worth it?
+    pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
+    }
+
+    /// Has no server answered at all?
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
     }
 
     /// May the server have carried out the request, and only the answer be missing?
@@ -170,6 +221,7 @@ impl Failure {
             Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
             Self::Unavailable(_) => false,
+            Self::TooLarge(_) => true,
             Self::Unconfirmed(_) => true,
         }
     }
@@ -180,6 +232,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Unreachable { what, .. }
             | Self::Unavailable(what)
+            | Self::TooLarge(what)
             | Self::Unconfirmed(what)
             | Self::Misconfigured { what, .. } => f.write_str(what),
             Self::Interrupted { .. } => f.write_str("interrupted"),
@@ -214,12 +267,12 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure>;
 
-    /// Makes the hold last for `ttl` from now.
+    /// Makes the hold last for `ttl` from now, or for as long as its lease was.
     fn renew(
         &mut self,
         key: &Key,
         token: &Token,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure>;
 

@@ -2,11 +2,13 @@
 
 mod child;
 mod descendants;
+mod group;
 mod keeper;
 mod machine;
 mod process;
 mod terminal;
 pub(crate) mod watch;
+pub(crate) mod watched;
 
 use std::os::fd::AsFd;
 
@@ -48,6 +50,8 @@ pub(crate) struct Ending {
     pub(crate) lock: Lock,
     /// A signal to end the command that came when it had ended by itself.
     pub(crate) late: Option<Signal>,
+    /// As it was last renewed.
+    pub(crate) lease: Lease,
 }
 
 /// What became of the lock while the command ran.
@@ -78,7 +82,7 @@ pub(crate) fn run(
     let machine = Machine::new(hold.lease, parting);
     let (descendants, child) = match signals
         .listen_for_a_command()
-        .and_then(|()| Descendants::adopt())
+        .and_then(|()| Descendants::adopt(&hold.token))
         .map_err(NotStarted::from)
         .and_then(|descendants| {
             Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
@@ -149,7 +153,7 @@ impl Supervisor<'_> {
         let mut events = self.look_at_the_child();
         while {
             self.take_in(events);
-            if self.machine.awaits_the_rest() && self.descendants.are_gone() {
+            if self.machine.awaits_the_rest() && self.descendants.are_gone(&self.child) {
                 self.take_in(vec![Event::Alone]);
             }
             !self.machine.is_over()
@@ -167,15 +171,15 @@ impl Supervisor<'_> {
             };
         }
         let store = self.keeper.stop();
-        let (lock, late) = (self.lock, self.late);
+        let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
         let by_terminal = self.terminal.was_lent() && !self.interrupted;
         let ending = self.child.reap().map(|exit| match exit {
             // ^C or ^\, which only the command's group has seen: a script that runs us has to see
             // it too, or it goes on with its next line.
             Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
-                Ending { exit: Exit::Job(signal), lock, late }
+                Ending { exit: Exit::Job(signal), lock, late, lease }
             }
-            exit => Ending { exit, lock, late },
+            exit => Ending { exit, lock, late, lease },
         });
         (store, ending.map_err(|error| Error::system("cannot wait for the command", &error)))
     }
@@ -211,7 +215,7 @@ impl Supervisor<'_> {
             }
             // After the ^Z by which the command may have been stopped.
             if !children.is_empty() {
-                descendants::reap_adopted(&self.child);
+                self.descendants.reap_adopted(&self.child);
                 events.extend(self.look_at_the_child());
             }
         }
@@ -221,7 +225,8 @@ impl Supervisor<'_> {
     fn look_at_the_child(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
-            events.push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.pid()) });
+            events
+                .push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.groups()) });
         }
         if self.child.has_ended() {
             events.push(Event::Ended);
@@ -269,7 +274,7 @@ impl Supervisor<'_> {
         match action {
             // In our group it has the terminal whenever we have it.
             Action::Lend if self.child.group() == Group::Ours => {}
-            Action::Lend => self.terminal.lend(self.child.pid()),
+            Action::Lend => self.terminal.lend(self.child.present_group()),
             Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {
                 // If it fails we have not stopped, and go on all the same.
@@ -291,6 +296,12 @@ impl Supervisor<'_> {
                     OnLost::Continue => "letting the command finish without it",
                 };
                 self.report.warn(format_args!("{loss}; {then}"));
+                if self.on_lost == OnLost::Kill && !Descendants::can_be_found() {
+                    self.report.warn(
+                        "cannot read /proc, so processes outside the command's group keep running; \
+                         mount /proc",
+                    );
+                }
             }
             Action::Terminate => {
                 self.child.signal(Signal::SIGTERM);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::duration::show;
 use crate::lock::{About, Fence, Mode};
+use crate::text::printable;
 
 /// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
 /// deciding.
@@ -90,7 +91,14 @@ pub(crate) struct Past {
 pub(crate) enum Ending {
     Released,
     Expired,
+    /// By an operator.
     Revoked,
+    /// Its key was deleted.
+    Deleted,
+    /// Another tool has written its key.
+    Overwritten,
+    /// The server had lost it; a waiter remembered it.
+    Forgotten,
     /// Its holder could not renew it in time and has stopped the command.
     Lost,
 }
@@ -101,7 +109,82 @@ impl Ending {
             Self::Released => "released",
             Self::Expired => "expired",
             Self::Revoked => "revoked",
+            Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
+            Self::Forgotten => "forgotten",
             Self::Lost => "lost",
+        }
+    }
+}
+
+impl TryFrom<&str> for Ending {
+    type Error = ();
+
+    /// As it is kept, which is what `name` says.
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        let all = [
+            Self::Released,
+            Self::Expired,
+            Self::Revoked,
+            Self::Deleted,
+            Self::Overwritten,
+            Self::Forgotten,
+            Self::Lost,
+        ];
+        all.into_iter().find(|ending| ending.name() == text).ok_or(())
+    }
+}
+
+/// Why a token does not hold the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    /// `None` if the server has no record of it.
+    ending: Option<Ending>,
+    ago: Option<Duration>,
+    by: Option<String>,
+}
+
+impl Reason {
+    /// `by` is empty if nobody is known to have done it.
+    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
+        Self { ending, ago, by: Some(printable(by)).filter(|by| !by.is_empty()) }
+    }
+
+    /// What it says if nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Self::new(None, None, "")
+    }
+
+    /// Has the server a record of it?
+    pub(crate) fn is_known(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Was the hold released by its holder?
+    pub(crate) fn is_released(&self) -> bool {
+        self.ending == Some(Ending::Released)
+    }
+}
+
+impl fmt::Display for Reason {
+    /// What happened to "the lock", the subject: "was revoked by ana@ci-3 5s ago".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.ending {
+            Some(Ending::Expired) => "expired",
+            Some(Ending::Released | Ending::Lost) => "was released",
+            Some(Ending::Revoked) => "was revoked",
+            Some(Ending::Deleted) => "was deleted",
+            Some(Ending::Overwritten) => "was overwritten by another tool",
+            Some(Ending::Forgotten) | None => return f.write_str("was forgotten by the server"),
+        })?;
+        if let Some(by) = &self.by {
+            write!(f, " by {by}")?;
+        }
+        match self.ago {
+            // What is known of these is when it was noticed.
+            _ if matches!(self.ending, Some(Ending::Deleted | Ending::Overwritten)) => Ok(()),
+            Some(ago) => write!(f, " {} ago", show(ago)),
+            None => Ok(()),
         }
     }
 }
@@ -165,6 +248,8 @@ pub(crate) struct View {
     /// Until the lock frees itself; `None` when it is free, or foreign without an expiry.
     pub(crate) ttl: Option<Duration>,
     pub(crate) fence: Option<Fence>,
+    /// A random mark that a server loses together with its data; empty if the lock was never held.
+    pub(crate) life: String,
     /// How many there are; `holders` may be only the first of them.
     pub(crate) holder_count: u64,
     pub(crate) holders: Vec<Holder>,

@@ -17,7 +17,7 @@ use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
-use crate::view::{Standing, View};
+use crate::view::{Standing, State, View};
 
 /// A waiter is heard of this often at least; more often if it asks for a short lease, since one
 /// who wants that wants to know early.
@@ -132,6 +132,8 @@ impl Wait<'_> {
                 Ok((_, Answer::Upgrade)) => {
                     return Err(self.give_up(Error::Upgrade { status: self.conflict_exit_code }));
                 }
+                Ok((_, Answer::Over(why))) => return Err(Error::NotHeld(why)),
+                Ok((_, Answer::Split { pause })) => self.pause(Instant::now() + pause)?,
                 Ok((_, Answer::Queued { view, position, sleep })) => {
                     self.stand_in_line(view, position, sleep)?;
                 }
@@ -180,7 +182,14 @@ impl Wait<'_> {
                 }
                 _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
             };
-            Seen { holder: holder.clone(), left }
+            Seen { holder: holder.clone(), life: view.life.clone(), left }
+        });
+        // Those that were not listed end sooner than these, unless they have just been renewed: a
+        // lease is renewed when a third of it is over.
+        let unlisted = view.holder_count > view.holders.len() as u64;
+        let holders = holders.map(|seen| match unlisted {
+            true => Seen { left: seen.left * 3 / 2, ..seen },
+            false => seen,
         });
         holders.filter(|seen| !seen.left.is_zero()).collect()
     }
@@ -191,10 +200,10 @@ impl Wait<'_> {
         let lease = Lease::won(sent, self.request.ttl);
         if now >= lease.deadline() {
             let what = "the server's answer came when the lease it granted was over".into();
-            return Err(Failure::Unreachable { what, fate: Fate::Pending });
+            return Err(Failure::Unavailable(what));
         }
         let waited = show(now.since(self.started));
-        self.report.detail(format_args!("granted after {waited}, fence {fence}"));
+        self.report.detail(format_args!("granted after {waited}, fencing token {fence}"));
         Ok(Won { token: self.request.token.clone(), lease, fence })
     }
 
@@ -215,7 +224,10 @@ impl Wait<'_> {
         }
         let sleep = sleep.min(left);
         self.report.detail(format_args!("waiting{place}, asleep for {} at most", show(sleep)));
-        self.seen = Some((now, view));
+        // Another tool's key says nothing of those that it has displaced.
+        if view.state != State::Foreign {
+            self.seen = Some((now, view));
+        }
         match self.store.sleep(&self.request, sleep, Some(self.signals.arrival())) {
             Ok(()) => Ok(()),
             Err(failure) => self.ride_out(failure),

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use support::acl::{as_ci, rule, set_up};
+use support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use support::cluster::Cluster;
 use support::{Finished, READY, Running, rlock, run, until};
 
@@ -84,7 +84,7 @@ fn all_keys_of_a_lock_are_in_one_slot_also_by_the_servers_count() {
 #[test]
 fn the_rights_that_the_readme_gives_are_enough() {
     let cluster = Cluster::start(3, 0);
-    let rule = rule(&["+asking", "+cluster|slots"]);
+    let rule = rule(&[&TO_INSPECT[..], &["+asking", "+cluster|slots"]].concat());
     (0..3).for_each(|node| set_up(cluster.node(node), &rule));
     for name in names(&cluster, 3) {
         let output = as_ci(&mut at(&cluster.url(), &["acquire", &name]));
@@ -92,6 +92,24 @@ fn the_rights_that_the_readme_gives_are_enough() {
     }
     let output = as_ci(&mut at(&cluster.url(), &["inspect"]));
     assert_eq!((output.code(), output.out().lines().count()), (0, 5), "{output:?}");
+}
+
+#[test]
+fn what_follows_an_unanswered_request_arrives_after_it() {
+    let cluster = Cluster::start(3, 0);
+    let name = names(&cluster, 1).remove(0);
+    let owner = cluster.node(cluster.owner(0, &format!("rlock:{name}")));
+    // What an acquire needs, and nothing of what takes it back.
+    let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "1s", &name]));
+    assert_eq!(warm.code(), 0, "{warm:?}");
+    owner.cli(&["CONFIG", "RESETSTAT"]);
+    until("it is free", || owner.cli(&["EXISTS", &format!("rlock:{name}")]) == "0");
+    owner.signal("STOP");
+    let exec = ["exec", "-n", "--io-timeout", "600ms", "--ttl", "60s", &name, "true"];
+    assert_eq!(run(&mut at(&cluster.url(), &exec)).code(), 69);
+    owner.signal("CONT");
+    until("both have arrived", || owner.calls_of("eval") > 0);
+    assert_eq!(owner.cli(&["EXISTS", &format!("rlock:{name}")]), "0");
 }
 
 /// Moves the slot of a lock, step by step.

@@ -6,10 +6,11 @@ mod support;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use support::acl::{as_ci, rule, set_up};
+use support::acl::{TO_INSPECT, as_ci, as_looker, rule, rule_to_look, set_up};
 use support::proxy::Proxy;
 use support::server::free_port;
 use support::{Finished, Server, acquire, rlock, run};
@@ -44,7 +45,9 @@ fn a_wrong_command_line_is_64() {
 
 #[test]
 fn bad_names_are_64() {
-    for name in ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"] {
+    let invisible = ["a\u{202e}b", "a\u{200b}b", "a\u{200d}b", "a\u{2066}b", "a\u{feff}b"];
+    let plain = ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"];
+    for name in plain.into_iter().chain(invisible) {
         for command in
             [vec!["exec", name, "true"], vec!["acquire", name], vec!["release", name, "token"]]
         {
@@ -52,6 +55,10 @@ fn bad_names_are_64() {
         }
     }
     fails(&mut rlock(["inspect", &"x".repeat(201)]), 64, &["200 bytes"]);
+    for deceptive in invisible {
+        fails(&mut rlock(["acquire", "--prefix", deceptive, "L"]), 64, &["prefix"]);
+        fails(&mut rlock(["acquire", "--owner", deceptive, "L"]), 64, &["owner"]);
+    }
 }
 
 #[test]
@@ -119,12 +126,7 @@ fn a_bad_url_is_78_and_never_shows_its_password() {
 fn nobody_listening_is_69() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
-    for command in [
-        vec!["exec", "L", "true"],
-        vec!["acquire", "L"],
-        vec!["release", "L", "t"],
-        vec!["inspect"],
-    ] {
+    for command in [vec!["exec", "L", "true"], vec!["acquire", "L"], vec!["inspect"]] {
         let told = format!("cannot connect to 127.0.0.1:{port}: connection refused");
         fails(rlock(command).env("RLOCK_URL", &url), 69, &[&told]);
     }
@@ -134,14 +136,85 @@ fn nobody_listening_is_69() {
     fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no-such-host.invalid"]);
 }
 
+/// What moves a cursor, breaks a line or changes how a line reads.
+fn is_deceptive(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Nothing of what somebody else has chosen reaches the terminal as it is.
+#[track_caller]
+fn tells_in_one_harmless_line(command: &mut Command, status: i32) {
+    let output = run(command);
+    let (told, printed) = (output.err(), output.out());
+    assert_eq!(output.code(), status, "{output:?}");
+    assert!(!told.is_empty() && !told.contains(is_deceptive), "{told:?}");
+    assert!(!printed.contains(is_deceptive), "{printed:?}");
+}
+
+#[test]
+fn what_a_server_says_does_nothing_to_a_terminal() {
+    for words in [
+        "-ERR \u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m \u{202e}evil\u{2028}\r\n",
+        "-\u{1b}[2JWHAT is this\r\n",
+        "-NOPERM \u{1b}[2J\u{9b}2J\r\n",
+        "-MOVED 1 \u{1b}[2J\u{9b}:x\r\n",
+        "-ERR unknown command '\u{1b}[2J'\r\n",
+    ] {
+        let url = saying(words.as_bytes());
+        for command in [vec!["exec", "-v", "L", "true"], vec!["acquire", "--json", "L"]] {
+            tells_in_one_harmless_line(rlock(command).env("RLOCK_URL", &url), 78);
+        }
+    }
+}
+
+#[test]
+fn what_is_on_the_command_line_does_nothing_to_a_terminal() {
+    let server = Server::start();
+    let evil = "x\u{1b}[2J\nrlock: L: \u{9b}2J\u{202e}";
+    tells_in_one_harmless_line(&mut server.rlock(["exec", "L", evil]), 127);
+    tells_in_one_harmless_line(&mut rlock([evil]), 64);
+    tells_in_one_harmless_line(&mut rlock(["exec", &format!("--{evil}"), "L", "true"]), 64);
+    tells_in_one_harmless_line(&mut rlock(["inspect", evil]), 64);
+    tells_in_one_harmless_line(&mut rlock(["inspect", "--url", &format!("{evil}://h")]), 78);
+    tells_in_one_harmless_line(rlock(["acquire", "L"]).env("RLOCK_TTL", evil), 64);
+    let mut command = server.rlock(["exec", "--password-file", evil, "L", "true"]);
+    tells_in_one_harmless_line(command.env("RLOCK_URL", "redis://h"), 78);
+}
+
+#[test]
+fn a_label_is_never_a_reason_to_fail() {
+    let server = Server::start();
+    let label = || server.inspect("L")["holders"][0]["label"].as_str().unwrap().to_owned();
+    let long = format!("x{}", "ä".repeat(600));
+    for (given, shown) in [
+        (long.as_bytes(), format!("x{}", "ä".repeat(499))),
+        (b"job \xff", "job \u{fffd}".into()),
+        ("a\u{1b}[2J\u{202e}b\nc".as_bytes(), "a [2J b c".into()),
+        ("👩\u{200d}🚀".as_bytes(), "👩\u{200d}🚀".into()),
+    ] {
+        let given = std::ffi::OsStr::from_bytes(given);
+        for option in [true, false] {
+            let mut command = server.rlock(["acquire"]);
+            match option {
+                true => command.arg("--label").arg(given),
+                false => command.env("RLOCK_LABEL", given),
+            };
+            assert_eq!(run(command.arg("L")).code(), 0, "{given:?}");
+            assert_eq!(label(), shown);
+            assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+        }
+    }
+}
+
 /// A port that says these words to whoever connects, and nothing more.
-fn saying(words: &'static [u8]) -> String {
+fn saying(words: &[u8]) -> String {
+    let words = words.to_vec();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     std::thread::spawn(move || {
         let mut open = Vec::new();
         for mut client in listener.incoming().flatten() {
-            let _ = client.write_all(words);
+            let _ = client.write_all(&words);
             open.push(client);
         }
     });
@@ -224,6 +297,99 @@ fn passwords_are_taken_from_url_variable_and_file() {
     );
 }
 
+/// A bash that has the URL of a server with the password "s3cret", and the binary in `$rlock`.
+fn bash(server: &Server, script: &str) -> Output {
+    let mut bash = Command::new("bash");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"RLOCK_"))
+    {
+        bash.env_remove(name);
+    }
+    bash.env("RLOCK_URL", server.url()).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+    run(bash.current_dir(server.directory()).args(["-c", script]))
+}
+
+#[test]
+fn a_password_can_come_from_a_pipe_that_is_read_once() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let output = bash(&server, "$rlock exec --password-file <(echo s3cret; echo notes) L echo in");
+    assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
+    assert_eq!(output.err(), "");
+    // One that comes in two pieces.
+    let slow =
+        "$rlock exec --password-file <(printf s3; $rlock --version >&2; echo cret) L echo in";
+    let output = bash(&server, slow);
+    assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
+    // A keeper asks the server too, when the pipe is long empty.
+    let script = "t=$($rlock acquire --ttl 600ms --while-pid $$ --password-file <(echo s3cret) L) \
+        || exit
+        export RLOCK_PASSWORD=s3cret
+        until [ \"$($rlock inspect L | grep -c 'renewed [1-9]')\" = 1 ]; do :; done
+        $rlock renew --ttl 5s L $t && $rlock release L $t && echo released";
+    let output = bash(&server, script);
+    assert_eq!((output.code(), output.out().as_str()), (0, "released"), "{output:?}");
+}
+
+#[test]
+fn what_follows_the_password_in_a_pipe_is_the_commands() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let script = "printf 's3cret\\n1\\n2\\n' | $rlock exec --password-file /dev/stdin L cat";
+    let output = bash(&server, script);
+    assert_eq!((output.code(), output.out().as_str()), (0, "1\n2"), "{output:?}");
+}
+
+#[test]
+fn a_password_file_that_cannot_be_used_is_78_in_time() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let file = |content: &[u8]| {
+        let path = server.directory().join("password");
+        std::fs::write(&path, content).unwrap();
+        let mut command = server.rlock(["inspect", "--io-timeout", "300ms", "--password-file"]);
+        command.arg(path);
+        command
+    };
+    fails(&mut file("x".repeat(4097).as_bytes()), 78, &["exceeds 4096 bytes"]);
+    fails(&mut file(&[b"x".repeat(5000), b"\n".to_vec()].concat()), 78, &["exceeds 4096 bytes"]);
+    fails(&mut file(b"s3cret\xff\n"), 78, &["not UTF-8"]);
+    fails(&mut file(b"\ns3cret\n"), 78, &["no password on the first line"]);
+    // What follows the first line is not the password, however much it is.
+    let notes = [&b"s3cret\r\n"[..], &[0xff; 10_000]].concat();
+    assert_eq!(run(&mut file(&notes)).code(), 0);
+    let start = Instant::now();
+    let silent = [
+        "mkfifo f; $rlock inspect --io-timeout 300ms --password-file f",
+        "mkfifo g; exec 3<>g; $rlock inspect --io-timeout 300ms --password-file g",
+    ];
+    for script in silent {
+        let output = bash(&server, script);
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(output.err().contains("within 300ms"), "{output:?}");
+    }
+    let mut endless = server.rlock(["inspect", "--password-file", "/dev/zero"]);
+    fails(&mut endless, 78, &["exceeds 4096 bytes"]);
+    fails(&mut server.rlock(["inspect", "--password-file", "/"]), 78, &["is a directory"]);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_password_that_every_user_can_read_is_worth_a_word() {
+    let server = Server::with(&["--requirepass", "s3cret"]);
+    let path = server.directory().join("a password");
+    std::fs::write(&path, "s3cret\n").unwrap();
+    for (mode, warned) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(&path, permissions).unwrap();
+        let output = run(server.rlock(["inspect", "--password-file"]).arg(&path));
+        assert_eq!(output.code(), 0, "{output:?}");
+        let remedy = format!("chmod o-r -- '{}'", path.display());
+        assert_eq!(output.err().matches(&remedy).count(), usize::from(warned), "{output:?}");
+    }
+    // A name like an option can be pasted too.
+    let script = "umask 022; echo s3cret >-Rf
+        said=$($rlock inspect --password-file=-Rf 2>&1) && eval \"${said##*; run }\" && stat -c %a -- -Rf";
+    let output = bash(&server, script);
+    assert_eq!(output.out(), "640", "{output:?}");
+}
+
 #[test]
 fn a_user_with_a_password_of_his_own_can_lock() {
     let server =
@@ -247,7 +413,7 @@ fn a_password_too_many_is_78_and_leaves_no_lock() {
 #[test]
 fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     let server = Server::start();
-    set_up(&server, &rule(&[]));
+    set_up(&server, &rule(&TO_INSPECT));
     let ci = |arguments: &[&str]| {
         let output = as_ci(&mut server.rlock(arguments));
         assert_eq!(output.code(), 0, "{arguments:?}: {output:?}");
@@ -284,47 +450,140 @@ fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     assert_eq!(as_ci(command.env("RLOCK_URL", another)).code(), 0);
 }
 
+/// What the user of a rule is denied: the first command that ends with 78, or is told of a denial.
+fn denied(server: &Server, rule: &[&str], commands: &[&[&str]], user: &str) -> Option<Output> {
+    server.cli(&["ACL", "DELUSER", user]);
+    server.cli(rule);
+    let outputs = commands.iter().map(|arguments| {
+        let mut command = server.rlock(*arguments);
+        run(command.env("RLOCK_USERNAME", user).env("RLOCK_PASSWORD", "secret"))
+    });
+    outputs.into_iter().find(|output| output.code() == 78 || output.err().contains(" denies "))
+}
+
+/// Without each right in turn.
+#[track_caller]
+fn each_is_needed(rule: &[String], user: &str, mut denied: impl FnMut(&[&str]) -> Option<Output>) {
+    for missing in rule.iter().filter(|word| word.starts_with(['+', '~', '%'])) {
+        let without = rule.iter().filter(|word| *word != missing).map(String::as_str);
+        let told = denied(&without.collect::<Vec<_>>());
+        assert!(told.is_some(), "{user}: {missing} is not needed");
+        let told = told.unwrap().err();
+        let named = match missing.strip_prefix('+') {
+            // What any server has instead.
+            Some("evalsha_ro" | "eval_ro") => told.contains("'evalsha'"),
+            Some("evalsha" | "eval" | "blpop" | "scan" | "select" | "getrange") => {
+                told.contains(&missing[1..])
+            }
+            Some(command) => {
+                told.contains(&format!("allow +{command}"))
+                    || told.contains(&format!("'{command}'"))
+            }
+            None => told.contains("~rlock:L and ~{rlock:L}?*") || told.contains("keys"),
+        };
+        assert!(named, "{user} {missing}: {told}");
+    }
+}
+
 #[test]
 fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
     let server = Server::start();
-    let rule = rule(&[]);
-    // Until something is denied.
-    let denied = || {
-        let everything: &[&[&str]] = &[
-            &["acquire", "--ttl", "1s", "--slots", "2", "L"],
-            &["exec", "--slots", "2", "L", "true"],
-            &["exec", "-w", "100ms", "L", "true"],
-            &["renew", "L", "token"],
-            &["inspect"],
-            &["inspect", "L"],
-            &["release", "--force", "--now", "L"],
-            &["acquire", "--reentrant", "--owner", "me", "L"],
-            &["acquire", "--reentrant", "--owner", "me", "-s", "L"],
-            &["acquire", "--ttl", "200ms", "M"],
-            &["exec", "-w", "3s", "M", "true"],
-            &["inspect", "--url", &(server.url() + "?db=1")],
-        ];
-        let outputs = everything.iter().map(|arguments| as_ci(&mut server.rlock(*arguments)));
-        outputs.into_iter().find(|output| output.code() == 78)
-    };
-    for missing in rule.iter().filter(|word| word.starts_with('+') || word.starts_with('~')) {
+    let another = server.url() + "?db=1";
+    let everything: &[&[&str]] = &[
+        &["acquire", "--ttl", "1s", "--slots", "2", "L"],
+        &["exec", "--slots", "2", "L", "true"],
+        &["exec", "-w", "100ms", "L", "true"],
+        &["renew", "L", "token"],
+        &["release", "L", "token"],
+        &["release", "--force", "--now", "L"],
+        &["acquire", "--reentrant", "--owner", "me", "L"],
+        &["acquire", "--reentrant", "--owner", "me", "-s", "L"],
+        &["acquire", "--ttl", "200ms", "M"],
+        &["exec", "-w", "3s", "M", "true"],
+        &["release", "--url", &another, "M", "token"],
+    ];
+    assert!(denied(&server, &words(&rule(&[])), everything, "ci").is_none());
+    each_is_needed(&rule(&[]), "ci", |rule| {
         server.cli(&["FLUSHALL"]);
         server.cli(&["SCRIPT", "FLUSH"]);
         // As much as is kept of the past.
-        server.cli(&[&["RPUSH", "{rlock:L}:past"][..], &["x"; 16]].concat());
-        let without = rule.iter().filter(|word| *word != missing);
-        server.cli(&["ACL", "DELUSER", "ci"]);
-        server.cli(&without.map(String::as_str).collect::<Vec<_>>());
-        let told = denied().unwrap_or_else(|| panic!("{missing} is not needed")).err();
-        let named = match missing.strip_prefix('+') {
-            Some("evalsha" | "eval" | "blpop" | "scan" | "select" | "hgetall") => {
-                told.contains(&missing[1..])
-            }
-            Some(command) => told.contains(&format!("allow +{command}")),
-            None => told.contains("~rlock:L and ~{rlock:L}:*"),
-        };
-        assert!(named, "{missing}: {told}");
+        server.cli(&[&["RPUSH", "{rlock:L}?past"][..], &["x"; 16]].concat());
+        denied(&server, rule, everything, "ci")
+    });
+}
+
+#[test]
+fn each_right_to_look_is_needed_and_all_of_them_are_enough() {
+    let server = Server::start();
+    let another = server.url() + "?db=1";
+    for name in ["held", "waited-for", "deleted"] {
+        acquire(&server, &[], name);
     }
+    run(&mut server.rlock(["exec", "L", "true"]));
+    let second = support::waiter(&server, &[], "waited-for", "second");
+    server.cli(&["SET", "rlock:foreign", "x"]);
+    server.cli(&["DEL", "rlock:deleted"]);
+    let looks: &[&[&str]] = &[
+        &["inspect"],
+        &["inspect", "L"],
+        &["inspect", "waited-for"],
+        &["inspect", "deleted"],
+        &["inspect", "foreign"],
+        &["inspect", "--url", &another],
+    ];
+    let all = rule_to_look();
+    let denied = |rule: &[&str]| {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        denied(&server, rule, looks, "look")
+    };
+    assert!(denied(&words(&all)).is_none());
+    each_is_needed(&all, "look", denied);
+    denied(&words(&all));
+    let output = as_looker(&mut server.rlock(["acquire", "-n", "M"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    // What `ci` needs to inspect is with it in the README too.
+    set_up(&server, &rule(&TO_INSPECT));
+    for arguments in looks {
+        let output = as_ci(&mut server.rlock(*arguments));
+        assert!([0, 1].contains(&output.code()), "{output:?}");
+        assert!(!output.err().contains(" denies "), "{output:?}");
+    }
+    second.signal("TERM");
+    second.end();
+}
+
+#[test]
+fn a_server_without_commands_that_only_look_is_looked_at_all_the_same() {
+    // As Redis 6.2 is.
+    let hide = |command| ["--rename-command", command, ""];
+    let server = Server::with(&[hide("EVALSHA_RO"), hide("EVAL_RO")].concat());
+    acquire(&server, &[], "L");
+    for arguments in [&["inspect", "L"][..], &["inspect"]] {
+        let output = run(&mut server.rlock(arguments));
+        assert_eq!(output.code(), 0, "{output:?}");
+        assert!(output.err().is_empty(), "{output:?}");
+    }
+}
+
+#[test]
+fn a_replica_shows_locks_to_those_who_may_only_look() {
+    let master = Server::on_tcp(&[]);
+    let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::until("they are connected", || {
+        replica.cli(&["INFO", "replication"]).contains("master_link_status:up")
+    });
+    acquire(&master, &[], "L");
+    support::until("it has it", || replica.cli(&["EXISTS", "rlock:L"]) == "1");
+    set_up(&replica, &rule_to_look());
+    for arguments in [&["inspect", "L"][..], &["inspect"]] {
+        let output = as_looker(&mut replica.rlock(arguments));
+        assert_eq!(output.code(), 0, "{output:?}");
+        assert!(output.out().contains("held by") || output.out().contains("\nL "), "{output:?}");
+    }
+}
+
+fn words(rule: &[String]) -> Vec<&str> {
+    rule.iter().map(String::as_str).collect()
 }
 
 #[test]
@@ -471,8 +730,143 @@ fn an_endless_answer_ends() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
+#[test]
+fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
+    let server = Server::on_tcp(&[]);
+    let exec = ["exec", "-n", "--at-least", "10m", "L", "true"];
+    let as_user = |command: &mut Command, user: &str| {
+        run(command.env("RLOCK_PASSWORD", "wrong").env("RLOCK_USERNAME", user))
+    };
+    for user in ["", "nobody"] {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        for warm in [false, true] {
+            if warm {
+                // What an acquire needs, and nothing of what takes it back.
+                acquire(&server, &["--ttl", "1s"], "warm");
+            }
+            let output = as_user(&mut server.rlock(exec), user);
+            assert_eq!(output.code(), 78, "{warm} {output:?}");
+            assert_eq!(output.err().lines().count(), 1, "{warm} {output:?}");
+            assert!(server.is_free("L"), "{warm} {output:?}");
+        }
+    }
+    // A release that took effect is one, and the password is told of.
+    let token = acquire(&server, &[], "L");
+    let second = acquire(&server, &[], "M");
+    assert_eq!(run(&mut server.rlock(["release", "M", &second])).code(), 0);
+    let output = as_user(&mut server.rlock(["release", "L", &token]), "nobody");
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.err().contains("refuses the user or the password"), "{output:?}");
+    assert!(server.is_free("L"));
+}
+
+#[test]
+fn what_follows_an_unanswered_request_arrives_after_it() {
+    let server = Server::on_tcp(&[]);
+    for url in [server.url(), server.tcp_url()] {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        // What an acquire needs, and nothing of what takes it back.
+        acquire(&server, &["--ttl", "1s"], "warm");
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        server.signal("STOP");
+        let exec = ["exec", "-n", "--io-timeout", "200ms", "--ttl", "60s", "L", "true"];
+        let output = run(rlock(exec).env("RLOCK_URL", &url));
+        assert_eq!(output.code(), 69, "{output:?}");
+        server.signal("CONT");
+        support::until("both have arrived", || server.calls_of("eval") > 0);
+        assert_eq!(server.calls_of("evalsha"), 1);
+        assert!(server.is_free("L"), "{url}");
+    }
+}
+
+#[test]
+fn a_forced_release_that_was_given_up_revokes_nobody_later() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "1h"], "L");
+    for now in [&["--force"][..], &["--force", "--now"]] {
+        server.signal("STOP");
+        let force = [&["release", "--io-timeout", "200ms"], now, &["L"]].concat();
+        assert_eq!(run(&mut server.rlock(force)).code(), 69);
+        server.signal("CONT");
+        let renewed = run(&mut server.rlock(["renew", "L", &token]));
+        assert_eq!(renewed.code(), 0, "{renewed:?}");
+    }
+}
+
+#[test]
+fn a_signal_while_a_server_is_frozen_leaves_nothing_there() {
+    let server = Server::on_tcp(&[]);
+    for warm in [false, true] {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        if warm {
+            acquire(&server, &["--ttl", "1s"], "warm");
+        }
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        server.signal("STOP");
+        let exec = ["exec", "-n", "-v", "--io-timeout", "1s", "--ttl", "60s", "L", "true"];
+        let first = support::Running::start(&mut server.rlock(exec));
+        // Nothing tells that the request is on its way.
+        std::thread::sleep(Duration::from_millis(200));
+        first.signal("TERM");
+        assert_eq!(first.end().status.signal(), Some(15));
+        server.signal("CONT");
+        support::until("both have arrived", || server.calls_of("eval") > 0);
+        assert_eq!(server.calls_of("evalsha"), 1);
+        assert!(server.is_free("L"), "{warm}");
+    }
+}
+
+#[test]
+fn a_signal_during_a_long_way_to_the_server_leaves_nothing_there() {
+    let server = Server::on_tcp(&["--requirepass", "pw"]);
+    let cli =
+        |arguments: &[&str]| server.cli(&[&["-a", "pw", "--no-auth-warning"], arguments].concat());
+    for cold in [true, false] {
+        for delay in [50, 150, 250, 350, 450, 550] {
+            if cold {
+                cli(&["SCRIPT", "FLUSH"]);
+            }
+            let wire = Proxy::to(server.port(), Duration::from_millis(100));
+            let mut exec = rlock(["exec", "-n", "--ttl", "60s", "L", "sleep", "9"]);
+            exec.env("RLOCK_URL", wire.url()).env("RLOCK_PASSWORD", "pw");
+            let first = support::Running::start(&mut exec);
+            // The moment is what is tested, so there is nothing to wait for but the time.
+            std::thread::sleep(Duration::from_millis(delay));
+            first.signal("TERM");
+            assert_eq!(first.end().status.signal(), Some(15));
+            assert_eq!(cli(&["EXISTS", "rlock:L"]), "0", "{cold} {delay}");
+        }
+    }
+}
+
+#[test]
+fn a_lock_with_too_much_to_it_hides_no_other() {
+    let server = Server::start();
+    acquire(&server, &[], "held");
+    acquire(&server, &[], "huge");
+    server.cli(&["SETRANGE", "rlock:theirs", "70000000", "x"]);
+    let listed = run(&mut server.rlock(["inspect"]));
+    assert_eq!(listed.code(), 0, "{listed:?}");
+    for name in ["held ", "huge ", "theirs "] {
+        assert!(listed.out().contains(&format!("\n{name}")), "{listed:?}");
+    }
+    let fill = "local token = redis.call('GET', KEYS[1])
+        redis.call('HSET', KEYS[2], token .. ':about', string.rep('x', 70000000))";
+    server.cli(&["EVAL", fill, "2", "rlock:huge", "{rlock:huge}?state"]);
+    let listed = run(&mut server.rlock(["inspect"]));
+    assert_eq!(listed.code(), 0, "{listed:?}");
+    assert!(listed.out().contains("\nheld "), "{listed:?}");
+    assert!(listed.err().contains("huge: "), "{listed:?}");
+    assert!(listed.err().contains("exceeds 64 MiB"), "{listed:?}");
+    // Looked at by itself, as much of it is shown as can be read.
+    let shown = run(&mut server.rlock(["inspect", "huge"]));
+    assert!(shown.code() == 0 && shown.out().len() < 10_000, "{shown:?}");
+    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "huge"])).code(), 0);
+}
+
 support::also_on_local! {
     options_beat_the_environment_and_an_empty_variable_is_none,
+    a_label_is_never_a_reason_to_fail,
     a_closed_stderr_does_not_stop_the_work,
     a_system_without_descriptors_leaves_no_lock_behind,
 }

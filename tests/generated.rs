@@ -138,12 +138,16 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "lock=$(rlock acquire --shell --ttl 10m import) || exit\neval \"$lock\"",
         "With variables to renew and release by:",
     ),
-    ("renew", "rlock renew --ttl 10m import \"$t\" || exit", "Ten more minutes from now:"),
-    ("release", "rlock release import \"$t\"", "Let go of what acquire printed the token of:"),
+    ("renew", "RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit", "Ten more minutes from now:"),
+    (
+        "release",
+        "RLOCK_TOKEN=$t rlock release import",
+        "Let go of what acquire printed the token of:",
+    ),
     (
         "release",
         "rlock release --force deploy:prod",
-        "Take a lock away from its holder, and wait until it has let go:",
+        "Revoke a lock and wait until its holder has released it:",
     ),
     (
         "release",
@@ -168,7 +172,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("name, key", "the lock, and its key on the server: prefix and name"),
     (
         "state",
-        "held; cooling: released, but kept for --at-least; revoked: taken away, and its holder has not let go yet; foreign: another tool's",
+        "held; cooling: released, but kept for --at-least; revoked: no longer held, but its holder has not released it yet; foreign: another tool's",
     ),
     ("mode", "exclusive, shared or slots"),
     ("slots", "how many holders there may be, if the mode is slots"),
@@ -178,7 +182,10 @@ const FIELDS: &[(&str, &str)] = &[
         "milliseconds until it is free if nobody renews it; null for another tool's lock without an expiry",
     ),
     ("holders[].id", "the first 8 characters of the token"),
-    ("holders[].owner", "whose hold it is, for --reentrant"),
+    (
+        "holders[].owner",
+        "owner, for --reentrant; only its first 8 characters unless --owner or RLOCK_OWNER set it",
+    ),
     (
         "holders[].host, .user, .pid, .command, .label",
         "who holds it; of the command only the program's name",
@@ -196,7 +203,7 @@ const FIELDS: &[(&str, &str)] = &[
     ),
     (
         "history[].event",
-        "released; expired: nobody renewed or released it; revoked; lost: its command was stopped, since the lease could not be renewed in time",
+        "released; expired: not renewed or released in time; revoked: by release --force; deleted: its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server lost its data; lost: its command was stopped because the lease could not be renewed in time",
     ),
     ("history[].at, .acquired_at, .held_ms", "when it ended and began, and the time between"),
     ("history[].exit, .signal", "how the command of exec ended, if that is known"),
@@ -205,8 +212,8 @@ const FIELDS: &[(&str, &str)] = &[
 ];
 
 const SECURITY: &[&str] = &[
-    "A password in --url is visible to everybody on the host; put it into RLOCK_PASSWORD, into the URL in RLOCK_URL, or into the first line of a file for --password-file. Without TLS it crosses the network as it is.",
-    "A token is a secret: whoever has it can release the lock. It is in the environment of the command, on the standard output of acquire, in the environment of the keeper of --while-pid, and among the keys of the server; no message shows it.",
+    "A password in --url is visible to everybody on the host; put it into RLOCK_PASSWORD, into the URL in RLOCK_URL, or into the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, RLOCK_SENTINEL_PASSWORD and RLOCK_URL, including any password in them. Without TLS it crosses the network as it is.",
+    "A token is a secret: anyone who has it can release the lock. It is in the environment of the command, on the standard output of acquire, in the environment of the keeper of --while-pid, and among the keys of the server; no message shows it. Pass it to renew and release in RLOCK_TOKEN: every user of the host can see arguments.",
     "Everybody who may use the server's keys can take a lock away. What a user of rlock needs is in the README as an ACL rule. What others have written about themselves is shown without control characters.",
     "A lock keeps apart those who ask for it. It protects nothing from those who do not; a resource that checks RLOCK_FENCE does.",
 ];

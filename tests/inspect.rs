@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::process::Command;
+
 use serde_json::Value;
 use support::{Finished, Running, Server, acquire, holder, run, waiter};
 
@@ -249,12 +251,12 @@ fn what_needs_attention_comes_first_and_says_why() {
     let table = table();
     let rows: Vec<&str> = table.lines().collect();
     assert!(rows[0].ends_with("ATTENTION"), "{table}");
-    assert!(rows[1].starts_with("b ") && rows[1].ends_with("process gone"), "{table}");
+    assert!(rows[1].starts_with("b ") && rows[1].ends_with("process not found"), "{table}");
     assert!(rows[2].starts_with("c ") && rows[2].contains("not renewed for"), "{table}");
     assert!(rows[3].starts_with("a "), "{table}");
     assert_eq!(rows[4], "3 locks: 3 held; 2 to look at");
     let page = run(&mut server.rlock(["inspect", "b"])).out();
-    assert!(page.contains(&format!("process {pid} is gone from this host")), "{page}");
+    assert!(page.contains(&format!("no process {pid} on this host, but")), "{page}");
     assert!(page.contains("rlock release --force --now b"), "{page}");
     stopped.signal("CONT");
     stopped.say("");
@@ -361,7 +363,168 @@ fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
     assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
 }
 
+/// Puts one text in place of another in all that is kept, as somebody could who may write there.
+fn forge(server: &Server, text: &str, forged: &str) {
+    if !server.is_local() {
+        let script = "
+            local from, to = ARGV[1]:gsub('-', '%%-'), ARGV[2]:gsub('%%', '%%%%')
+            local function forged(text) return (text:gsub(from, to)) end
+            for _, key in ipairs(redis.call('KEYS', '*')) do
+                local kind = redis.call('TYPE', key).ok
+                if kind == 'string' then
+                    redis.call('SET', key, forged(redis.call('GET', key)), 'KEEPTTL')
+                elseif kind == 'zset' then
+                    for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+                        local score = redis.call('ZSCORE', key, member)
+                        redis.call('ZREM', key, member)
+                        redis.call('ZADD', key, score, forged(member))
+                    end
+                elseif kind == 'hash' then
+                    for _, field in ipairs(redis.call('HKEYS', key)) do
+                        local value = redis.call('HGET', key, field)
+                        redis.call('HDEL', key, field)
+                        redis.call('HSET', key, forged(field), forged(value))
+                    end
+                end
+            end";
+        server.cli(&["EVAL", script, "0", text, forged]);
+        return;
+    }
+    let forged = serde_json::to_string(forged).unwrap();
+    for file in std::fs::read_dir(server.locks()).unwrap().flatten() {
+        let kept = std::fs::read_to_string(file.path()).unwrap();
+        let kept = kept.replace(text, forged.trim_matches('"'));
+        std::fs::write(file.path(), kept).unwrap();
+    }
+}
+
+#[test]
+fn what_others_have_written_does_nothing_to_a_terminal() {
+    let server = Server::start();
+    let token = acquire(&server, &["--owner", "own3r", "--label", "lab3l"], "L");
+    let evil = "\u{1b}[2J\u{9b}2\u{202e}\u{2066}";
+    forge(&server, &token, &format!("{evil}{token}"));
+    forge(&server, "own3r", &format!("own3r{evil}"));
+    forge(&server, "lab3l", &format!("lab3l{evil}"));
+    let is_harmless = |text: &str| {
+        !text.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c))
+    };
+    for arguments in [
+        &["inspect", "L"][..],
+        &["inspect"],
+        &["inspect", "--json"],
+        &["inspect", "--json", "L"],
+        &["acquire", "-n", "L"],
+        &["acquire", "-n", "--json", "L"],
+        &["release", "--force", "--now", "L"],
+        &["inspect", "L"],
+    ] {
+        let output = run(&mut server.rlock(arguments));
+        let (out, err) = (output.out(), output.err());
+        assert!(is_harmless(&out) && is_harmless(&err), "{arguments:?}: {out:?} {err:?}");
+        let shown = out + &err;
+        assert!(shown.contains("[2J") || shown.contains(" pid "), "{arguments:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn an_owner_that_nobody_has_chosen_is_shown_no_further_than_a_token() {
+    let server = Server::start();
+    let owner = || server.inspect("L")["holders"][0]["owner"].as_str().unwrap().to_owned();
+    let first = holder(&server, &[], "L");
+    let shown = owner();
+    assert_eq!(shown.len(), 8, "{shown}");
+    // Nor does it help to know all that is kept.
+    let kept = server.stored("L").join(" ");
+    let is_of_token = |c: char| c.is_ascii_hexdigit() || c == '-';
+    let mut claims: Vec<&str> = kept.split(|c| !is_of_token(c)).filter(|c| c.len() >= 8).collect();
+    assert!(claims.iter().any(|claim| claim.len() == 36 && claim.starts_with(&shown)), "{kept}");
+    claims.push(&shown);
+    for claim in claims {
+        let reenter = ["acquire", "-n", "--reentrant", "--owner", claim, "L"];
+        assert_eq!(run(&mut server.rlock(reenter)).code(), 75, "{claim}");
+    }
+    first.finish();
+    for chosen in ["release team 7", "5f0c21aa-0000-4000-8000-000000000000", "="] {
+        acquire(&server, &["--owner", chosen, "--reentrant"], "L");
+        assert_eq!(owner(), chosen);
+        acquire(&server, &["-n", "--reentrant", "--owner", chosen], "L");
+        assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+    }
+}
+
+#[test]
+fn a_command_that_is_suggested_is_safe_to_paste() {
+    let server = Server::start();
+    for (name, typed) in [("deploy;id>x", "'deploy;id>x'"), ("it's", r"'it'\''s'"), ("a:b", "a:b")]
+    {
+        let mut dead = holder(&server, &["--ttl", "60s"], name);
+        dead.signal("KILL");
+        dead.process.wait().unwrap();
+        let page = run(&mut server.rlock(["inspect", name])).out();
+        let (_, suggested) = page.split_once("use rlock release --force --now ").unwrap();
+        assert_eq!(suggested.lines().next(), Some(typed), "{page}");
+    }
+}
+
+#[test]
+fn a_command_that_is_suggested_is_about_the_lock_that_was_looked_at() {
+    let server = Server::start();
+    let other = holder(&server, &["--ttl", "60s"], "L");
+    let mut dead = holder(&server, &["--ttl", "60s", "--prefix", "a;b:"], "L");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    let page = run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).out();
+    let (_, suggested) = page.split_once("use rlock ").unwrap();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let pasted = format!("{rlock} {}", suggested.lines().next().unwrap());
+    let output = run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url()));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).code(), 1);
+    assert_eq!(other.finish().code(), 0);
+}
+
+#[test]
+fn a_holder_that_proc_hides_is_not_taken_for_dead() {
+    let server = Server::start();
+    let alive = holder(&server, &["--ttl", "60s"], "L");
+    // As little of others as hidepid shows.
+    let script = "mount -t tmpfs none /proc && mkdir /proc/self && exec \"$@\"";
+    let look = server.rlock(["inspect", "L"]);
+    let mut hidden = Command::new("unshare");
+    hidden.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    hidden.arg(look.get_program()).args(look.get_args()).env("RLOCK_URL", server.url());
+    let output = run(&mut hidden);
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(!output.out().contains("no process"), "{output:?}");
+    assert_eq!(alive.finish().code(), 0);
+}
+
+#[test]
+fn names_of_any_width_stand_in_straight_columns() {
+    let server = Server::start();
+    for name in ["plain", "日本語の名前", "🚀", "e\u{301}te\u{301}"] {
+        acquire(&server, &[], name);
+    }
+    let table = run(&mut server.rlock(["inspect"])).out();
+    // What a terminal takes two columns for, and none.
+    let columns = |text: &str| -> usize {
+        text.chars().map(|c| if c == '\u{301}' { 0 } else { 1 + usize::from(c > '\u{1100}') }).sum()
+    };
+    let rows: Vec<&str> = table.lines().collect();
+    let second = columns(rows[0].split("HELD").next().unwrap());
+    for row in &rows[1..5] {
+        let name = row.split(' ').next().unwrap();
+        let gap = row[name.len()..].len() - row[name.len()..].trim_start().len();
+        assert_eq!(columns(name) + gap, second, "{table}");
+    }
+}
+
 support::also_on_local! {
+    what_others_have_written_does_nothing_to_a_terminal,
+    an_owner_that_nobody_has_chosen_is_shown_no_further_than_a_token,
+    a_command_that_is_suggested_is_safe_to_paste,
+    names_of_any_width_stand_in_straight_columns,
     a_lock_with_its_holder_and_its_queue,
     a_free_lock_is_status_1_and_an_empty_array,
     all_locks_are_listed_in_order_and_only_under_the_prefix,

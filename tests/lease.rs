@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
-use support::{Finished, READY, Running, Server, holder, is_gone, run, until};
+use support::{Finished, READY, Running, Server, acquire, holder, is_gone, run, until};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {
@@ -28,8 +28,59 @@ fn a_lock_that_is_lost_ends_the_command_with_76() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "600ms"], "L");
     server.take_away("L");
-    first.told("the lock was lost");
+    first.told("; stopping the command");
     assert_eq!(first.end().code(), 76);
+}
+
+#[test]
+fn whoever_loses_a_lock_reads_the_reason() {
+    let server = Server::start();
+    let told = |fault: &[&str], reason: &str| {
+        let mut first = holder(&server, &["--ttl", "600ms"], "L");
+        let token = server.cli(&["GET", "rlock:L"]);
+        server.cli(fault);
+        first.told(&format!("L: the lock {reason}"));
+        assert_eq!(first.end().code(), 76, "{fault:?}");
+        // After it has forgotten, the server knows of the release only.
+        let reason = if fault == ["FLUSHALL"] { "was released" } else { reason };
+        for command in ["renew", "release"] {
+            let refused = run(&mut server.rlock([command, "L", &token]));
+            assert_eq!(refused.code(), 77, "{command}: {refused:?}");
+            assert!(refused.err().contains(&format!("it {reason}")), "{command}: {refused:?}");
+        }
+        server.cli(&["FLUSHALL"]);
+    };
+    told(&["DEL", "rlock:L"], "was deleted");
+    told(&["SET", "rlock:L", "theirs"], "was overwritten by another tool");
+    told(&["FLUSHALL"], "was forgotten by the server");
+    // As an operator does it.
+    let mut first = holder(&server, &["--ttl", "600ms"], "L");
+    let token = server.cli(&["GET", "rlock:L"]);
+    let revoked =
+        run(server.rlock(["release", "--force", "L"]).env("LOGNAME", "ana").env("USER", "ana"));
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    first.told("L: the lock was revoked by ana@");
+    assert_eq!(first.end().code(), 76);
+    let refused = run(&mut server.rlock(["renew", "L", &token]));
+    assert!(refused.err().contains("it was revoked by ana@"), "{refused:?}");
+    assert!(run(&mut server.rlock(["inspect", "L"])).out().contains("revoked by ana@"));
+}
+
+#[test]
+fn an_expired_and_a_released_token_say_so_and_when() {
+    let server = Server::start();
+    let expired = acquire(&server, &["--ttl", "100ms"], "L");
+    until("the lease expires", || server.is_free("L"));
+    let refused = run(&mut server.rlock(["renew", "L", &expired]));
+    assert!(refused.code() == 77 && refused.err().contains("it expired "), "{refused:?}");
+    let released = acquire(&server, &[], "L");
+    assert_eq!(run(&mut server.rlock(["release", "L", &released])).code(), 0);
+    // More than the history remembers.
+    for _ in 0..17 {
+        assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    }
+    let refused = run(&mut server.rlock(["renew", "L", &released]));
+    assert!(refused.code() == 77 && refused.err().contains("it was released"), "{refused:?}");
 }
 
 #[test]
@@ -38,7 +89,7 @@ fn a_lock_that_another_tool_took_or_the_server_forgot_is_lost() {
     for fault in [&["SET", "rlock:L", "theirs"][..], &["FLUSHALL"]] {
         let mut first = holder(&server, &["--ttl", "600ms"], "L");
         server.cli(fault);
-        first.told("the lock was lost");
+        first.told("; stopping the command");
         assert_eq!(first.end().code(), 76, "{fault:?}");
         server.cli(&["FLUSHALL"]);
     }
@@ -65,6 +116,8 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
         "setsid sleep 1000 & echo $!; wait",
         "(trap '' TERM; setsid sleep 1000 & echo $!); sleep 1000",
         "(setsid sh -c 'setsid sleep 1000 & echo $!' &); sleep 1000",
+        // The command itself.
+        "trap '' TERM; exec setsid sh -c 'echo $$; while :; do sleep 0.01; done'",
     ] {
         let mut first =
             Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
@@ -74,6 +127,32 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
         assert_eq!(first.process.wait().unwrap().code(), Some(76));
         until("it is gone", || is_gone(&escaped));
     }
+}
+
+#[test]
+fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
+    let server = Server::start();
+    let beat = server.directory().join("beat");
+    // It ends by itself after a while, in a build that does not end it.
+    let chain = "use POSIX 'setsid'; $SIG{TERM} = 'IGNORE'; $| = 1;
+        my $end = time + 60; my $count = 0; exit if fork;
+        while (time < $end) {
+            setsid(); exit if fork;
+            if (++$count == 50) { print \"UP\\n\"; close STDOUT; close STDERR }
+            utime undef, undef, $ARGV[0];
+        }";
+    std::fs::write(&beat, "").unwrap();
+    let script = "perl -e \"$0\" \"$1\"; exec sleep 60";
+    let mut command = server.rlock(["exec", "--ttl", "900ms", "L", "sh", "-c", script, chain]);
+    let mut first = Running::start(command.arg(&beat));
+    assert_eq!(first.line(), "UP");
+    server.take_away("L");
+    assert_eq!(first.process.wait().unwrap().code(), Some(76));
+    let seen = || std::fs::metadata(&beat).unwrap().modified().unwrap();
+    let last = seen();
+    // Each link of a chain that lives touches the file within a few milliseconds.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(seen(), last);
 }
 
 #[test]
@@ -124,7 +203,7 @@ fn a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too() {
     server.take_away("L");
     let output = first.finish();
     assert_eq!(output.code(), 76, "{output:?}");
-    assert!(output.err().contains("was lost while the command ran"), "{output:?}");
+    assert!(output.err().contains("before the loss was detected"), "{output:?}");
 }
 
 #[test]
@@ -189,7 +268,7 @@ fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
     let output = first.end();
     assert_eq!(output.code(), 7);
     assert!(output.err().contains("not released"), "{output:?}");
-    assert!(output.err().contains("frees itself within 30s"), "{output:?}");
+    assert!(output.err().contains("its lease expires within "), "{output:?}");
 }
 
 #[test]
@@ -237,7 +316,7 @@ fn everything_but_the_guard_expires_by_itself_too() {
     first.finish();
     let third = support::waiter(&server, &[], "L", "");
     let keys = server.cli(&["KEYS", "*"]);
-    assert_eq!(keys.lines().count(), 6, "{keys}");
+    assert_eq!(keys.lines().count(), 7, "{keys}");
     for key in keys.lines() {
         assert!(server.cli_number(&["PTTL", key]) > 0, "{key}");
     }
@@ -247,10 +326,13 @@ fn everything_but_the_guard_expires_by_itself_too() {
     let keys = server.cli(&["KEYS", "*"]);
     let mut keys: Vec<&str> = keys.lines().collect();
     keys.sort_unstable();
-    assert_eq!(keys, ["{rlock:L}:past", "{rlock:L}:state"]);
-    assert_eq!(server.cli(&["HKEYS", "{rlock:L}:state"]), "fence");
+    assert_eq!(keys, ["{rlock:L}?over", "{rlock:L}?past", "{rlock:L}?state"]);
+    let kept = server.cli(&["HKEYS", "{rlock:L}?state"]);
+    assert_eq!(kept.lines().collect::<Vec<_>>(), ["fence", "life"]);
+    // And for a minute, which tokens are over.
+    assert!(server.cli_number(&["PTTL", keys[0]]) <= 60_000);
     let day = 24 * 3600 * 1000;
-    for key in keys {
+    for key in &keys[1..] {
         let left = server.cli_number(&["PTTL", key]);
         assert!((day - 60_000..=day + 60_000).contains(&left), "{key}: {left}");
     }
@@ -321,6 +403,88 @@ fn without_a_server_a_command_may_run_unlocked_as_itself() {
 }
 
 #[test]
+fn a_server_that_answers_is_no_reason_to_run_unlocked() {
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    let unlocked = ["exec", "-n", "--on-unreachable", "run", "L", "echo", "RUNS"];
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let output = run(&mut server.rlock(unlocked));
+    assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+
+    server.cli(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
+    let busy = std::thread::scope(|scope| {
+        // It is killed, so redis-cli has nothing good to say.
+        let script = ["EVAL", "while true do end", "0"];
+        let mut looping = std::process::Command::new("redis-cli");
+        let looping = looping.arg("-s").arg(server.socket()).args(script).spawn().unwrap();
+        scope.spawn(move || looping.wait_with_output());
+        support::until("the server is busy", || {
+            let mut ping = std::process::Command::new("redis-cli");
+            let told = ping.arg("-s").arg(server.socket()).arg("PING").output().unwrap();
+            String::from_utf8_lossy(&told.stdout).contains("BUSY")
+        });
+        let output = run(&mut server.rlock(unlocked));
+        server.cli(&["SCRIPT", "KILL"]);
+        output
+    });
+    assert_eq!((busy.code(), busy.out().as_str()), (69, ""), "{busy:?}");
+}
+
+#[test]
+fn a_release_waits_for_a_server_that_is_away_for_a_while() {
+    let server = Server::start();
+    let mut first = holder(&server, &["--io-timeout", "200ms"], "L");
+    server.signal("STOP");
+    first.say("");
+    first.told("not released yet");
+    server.signal("CONT");
+    assert_eq!(first.finish().code(), 0);
+    assert!(server.is_free("L"));
+
+    let token = support::acquire(&server, &[], "L");
+    server.signal("STOP");
+    let release = ["release", "--io-timeout", "200ms", "L", &token];
+    let mut release = Running::start(&mut server.rlock(release));
+    release.told("not released yet");
+    server.signal("CONT");
+    assert_eq!(release.end().code(), 0);
+    assert!(server.is_free("L"));
+}
+
+#[test]
+fn a_release_is_given_up_when_a_signal_says_so() {
+    let server = Server::start();
+    for status in [0, 3] {
+        let name = format!("L{status}");
+        let script = format!("{}; exit {status}", support::READY);
+        let exec = ["exec", "--io-timeout", "200ms", &name, "sh", "-c", &script];
+        let mut first = Running::start(&mut server.rlock(exec));
+        assert_eq!(first.line(), "READY");
+        server.signal("STOP");
+        let ended = std::time::Instant::now();
+        first.say("");
+        first.told("not released yet");
+        first.signal("TERM");
+        first.told("its lease expires within");
+        assert_eq!(first.end().code(), status);
+        assert!(ended.elapsed() < Duration::from_secs(8), "{:?}", ended.elapsed());
+        server.signal("CONT");
+    }
+}
+
+#[test]
+fn a_release_is_not_tried_beyond_the_lease() {
+    let mut server = Server::start();
+    let mut first = holder(&server, &["--ttl", "3s"], "L");
+    let ended = std::time::Instant::now();
+    server.kill();
+    first.say("");
+    first.told("its lease expires within");
+    assert!(ended.elapsed() < Duration::from_secs(7), "{:?}", ended.elapsed());
+    assert_eq!(first.end().code(), 0);
+}
+
+#[test]
 fn a_busy_lock_is_no_reason_to_run_unlocked() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
@@ -347,7 +511,7 @@ fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time()
     first.told("renewed for");
     refuse();
     let told = first.told("could not be renewed for");
-    assert!(told.contains("password") && told.contains("it ends in"), "{told}");
+    assert!(told.contains("password") && told.contains("it expires in"), "{told}");
     assert_eq!(first.end().code(), 76);
     // Its lease, which nobody has released, is not over yet.
     let key = server.cli(&[&AUTH[..], &["EXISTS", "rlock:L"]].concat());
@@ -358,13 +522,14 @@ fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time()
 fn after_a_pause_the_command_is_stopped_before_anything_else() {
     let server = Server::start();
     let ran = server.directory().join("ran");
-    let script = format!("trap 'touch {0}' TERM; echo $$; read _; touch {0}", ran.display());
+    let script =
+        format!("trap 'touch {0}' TERM; ps -o pgid= -p $$; read _; touch {0}", ran.display());
     // rlock alone, its group, and the command with it.
     for paused in ["rlock", "group", "both"] {
         let mut command = server.rlock(["exec", "--ttl", "400ms", "L", "sh", "-c", &script]);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut first = Running::start(&mut command);
-        let group = first.line();
+        let group = first.line().trim().to_owned();
         let kill = |signal: &str, target: &str| {
             let status = Command::new("kill").args(["-s", signal, "--", target]).status().unwrap();
             assert!(status.success(), "{signal} {target}");
@@ -380,7 +545,7 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
         }
         kill("CONT", &ours);
         let told = first.told("could not be renewed");
-        assert!(told.contains("it has ended"), "{told}");
+        assert!(told.contains("it has expired"), "{told}");
         assert_eq!(first.end().code(), 76);
         assert!(!ran.exists(), "{paused}");
     }
@@ -439,6 +604,52 @@ fn a_lost_lock_spares_what_the_command_has_not_started() {
 }
 
 #[test]
+fn a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started() {
+    let server = Server::start();
+    // A process that was there before, and ends only now, leaves one that was there before and one
+    // that was not. The command has an orphan too.
+    let script = format!(
+        "mkfifo go; sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
+        exec {} exec --ttl 900ms L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).env("RLOCK_URL", server.url()).current_dir(server.directory());
+    let mut first = Running::start(&mut shell);
+    let mut lines: Vec<String> = (0..3).map(|_| first.line()).collect();
+    lines.retain(|line| line != "READY");
+    std::fs::write(server.directory().join("go"), "\n").unwrap();
+    lines.push(first.line());
+    let parent_of = |pid: &str| run(Command::new("ps").args(["-o", "ppid=", "-p", pid])).out();
+    let rlock = first.pid().to_string();
+    until("all are orphans", || lines.iter().all(|pid| parent_of(pid).trim() == rlock));
+    server.take_away("L");
+    assert_eq!(first.end().code(), 76);
+    let survivors: Vec<String> = lines.into_iter().filter(|pid| !is_gone(pid)).collect();
+    for pid in &survivors {
+        support::send_signal(pid.parse().unwrap(), "KILL");
+    }
+    assert_eq!(survivors.len(), 2);
+}
+
+#[test]
+fn without_proc_it_is_said_that_not_all_of_the_command_can_be_stopped() {
+    let server = Server::start();
+    let script = format!(
+        "mount -t tmpfs none /proc; exec {} exec --ttl 600ms L sh -c '{READY}'",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+    let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
+    assert_eq!(first.line(), "READY");
+    server.take_away("L");
+    let output = first.end();
+    assert_eq!(output.code(), 76);
+    assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
+}
+
+#[test]
 fn orphans_are_reaped_however_they_end() {
     let server = Server::start();
     // The first dies by a real-time signal.
@@ -447,8 +658,13 @@ fn orphans_are_reaped_however_they_end() {
     let mut first = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script]));
     let rlock = first.line();
     until("no zombie is left", || {
-        let children = run(Command::new("ps").args(["-o", "stat=,comm=", "--ppid", &rlock]));
-        children.out().lines().count() == 1
+        let children = run(Command::new("ps").args(["-o", "pid=,pgid=", "--ppid", &rlock]));
+        let others = |line: &str| {
+            let (pid, group) = line.trim().split_once(' ').unwrap();
+            // The one that has ended and holds the command's group.
+            pid != group.trim()
+        };
+        children.out().lines().filter(|line| others(line)).count() == 1
     });
     assert_eq!(first.finish().code(), 0);
 }
@@ -470,5 +686,6 @@ support::also_on_local! {
     after_a_pause_the_command_is_stopped_before_anything_else,
     what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost,
     a_lost_lock_spares_what_the_command_has_not_started,
+    a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started,
     orphans_are_reaped_however_they_end,
 }

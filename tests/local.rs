@@ -30,9 +30,22 @@ impl Local {
         command
     }
 
-    fn file(&self) -> PathBuf {
+    /// What people see of the lock, and may delete.
+    fn guard(&self) -> PathBuf {
         self.locks().join("rlock:L.lock")
     }
+
+    /// What is known of the lock.
+    fn state(&self) -> PathBuf {
+        self.locks().join(".rlock:L.state")
+    }
+}
+
+/// Makes it look as if nobody had written to it for two days.
+#[track_caller]
+fn age(path: &Path) {
+    let touched = Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path).status();
+    assert!(touched.unwrap().success());
 }
 
 fn mode(path: &Path) -> u32 {
@@ -91,11 +104,14 @@ fn bad_local_urls_are_78() {
 fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     let local = Local::new();
     let token = run(&mut local.rlock(&["acquire", "L"])).out();
-    let whole = fs::read_to_string(local.file()).unwrap();
+    let whole = fs::read_to_string(local.state()).unwrap();
     let half = &whole[..whole.len() / 2];
-    let other_version = whole.replace("rlock lock 1", "rlock lock 2");
-    for content in ["", half, "something else", &other_version, "\u{0}\u{0}"] {
-        fs::write(local.file(), content).unwrap();
+    let other_version = whole.replace("rlock lock 2", "rlock lock 3");
+    let (before, start) = whole.split_once("\"start\":").unwrap();
+    let rest = start.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let far = format!("{before}\"start\":{}{rest}", u64::MAX);
+    for content in ["", half, "something else", &other_version, "\u{0}\u{0}", &far] {
+        fs::write(local.state(), content).unwrap();
         for arguments in [
             &["exec", "-n", "L", "true"][..],
             &["acquire", "-n", "L"],
@@ -107,11 +123,11 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
         ] {
             let output = run(&mut local.rlock(arguments));
             assert_eq!(output.code(), 78, "{arguments:?}: {output:?}");
-            assert!(output.err().contains("damaged, or not a lock's file"), "{output:?}");
+            assert!(output.err().contains("damaged lock file"), "{output:?}");
         }
-        assert_eq!(fs::read_to_string(local.file()).unwrap(), content);
+        assert_eq!(fs::read_to_string(local.state()).unwrap(), content);
     }
-    fs::write(local.file(), whole).unwrap();
+    fs::write(local.state(), whole).unwrap();
     assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
 }
 
@@ -120,11 +136,11 @@ fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
     let local = Local::new();
     run(&mut local.rlock(&["exec", "L", "true"]));
     let elsewhere = local.0.path().join("elsewhere");
-    fs::rename(local.file(), &elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, local.file()).unwrap();
+    fs::rename(local.state(), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, local.state()).unwrap();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 78);
-    fs::remove_file(local.file()).unwrap();
-    assert!(Command::new("mkfifo").arg(local.file()).status().unwrap().success());
+    fs::remove_file(local.state()).unwrap();
+    assert!(Command::new("mkfifo").arg(local.state()).status().unwrap().success());
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 78);
 }
 
@@ -132,7 +148,7 @@ fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
 fn a_full_disk_is_69_and_changes_nothing() {
     let local = Local::new();
     let token = run(&mut local.rlock(&["acquire", "L"])).out();
-    let before = fs::read_to_string(local.file()).unwrap();
+    let before = fs::read_to_string(local.state()).unwrap();
     // No file may grow beyond nothing, which is how a full disk looks to a program but for the name.
     let limited = |arguments: &str| {
         let script =
@@ -147,10 +163,11 @@ fn a_full_disk_is_69_and_changes_nothing() {
         assert_eq!(output.code(), 69, "{output:?}");
         assert!(output.err().contains("too large"), "{output:?}");
     }
-    assert_eq!(fs::read_to_string(local.file()).unwrap(), before);
+    assert_eq!(fs::read_to_string(local.state()).unwrap(), before);
     assert!(!local.locks().join("rlock:M.lock").exists());
+    assert!(!local.locks().join(".rlock:M.state").exists());
     let left = fs::read_dir(local.locks()).unwrap().count();
-    assert_eq!(left, 2, "no draft is left behind, beside the lock and .swept");
+    assert_eq!(left, 3, "no draft is left behind, beside the two files of the lock and .swept");
     assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
 }
 
@@ -159,32 +176,13 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     let local = Local::new();
     run(&mut local.rlock(&["exec", "L", "true"]));
     let mut flock = Command::new("flock");
-    let mut other = Running::start(flock.arg(local.file()).args(["sh", "-c", READY]));
+    let mut other = Running::start(flock.arg(local.state()).args(["sh", "-c", READY]));
     assert_eq!(other.line(), "READY");
     let output = run(&mut local.rlock(&["exec", "--io-timeout", "200ms", "L", "true"]));
     assert_eq!(output.code(), 69, "{output:?}");
     assert!(output.err().contains("is it stopped?"), "{output:?}");
     other.finish();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
-}
-
-#[test]
-fn a_reboot_frees_all_locks_and_keeps_the_fence() {
-    let local = Local::new();
-    run(&mut local.rlock(&["acquire", "--ttl", "1h", "L"]));
-    let fence = |text: &str| {
-        let rest = text.split("\"fence\":").nth(1).unwrap();
-        rest.split(',').next().unwrap().parse::<u64>().unwrap()
-    };
-    let text = fs::read_to_string(local.file()).unwrap();
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    // As if it had been written before, by a clock that was far ahead.
-    let last = fence(&text);
-    let ahead = last + 10_000_000;
-    let text = text.replace(boot.trim_end(), "another-boot");
-    fs::write(local.file(), text.replace(&last.to_string(), &ahead.to_string())).unwrap();
-    let output = run(&mut local.rlock(&["exec", "-n", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
-    assert_eq!(output.out(), (ahead + 1).to_string());
 }
 
 #[test]
@@ -205,7 +203,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
         .collect();
     let mail = || {
         let names = fs::read_dir(local.locks()).unwrap().flatten().map(|entry| entry.file_name());
-        names.filter(|name| name.to_string_lossy().starts_with(".mail-")).count()
+        names.filter(|name| name.to_string_lossy().ends_with(".mail")).count()
     };
     assert_eq!(mail(), 3);
     // One is served, one gives up and one dies.
@@ -222,7 +220,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
         mail() == 0
     });
     let files: Vec<_> = fs::read_dir(local.locks()).unwrap().flatten().collect();
-    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
 }
 
 #[test]
@@ -290,16 +288,201 @@ fn what_nobody_has_used_for_a_day_is_removed() {
         run(&mut local.rlock(&["exec", name, "true"]));
     }
     assert_eq!(run(&mut local.rlock(&["acquire", "--ttl", "1h", "held"])).code(), 0);
+    let mut waiting = Running::start(&mut local.rlock(&["exec", "held", "true"]));
+    waiting.told("waiting in place 1");
     let file = |name: &str| local.locks().join(name);
-    fs::write(file(".mail-dead"), "").unwrap();
-    for name in ["rlock:old.lock", "rlock:held.lock", ".mail-dead", ".swept"] {
-        let touched = Command::new("touch").args(["-d", "2 days ago"]).arg(file(name)).status();
-        assert!(touched.unwrap().success());
+    let names = || -> Vec<String> {
+        let files = fs::read_dir(local.locks()).unwrap();
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let mail = names().into_iter().find(|name| name.ends_with(".mail")).unwrap();
+    assert!(Command::new("mkfifo").arg(file(".dead.mail")).status().unwrap().success());
+    fs::write(file(".killed.draft"), "").unwrap();
+    fs::write(file(".rlock:killed.state"), "").unwrap();
+    fs::write(file("theirs"), "").unwrap();
+    for name in names().iter().filter(|name| !name.contains("new")) {
+        age(&file(name));
     }
+    // In use a moment ago, though nobody has written to it for two days.
+    let output = run(&mut local.rlock(&["acquire", "--ttl", "1s", "lapsed"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    age(&file(".rlock:lapsed.state"));
+    age(&file(".swept"));
     run(&mut local.rlock(&["exec", "new", "true"]));
-    let there = |name: &str| file(name).exists();
-    assert!(!there("rlock:old.lock") && !there(".mail-dead"));
-    assert!(there("rlock:held.lock") && there("rlock:new.lock"));
+    let mut expected = vec![".swept".into(), "theirs".into(), mail];
+    for name in ["held", "lapsed", "new"] {
+        expected.extend([format!("rlock:{name}.lock"), format!(".rlock:{name}.state")]);
+    }
+    expected.sort();
+    let mut left = names();
+    left.sort();
+    assert_eq!(left, expected);
+    // Whoever waits is still woken.
+    let start = Instant::now();
+    assert_eq!(run(&mut local.rlock(&["release", "--force", "--now", "held"])).code(), 0);
+    assert_eq!(waiting.end().code(), 0);
+    assert!(start.elapsed() < Duration::from_secs(8), "it would look by itself after 10 s");
+}
+
+#[test]
+fn what_is_planted_in_the_directory_leads_nowhere() {
+    use std::os::unix::fs::symlink;
+    let local = Local::new();
+    assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
+    let victim = local.0.path().join("victim");
+    let untouched = || {
+        let (text, status) = (fs::read_to_string(&victim).unwrap(), fs::metadata(&victim).unwrap());
+        let is_old = status.modified().unwrap().elapsed().unwrap() > Duration::from_secs(86_400);
+        assert!(text == "theirs" && is_old && mode(&victim) == 0o644);
+    };
+    fs::write(&victim, "theirs").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o644)).unwrap();
+    age(&victim);
+    let plant = |what: &str, at: &Path| match what {
+        "link" => symlink(&victim, at).unwrap(),
+        "hard link" => fs::hard_link(&victim, at).unwrap(),
+        _ => assert!(Command::new("mkfifo").arg(at).status().unwrap().success()),
+    };
+    for what in ["link", "hard link", "pipe"] {
+        // In place of the mark of the sweep: it is replaced, and the sweep takes place.
+        let swept = local.locks().join(".swept");
+        fs::remove_file(&swept).unwrap();
+        plant(what, &swept);
+        age(&swept);
+        let draft = local.locks().join(".killed.draft");
+        plant(what, &draft);
+        age(&draft);
+        let output = run(&mut local.rlock(&["exec", "L", "true"]));
+        assert_eq!(output.code(), 0, "{what}: {output:?}");
+        untouched();
+        assert!(swept.symlink_metadata().unwrap().is_file(), "{what}");
+        assert!(draft.symlink_metadata().is_err(), "{what}");
+
+        // In place of a dead waiter's mailbox.
+        let mut holder = Running::start(&mut local.rlock(&["exec", "M", "sh", "-c", READY]));
+        assert_eq!(holder.line(), "READY");
+        let mut dead = Running::start(&mut local.rlock(&["exec", "M", "true"]));
+        dead.told("waiting in place 1");
+        dead.signal("KILL");
+        dead.process.wait().unwrap();
+        let entries = fs::read_dir(local.locks()).unwrap().map(|entry| entry.unwrap().path());
+        let mail = entries.filter(|path| path.extension().is_some_and(|it| it == "mail"));
+        let mail: Vec<PathBuf> = mail.collect();
+        fs::remove_file(&mail[0]).unwrap();
+        plant(what, &mail[0]);
+        assert_eq!(holder.finish().code(), 0);
+        untouched();
+        assert_eq!(run(&mut local.rlock(&["release", "--force", "--now", "M"])).code(), 0);
+        untouched();
+        assert!(mail[0].symlink_metadata().is_err(), "{what}: it goes with its owner");
+
+        // In place of a lock's files.
+        for file in [local.state(), local.guard()] {
+            let aside = local.0.path().join("aside");
+            fs::rename(&file, &aside).unwrap();
+            plant(what, &file);
+            for arguments in [&["exec", "-n", "L", "true"][..], &["inspect", "L"], &["inspect"]] {
+                let output = run(&mut local.rlock(arguments));
+                assert_eq!(output.code(), 78, "{what}: {output:?}");
+                assert!(
+                    output.err().contains("not a regular file with a single link"),
+                    "{output:?}"
+                );
+            }
+            untouched();
+            fs::rename(&aside, &file).unwrap();
+        }
+        let output = run(&mut local.rlock(&["exec", "L", "true"]));
+        assert_eq!(output.code(), 0, "{what}: {output:?}");
+    }
+}
+
+#[test]
+fn a_long_name_leads_through_no_link() {
+    let local = Local::new();
+    let long = "ä".repeat(100);
+    assert_eq!(run(&mut local.rlock(&["exec", &long, "true"])).code(), 0);
+    let entries = fs::read_dir(local.locks()).unwrap().map(|entry| entry.unwrap().path());
+    let mut more: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+    let more = more.pop().unwrap();
+    let elsewhere = local.0.path().join("elsewhere");
+    fs::rename(&more, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &more).unwrap();
+    let output = run(&mut local.rlock(&["exec", &long, "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn the_directory_itself_may_be_a_link() {
+    let local = Local::new();
+    let elsewhere = local.0.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, local.locks()).unwrap();
+    assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
+    assert!(elsewhere.join("rlock:L.lock").exists());
+}
+
+#[test]
+fn no_file_is_named_by_a_token() {
+    let local = Local::new();
+    let show = r#"echo "$RLOCK_TOKEN"; read _ || :"#;
+    let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", show]));
+    let held = holder.line();
+    let mut waiter = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", show]));
+    waiter.told("waiting in place 1");
+    let names = || -> Vec<String> {
+        let files = fs::read_dir(local.locks()).unwrap();
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let while_waiting = names();
+    assert_eq!(holder.finish().code(), 0);
+    let awaited = waiter.line();
+    for name in while_waiting.into_iter().chain(names()) {
+        assert!(!name.contains(&held) && !name.contains(&awaited), "{name}");
+        assert!(!name.contains(&held[..8]) && !name.contains(&awaited[..8]), "{name}");
+    }
+    waiter.finish();
+}
+
+#[test]
+fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end() {
+    let local = Local::new();
+    let log = local.0.path().join("log");
+    let script = format!(
+        "trap 'echo ended >> {0}; exit' TERM; echo READY; while :; do sleep 0.01; done",
+        log.display()
+    );
+    let exec = ["exec", "--ttl", "6s", "L", "bash", "-c", &script];
+    let mut holder = Running::start(&mut local.rlock(&exec));
+    assert_eq!(holder.line(), "READY");
+    fs::remove_file(local.guard()).unwrap();
+    let enter = format!("echo entered >> {}", log.display());
+    let output = run(&mut local.rlock(&["exec", "-n", "L", "sh", "-c", &enter]));
+    assert_eq!(output.code(), 75, "{output:?}");
+    assert!(output.err().contains("revoked"), "{output:?}");
+    assert!(local.guard().exists(), "the lock is kept from others again");
+    let output = run(&mut local.rlock(&["exec", "L", "sh", "-c", &enter]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(holder.end().code(), 76);
+    assert_eq!(fs::read_to_string(log).unwrap(), "ended\nentered\n");
+}
+
+#[test]
+fn a_lock_whose_state_was_removed_is_nobodys_until_its_file_is_removed_too() {
+    let local = Local::new();
+    let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
+    assert_eq!(holder.line(), "READY");
+    fs::remove_file(local.state()).unwrap();
+    for arguments in [&["exec", "-n", "L", "true"][..], &["inspect", "L"]] {
+        let output = run(&mut local.rlock(arguments));
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(output.err().contains("if the lock is not in use, remove it and "));
+    }
+    holder.finish();
+    fs::remove_file(local.state()).unwrap();
+    fs::remove_file(local.guard()).unwrap();
+    assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 0);
 }
 
 #[test]
@@ -308,7 +491,7 @@ fn a_stray_entry_hides_no_lock() {
     assert_eq!(run(&mut local.rlock(&["acquire", "L"])).code(), 0);
     fs::write(local.locks().join("notes+"), "").unwrap();
     std::os::unix::fs::symlink(".", local.locks().join("loop+")).unwrap();
-    fs::write(local.locks().join("rlock:bad.lock"), "").unwrap();
+    fs::write(local.locks().join(".rlock:bad.state"), "x").unwrap();
     let output = run(&mut local.rlock(&["inspect"]));
     assert_eq!(output.code(), 0, "{output:?}");
     assert!(output.out().contains("\nL "), "{output:?}");
@@ -324,7 +507,7 @@ fn no_umask_makes_a_lock_unusable() {
         shell.args(["-c", &script]);
         shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
         assert_eq!(run(&mut shell).code(), 0);
-        assert_eq!(mode(&local.file()), 0o600);
+        assert_eq!(mode(&local.state()), 0o600);
     }
 }
 

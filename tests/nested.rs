@@ -29,6 +29,16 @@ fn a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once() {
 }
 
 #[test]
+fn what_cannot_be_read_of_the_enclosing_holds_hides_no_other() {
+    let server = Server::start();
+    let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD x=$(printf '\303')""#;
+    let script = format!("export {bad}; {RLOCK} exec M {RLOCK} exec L true; echo $?");
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
+    assert_eq!(output.out(), "75", "{output:?}");
+    assert!(output.err().contains("which would wait for itself"), "{output:?}");
+}
+
+#[test]
 fn locks_of_other_names_nest() {
     let server = Server::start();
     let output = run(&mut server.rlock(["exec", "a", RLOCK, "exec", "b", "echo", "in"]));
@@ -60,6 +70,7 @@ fn a_hold_that_is_over_stands_in_nobodys_way() {
 
 support::also_on_local! {
     a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once,
+    what_cannot_be_read_of_the_enclosing_holds_hides_no_other,
     locks_of_other_names_nest,
     a_siblings_lock_is_waited_for_as_anybodys,
     a_hold_that_is_over_stands_in_nobodys_way,

@@ -137,8 +137,8 @@ fn a_stuck_lock_is_looked_at_and_taken_away() {
     assert!(looked.out().contains("held by"));
     let evicted = run(&mut place.shell(evict));
     ends_well(&evicted);
-    assert!(evicted.out().contains("evicted"), "{evicted:?}");
-    stuck.told("lost");
+    assert!(evicted.out().contains("revoked"), "{evicted:?}");
+    stuck.told("; stopping the command");
     stuck.end();
     acquire(&server, &["--ttl", "1h"], "deploy:prod");
     ends_well(&run(&mut place.shell(free)));

@@ -5,7 +5,7 @@ mod support;
 
 use std::process::Command;
 
-use support::acl::{as_ci, rule, set_up};
+use support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use support::sentinels::Service;
 use support::{Finished, READY, Running, rlock, run, until};
 
@@ -44,7 +44,7 @@ fn a_lock_is_on_the_master_that_the_sentinels_name() {
 #[test]
 fn the_rights_that_the_readme_gives_are_enough() {
     let service = Service::start(0, &[], &[]);
-    set_up(&service.servers()[0], &rule(&["+role"]));
+    set_up(&service.servers()[0], &rule(&[&TO_INSPECT[..], &["+role"]].concat()));
     let output = as_ci(&mut on(&service, &["exec", "L", "true"]));
     assert_eq!(output.code(), 0, "{output:?}");
     assert_eq!(as_ci(&mut on(&service, &["inspect"])).code(), 0);
@@ -53,6 +53,20 @@ fn the_rights_that_the_readme_gives_are_enough() {
     let output = as_ci(&mut on(&service, &["exec", "L", "true"]));
     assert_eq!(output.code(), 78, "{output:?}");
     assert!(output.err().contains("role"), "{output:?}");
+}
+
+#[test]
+fn a_release_rides_a_failover_out() {
+    let mut service = Service::start(1, &[], &[]);
+    let exec = [&["exec"], &SURE[..], &["--ttl", "60s", "L", "sh", "-c", READY]].concat();
+    let mut first = Running::start(&mut on(&service, &exec));
+    assert_eq!(first.line(), "READY");
+    let old = service.master_port();
+    service.master().kill();
+    first.say("");
+    assert_eq!(first.finish().code(), 0);
+    service.await_failover(old);
+    assert!(!holds(&service, service.master_port(), "L"));
 }
 
 #[test]
@@ -135,7 +149,7 @@ fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
     let old = service.master_port();
     service.server(old).signal("STOP");
     service.await_failover(old);
-    let fence = |port| service.server(port).cli(&["HGET", "{rlock:L}:state", "fence"]);
+    let fence = |port| service.server(port).cli(&["HGET", "{rlock:L}?state", "fence"]);
     let (new, first) = (service.master_port(), fence(service.master_port()));
     // A third of the lease apart.
     for _ in 0..4 {
@@ -159,7 +173,7 @@ fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
     service.await_failover(master);
     // As if it had not heard of it in time.
     service.master().cli(&["FLUSHALL"]);
-    let told = holder.told("lost");
+    let told = holder.told("; stopping the command");
     assert_eq!(holder.end().code(), 76, "{told}");
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
 use support::proxy::Proxy;
@@ -12,7 +12,9 @@ use support::{Finished, Running, Server, is_gone, run, until};
 #[test]
 fn each_signal_reaches_the_command_as_itself() {
     let server = Server::start();
-    let script = "for s in HUP INT QUIT TERM USR1 USR2 WINCH; do trap \"echo $s\" $s; done
+    let script =
+        "for s in HUP INT QUIT TERM USR1 USR2 WINCH ALRM VTALRM PROF XCPU IO PWR ABRT STKFLT
+        do trap \"echo $s\" $s; done
         echo READY; while read line; do :; done; while :; do sleep 0.01; done";
     let mut first = Running::start(&mut server.rlock(["exec", "L", "bash", "-c", script]));
     assert_eq!(first.line(), "READY");
@@ -29,6 +31,14 @@ fn each_signal_reaches_the_command_as_itself() {
         ("USR1", 10),
         ("USR2", 12),
         ("WINCH", 28),
+        ("ALRM", 14),
+        ("VTALRM", 26),
+        ("PROF", 27),
+        ("XCPU", 24),
+        ("IO", 29),
+        ("PWR", 30),
+        ("ABRT", 6),
+        ("STKFLT", 16),
         ("TERM", 15),
     ] {
         // What is ignored where the tests run is ignored by rlock and its command too.
@@ -71,6 +81,62 @@ fn a_signal_reaches_the_commands_whole_group() {
 }
 
 #[test]
+fn a_signal_reaches_a_command_that_has_left_its_group() {
+    let server = Server::start();
+    let script = "trap 'echo TERM; exit 3' TERM; echo READY; while :; do sleep 0.01; done";
+    for leave in ["setsid", "setpgrp(0, 0)"] {
+        let leave = format!("use POSIX; {leave}; exec @ARGV");
+        let exec = ["exec", "L", "perl", "-e", &leave, "bash", "-c", script];
+        let mut first = Running::start(&mut server.rlock(exec));
+        assert_eq!(first.line(), "READY");
+        first.signal("TERM");
+        assert_eq!(first.line(), "TERM");
+        assert_eq!(first.end().code(), 3);
+    }
+}
+
+#[test]
+fn a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started() {
+    let server = Server::start();
+    for options in [&["exec"][..], &["exec", "--foreground"]] {
+        let script = "sleep 1000 & exec sleep 1000";
+        let mut perl = std::process::Command::new("perl");
+        perl.args(["-e", "alarm 1; exec @ARGV", env!("CARGO_BIN_EXE_rlock")]).args(options);
+        perl.args(["L", "sh", "-c", script]).env("RLOCK_URL", server.url());
+        let mut first = Running::start(&mut perl);
+        assert_eq!(first.process.wait().unwrap().signal(), Some(14));
+        assert!(server.is_free("L"));
+        if options.len() == 1 {
+            // stdout ends only when the last of the group is gone.
+            first.end();
+        }
+    }
+}
+
+#[test]
+fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    // Half a line fits.
+    std::fs::write(&log, [b'x'; 1000]).unwrap();
+    let script = format!("ulimit -f 1; exec \"$@\" 2>> {}", log.display());
+    let mut first = Running::start(
+        std::process::Command::new("bash")
+            .args(["-c", &script, "-", env!("CARGO_BIN_EXE_rlock")])
+            .args(["exec", "-v", "--ttl", "300ms", "L", "sh", "-c"])
+            .arg("trap 'echo XFSZ' XFSZ; echo READY; read _; kill -XFSZ $$; exit 7")
+            .env("RLOCK_URL", server.url()),
+    );
+    assert_eq!(first.line(), "READY");
+    let renewed = server.inspect("L")["holders"][0]["renewed_at"].clone();
+    until("it is renewed", || server.inspect("L")["holders"][0]["renewed_at"] != renewed);
+    first.say("go");
+    let output = first.end();
+    assert_eq!((output.code(), output.out()), (7, "XFSZ".into()));
+    assert_eq!(std::fs::metadata(&log).unwrap().len(), 1024);
+}
+
+#[test]
 fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
     let server = Server::start();
     for delay in 0..50 {
@@ -89,6 +155,33 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
         if delay > 20 {
             assert!(server.is_free(&name), "after {delay} ms");
         }
+    }
+}
+
+#[test]
+fn a_stop_at_any_moment_of_the_start_ends_with_the_stop() {
+    let server = Server::start();
+    for delay in 0..50 {
+        let name = format!("L{delay}");
+        let mut command = server.rlock(["exec", &name, "sh", "-c", "echo $$"]);
+        command.process_group(0);
+        let first = Running::start(&mut command);
+        let group = format!("-{}", first.pid());
+        let kill = |signal: &str| {
+            let mut kill = std::process::Command::new("kill");
+            run(kill.args(["-s", signal, "--", &group]));
+        };
+        // The moment is what is tested, so there is nothing to wait for but the time.
+        let moment = Instant::now() + Duration::from_micros(delay * 400);
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        kill("STOP");
+        kill("CONT");
+        let output = first.end();
+        assert_eq!(output.code(), 0, "after {delay} ms: {output:?}");
+        assert_ne!(output.out(), "");
+        assert!(server.is_free(&name));
     }
 }
 
@@ -203,7 +296,10 @@ support::also_on_local! {
     each_signal_reaches_the_command_as_itself,
     a_command_may_clean_up_under_the_lock,
     a_signal_reaches_the_commands_whole_group,
+    a_signal_reaches_a_command_that_has_left_its_group,
+    a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started,
     term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
+    a_stop_at_any_moment_of_the_start_ends_with_the_stop,
     under_nohup_a_hangup_reaches_nobody,
     process_1_of_a_container_ends_with_128_and_the_signals_number,
     in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree,

@@ -25,6 +25,34 @@ fn a_command_can_read_the_terminal() {
 }
 
 #[test]
+fn an_interactive_shell_has_jobs_of_its_own() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock exec L bash --norc -i; echo status-$?");
+    until("it runs", || !server.is_free("L"));
+    terminal.enters("PS1='inner> '");
+    terminal.sees("inner> ");
+    terminal.enters("sh -c 'echo up; read x; echo got-$x'");
+    terminal.sees("up\r\n");
+    terminal.types(SUSPEND);
+    terminal.sees("Stopped");
+    terminal.sees("inner> ");
+    terminal.enters("fg");
+    terminal.enters("abc");
+    terminal.sees("got-abc");
+    terminal.enters("sleep 1000");
+    terminal.is_in_the_hands_of("sleep");
+    terminal.types(INTERRUPT);
+    terminal.sees("inner> ");
+    terminal.enters("exit 7");
+    terminal.sees("status-7");
+    // And the outer shell has it again.
+    terminal.enters("read y; echo shell-$y");
+    terminal.enters("def");
+    terminal.sees("shell-def");
+}
+
+#[test]
 fn a_wait_is_one_line_that_is_kept_up_to_date() {
     let server = Server::start();
     let mut first = support::holder(&server, &["--label", "job/17"], "L");
@@ -48,6 +76,22 @@ fn a_wait_is_one_line_that_is_kept_up_to_date() {
     assert!(!shown.contains("waiting"), "{shown}");
     first.say("");
     first.finish();
+}
+
+#[test]
+fn a_wait_takes_one_line_however_wide_its_characters_are() {
+    let server = Server::start();
+    let first = support::holder(&server, &["--label", &"日本".repeat(60)], "L");
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("stty cols 120; $rlock exec L echo ENTER''ED");
+    terminal.sees("\rrlock: L: waiting in place 1: ");
+    let rest = terminal.sees("\u{1b}[K");
+    let line = format!("rlock: L: waiting in place 1: {}", rest.trim_end_matches("\u{1b}[K"));
+    assert!(line.contains("日本"), "{line}");
+    let columns: usize = line.chars().map(|c| if c > '\u{1100}' { 2 } else { 1 }).sum();
+    assert!(columns <= 120, "{columns}: {line}");
+    first.finish();
+    terminal.sees("ENTERED");
 }
 
 #[test]
@@ -225,6 +269,7 @@ fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
 
 support::also_on_local! {
     a_command_can_read_the_terminal,
+    an_interactive_shell_has_jobs_of_its_own,
     an_interrupt_stops_the_script,
     a_job_can_be_suspended_and_brought_back,
     a_suspended_job_that_outlived_its_lease_is_not_brought_back,

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -149,4 +150,97 @@ fn a_server_that_asks_who_we_are_is_told() {
     command.env("RLOCK_TLS_KEY", authority.file("client.key"));
     let output = run(&mut command);
     assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_78_in_plain_words() {
+    let authority = Authority::new();
+    // Without extensions it is of version 1.
+    authority
+        .openssl("req -newkey rsa:2048 -nodes -keyout old.key -out old.csr -subj /CN=localhost");
+    authority
+        .openssl("x509 -req -in old.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out old.crt");
+    let exec = ["exec", "L", "true"];
+    for (certificate, parts) in
+        [("old", ["version 1", "issue version 3"]), ("ca", ["is a CA certificate", "CA:FALSE"])]
+    {
+        let (_server, url) = authority.serves(certificate, "no");
+        let output = run(&mut trusting(&authority, &url, &exec));
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(parts.iter().all(|part| output.err().contains(part)), "{output:?}");
+        assert!(!output.err().contains("Other"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_used_is_78_and_says_what_to_do() {
+    let authority = Authority::new();
+    authority.signs("client", "DNS:client", "-days 2");
+    authority.openssl("rsa -aes128 -passout pass:x -in client.key -out encrypted.key");
+    authority.openssl("rsa -traditional -aes128 -passout pass:x -in client.key -out older.key");
+    let fails = |key: &str, part: &str| {
+        let mut command = trusting(&authority, "rediss://localhost:1", &["exec", "L", "true"]);
+        command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
+        let output = run(command.env("RLOCK_TLS_KEY", authority.file(key)));
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(output.err().contains(part) && output.err().contains(key), "{part}: {output:?}");
+    };
+    for encrypted in ["encrypted.key", "older.key"] {
+        let decrypt = format!(
+            "encrypted key is not supported; decrypt it with openssl pkey -in {}",
+            authority.path(encrypted)
+        );
+        fails(encrypted, &decrypt);
+    }
+    fails("client.crt", "no private key");
+    let mut command = trusting(&authority, "rediss://localhost:1", &["exec", "L", "true"]);
+    command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
+    let output = run(command.env("RLOCK_TLS_KEY", authority.file("ca.key")));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("do not match"), "{output:?}");
+}
+
+#[test]
+fn the_files_can_be_pipes_and_have_any_name() {
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost", "-days 2");
+    authority.signs("client", "DNS:client", "-days 2");
+    let (server, url) = authority.serves("server", "yes");
+    let script = "tls='--tls-ca ca.crt --tls-cert client.crt'
+        $rlock exec $tls --tls-key <(cat client.key) L echo in
+        t=$($rlock acquire --ttl 600ms --while-pid $$ $tls --tls-key <(cat client.key) L) || exit
+        until $rlock inspect $tls --tls-key client.key L | grep -q 'renewed [1-9]'; do :; done
+        $rlock release $tls --tls-key client.key L $t";
+    let mut bash = Command::new("bash");
+    bash.env("RLOCK_URL", &url).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+    let output = run(bash.current_dir(authority.0.path()).args(["-c", script]));
+    assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
+    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
+    // A path is not text.
+    let odd = authority.0.path().join(std::ffi::OsStr::from_bytes(b"c\xffa.crt"));
+    std::fs::copy(authority.file("ca.crt"), &odd).unwrap();
+    let mut command = trusting(&authority, &url, &["inspect", "--tls-cert"]);
+    command.arg(authority.file("client.crt")).arg("--tls-key").arg(authority.file("client.key"));
+    assert_eq!(run(command.env("RLOCK_TLS_CA", odd)).code(), 0);
+}
+
+#[test]
+fn a_key_that_every_user_can_read_is_worth_a_word() {
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost", "-days 2");
+    authority.signs("client", "DNS:client", "-days 2");
+    let (_server, url) = authority.serves("server", "yes");
+    for (mode, warnings) in [(0o604, 1), (0o640, 0), (0o600, 0)] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(authority.file("client.key"), permissions).unwrap();
+        let mut command = trusting(&authority, &url, &["inspect"]);
+        command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
+        let output = run(command.env("RLOCK_TLS_KEY", authority.file("client.key")));
+        assert_eq!(output.code(), 0, "{output:?}");
+        assert_eq!(
+            output.err().matches("--tls-key: readable by every user").count(),
+            warnings,
+            "{output:?}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::process::Command;
 
-use support::{Finished, Server, acquire, holder, run, until};
+use support::{Finished, Running, Server, acquire, holder, run, until};
 
 #[test]
 fn acquire_prints_a_token_that_renews_and_releases() {
@@ -40,6 +40,32 @@ fn a_wrong_a_prefix_and_an_expired_token_change_nothing() {
         }
     }
     assert_eq!(server.stored("L"), before);
+}
+
+#[test]
+fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "10m"], "L");
+    let renewed = run(&mut server.rlock(["renew", "--json", "L", &token]));
+    assert_eq!(renewed.code(), 0, "{renewed:?}");
+    assert!(server.lease_left("L") > 540_000);
+    // A script may shorten what only it counts on.
+    assert_eq!(run(&mut server.rlock(["renew", "--ttl", "5s", "L", &token])).code(), 0);
+    assert!(server.lease_left("L") <= 5_000);
+}
+
+#[test]
+fn a_renewal_inside_of_exec_never_shortens_its_lease() {
+    let server = Server::start();
+    let script = format!(
+        "{} renew --ttl 100ms $RLOCK_NAME && echo RENEWED; read _ || :",
+        env!("CARGO_BIN_EXE_rlock")
+    );
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "60s", "L", "sh", "-c", &script]));
+    assert_eq!(first.line(), "RENEWED");
+    assert!(server.lease_left("L") > 30_000);
+    assert_eq!(first.finish().code(), 0);
 }
 
 #[test]

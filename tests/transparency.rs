@@ -60,6 +60,30 @@ fn ignored_signals_stay_ignored_and_others_do_not() {
     same_as_under_flock(":", dispositions);
     same_as_under_flock("trap '' HUP", dispositions);
     same_as_under_flock("trap '' INT QUIT TERM USR1 USR2 WINCH PIPE", dispositions);
+    same_as_under_flock("trap '' XFSZ ALRM VTALRM PROF XCPU IO PWR ABRT STKFLT", dispositions);
+}
+
+#[test]
+fn a_command_may_leave_its_group_and_its_session_as_under_flock() {
+    let server = Server::start();
+    let file = server.directory().join("flock");
+    let rlock = format!("{} exec L --", env!("CARGO_BIN_EXE_rlock"));
+    let flock = format!("flock {}", file.display());
+    for command in [
+        // It forks if it leads a group, and returns before its command ends.
+        "setsid sh -c 'sleep 0.3; echo inside'",
+        "setsid -w sh -c 'echo inside; exit 3'",
+        "perl -e 'use POSIX; print setsid() == $$ ? \"leads\" : \"refused: $!\"'",
+        "perl -e 'use POSIX; print setpgid(0, 0) ? \"leads\" : \"refused: $!\"'",
+    ] {
+        let wrapped = |wrapper: &str| {
+            let script = format!("{wrapper} {command}; echo \"outside $?\"");
+            let mut shell = Command::new("sh");
+            let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
+            (output.out(), output.err())
+        };
+        assert_eq!(wrapped(&rlock), wrapped(&flock), "{command}");
+    }
 }
 
 #[test]
@@ -186,6 +210,7 @@ support::also_on_local! {
     every_exit_status_of_a_command_is_ours,
     a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
     ignored_signals_stay_ignored_and_others_do_not,
+    a_command_may_leave_its_group_and_its_session_as_under_flock,
     an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten,
     blocked_signals_stay_blocked,
     closed_descriptors_stay_closed_and_none_of_ours_leak,

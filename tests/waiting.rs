@@ -116,6 +116,52 @@ fn a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most() {
     assert!(start.elapsed() < claim + heartbeat + slack, "{:?}", start.elapsed());
 }
 
+/// Between a claim and half a second, which a killed head may cost, and a heartbeat, which it may not.
+const SOON: Duration = Duration::from_secs(6);
+
+#[test]
+fn a_killed_head_costs_its_claim_and_no_heartbeat() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    // A heartbeat of theirs is 10 s.
+    let dead = waiter(&server, &[], "L", "dead");
+    let next = waiter(&server, &[], "L", "next");
+    dead.signal("KILL");
+    dead.end();
+    let start = Instant::now();
+    first.finish();
+    assert_eq!(next.finish().out(), "ENTERED next");
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_head_that_was_killed_with_the_holder_costs_its_claim_and_no_heartbeat() {
+    let server = Server::start();
+    let first = holder(&server, &["--ttl", "1s"], "L");
+    let dead = waiter(&server, &[], "L", "dead");
+    let next = waiter(&server, &[], "L", "next");
+    let start = Instant::now();
+    for killed in [dead, first] {
+        killed.signal("KILL");
+        killed.end();
+    }
+    assert_eq!(next.finish().out(), "ENTERED next");
+    assert!(start.elapsed() < Duration::from_secs(1) + SOON, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_head_that_leaves_costs_nothing() {
+    let server = Server::start();
+    acquire(&server, &["--ttl", "1500ms"], "L");
+    let head = waiter(&server, &[], "L", "head");
+    let next = waiter(&server, &[], "L", "next");
+    let start = Instant::now();
+    head.signal("TERM");
+    assert_eq!(head.end().status.signal(), Some(15));
+    assert_eq!(next.finish().out(), "ENTERED next");
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+}
+
 #[test]
 fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let server = Server::start();
@@ -202,7 +248,7 @@ fn a_crowd_of_dead_waiters_is_passed_over() {
             "for i = 1, {count} do redis.call('ZADD', KEYS[1], i, 'dead' .. i) end
              redis.call('HSET', KEYS[2], 'ticket', {count})"
         );
-        server.cli(&["EVAL", &script, "2", "{rlock:L}:queue", "{rlock:L}:state"]);
+        server.cli(&["EVAL", &script, "2", "{rlock:L}?queue", "{rlock:L}?state"]);
     };
     dead(900);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
@@ -265,5 +311,8 @@ support::also_on_local! {
     a_signal_ends_a_wait_and_leaves_the_queue,
     a_dead_holder_frees_the_lock_when_its_lease_ends,
     a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most,
+    a_killed_head_costs_its_claim_and_no_heartbeat,
+    a_head_that_was_killed_with_the_holder_costs_its_claim_and_no_heartbeat,
+    a_head_that_leaves_costs_nothing,
     a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }

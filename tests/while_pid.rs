@@ -3,7 +3,11 @@
 
 mod support;
 
-use std::process::Command;
+use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use support::{Finished, Running, Server, is_gone, run, until};
 
@@ -29,6 +33,67 @@ fn keeper_of(script: u32) -> Option<String> {
         Command::new("pgrep").args(["-f", "--", &format!("--while-pid {script} L$")]).output();
     let found = String::from_utf8(found.unwrap().stdout).unwrap();
     found.lines().next().map(str::to_owned)
+}
+
+/// The socket on which a keeper hears of a release, without the zero byte before it.
+fn socket_of(keeper: &str) -> String {
+    let descriptors = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().flatten();
+    let inodes: Vec<String> = descriptors
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .filter_map(|target| {
+            Some(target.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())
+        })
+        .collect();
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    let mut found = sockets.lines().filter_map(|line| line.split_once('@')).filter(|(line, _)| {
+        let inode = line.split_whitespace().last().unwrap();
+        inodes.iter().any(|ours| ours == inode)
+    });
+    found.next().unwrap().1.to_owned()
+}
+
+/// A process that connects to a socket without end, and ends with the test in any case.
+struct Flooder(Child);
+
+impl Drop for Flooder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Connects to that socket without end: as another user, if these tests may start such a process.
+fn flood(socket: &str) -> Flooder {
+    let script = "use Socket; $SIG{PIPE} = 'IGNORE'; my $to = pack_sockaddr_un(\"\\0$ARGV[0]\"); $| = 1; my $said;
+        while (1) {
+            for my $type (SOCK_STREAM, SOCK_DGRAM) {
+                socket(my $socket, PF_UNIX, $type, 0);
+                connect($socket, $to) and syswrite($socket, $ARGV[1]);
+            }
+            print \"READY\\n\" if !$said++;
+        }";
+    let as_another: &[&str] = match nix::unistd::geteuid().is_root() {
+        true => &["setpriv", "--reuid=65534", "--clear-groups"],
+        false => &["env"],
+    };
+    let mut flooder = Command::new(as_another[0])
+        .args(&as_another[1..])
+        .args(["perl", "-e", script, socket, "notice"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Flooder)
+        .unwrap();
+    let mut said = [0; 6];
+    flooder.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    flooder
+}
+
+/// The CPU time of a process.
+fn time_used(pid: &str) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
 }
 
 #[test]
@@ -91,6 +156,106 @@ fn a_script_that_has_lost_it_is_stopped_with_all_that_it_has_started() {
     let output = running.end();
     assert!(!output.status.success(), "{output:?}");
     until("what it has started is stopped too", || is_gone(&stubborn));
+}
+
+#[test]
+fn a_script_that_has_lost_it_is_told_why_where_its_own_messages_go() {
+    let server = Server::start();
+    let log = server.directory().join("log");
+    for (before, after) in [("", ""), ("exec 2> ", "; echo own >&2")] {
+        let file = if before.is_empty() { String::new() } else { log.display().to_string() };
+        let mut shell = script(&server, "trap 'echo last >&2; exit 1' TERM; sleep 60 & wait");
+        let body = shell.get_args().nth(1).unwrap().to_str().unwrap().to_owned();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{before}{file}{after}\n{body}")]);
+        for (name, value) in shell.env("TTL", "3s").get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut running = Running::start(&mut command);
+        assert_eq!(running.line(), "HELD");
+        let stops = format!("; stopping the script (pid {})", running.pid());
+        server.take_away("L");
+        let output = running.end();
+        let told = match before {
+            "" => output.err(),
+            _ => std::fs::read_to_string(&log).unwrap(),
+        };
+        let lines: Vec<&str> = told.lines().filter(|line| *line != "own").collect();
+        assert_eq!(lines.len(), 2, "{told}");
+        assert!(lines[0].starts_with("rlock: L: the lock was "), "{told}");
+        assert!(lines[0].ends_with(&stops), "{told}");
+        assert_eq!(lines[1], "last");
+        until("the keeper has let go", || server.is_free("L"));
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_keeper_whoever_reads_its_callers_stderr() {
+    let server = Server::start();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let body = format!("x=$({rlock} acquire --while-pid $$ L 2>&1); echo \"got ${{#x}}\"");
+    let output = run(Command::new("sh").args(["-c", &body]).env("RLOCK_URL", server.url()));
+    assert_eq!(output.out(), "got 36");
+}
+
+#[test]
+fn a_notice_makes_the_keeper_ask_and_the_server_alone_ends_it() {
+    let server = Server::start();
+    let mut running = Running::start(script(&server, "read _").env("TTL", "1h"));
+    assert_eq!(running.line(), "HELD");
+    let keeper = keeper_of(running.pid()).unwrap();
+    let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
+    let before = renewed();
+    let address = SocketAddr::from_abstract_name(socket_of(&keeper)).unwrap();
+    let mut notice = UnixStream::connect_addr(&address).unwrap();
+    // It ends when the server has answered.
+    assert_eq!(notice.read(&mut [0]).unwrap(), 0);
+    assert_ne!(renewed(), before);
+    assert!(!is_gone(&keeper));
+    running.say("");
+    running.finish();
+    until("it is freed", || server.is_free("L"));
+}
+
+#[test]
+fn others_on_the_host_neither_end_a_keeper_nor_keep_it_busy() {
+    let server = Server::start();
+    let mut running = Running::start(script(&server, "sleep 1000").env("TTL", "1500ms"));
+    assert_eq!(running.line(), "HELD");
+    let keeper = keeper_of(running.pid()).unwrap();
+    let socket = socket_of(&keeper);
+    let flooders: Vec<Flooder> = (0..8).map(|_| flood(&socket)).collect();
+    let used = time_used(&keeper);
+    let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
+    for _ in 0..6 {
+        let last = renewed();
+        until("it is renewed", || renewed() != last);
+    }
+    let used = time_used(&keeper) - used;
+    // Six times half a second have passed.
+    assert!(used < Duration::from_millis(1_000), "{used:?}");
+    server.take_away("L");
+    let output = running.end();
+    assert!(output.err().contains("the lock was deleted"), "{output:?}");
+    drop(flooders);
+}
+
+#[test]
+fn a_daemon_in_a_session_of_the_scripts_is_stopped_with_it() {
+    let server = Server::start();
+    // Its parent has ended, and nobody knows whose it was but the session.
+    let shell = script(&server, "(sh -c 'sleep 1000 >&- 2>&- & echo $!'); read _");
+    let mut setsid = Command::new("setsid");
+    setsid.arg(shell.get_program()).args(shell.get_args());
+    let mut running = Running::start(setsid.env("RLOCK_URL", server.url()).env("TTL", "3s"));
+    assert_eq!(running.line(), "HELD");
+    let daemon = running.line();
+    server.take_away("L");
+    assert!(!running.end().status.success());
+    until("it is stopped", || is_gone(&daemon));
 }
 
 #[test]
@@ -175,6 +340,24 @@ fn a_script_that_has_released_it_is_left_alone_whatever_becomes_of_the_server() 
 }
 
 #[test]
+fn a_release_that_the_keeper_does_not_hear_of_leaves_the_script_alone_whatever_follows() {
+    let server = Server::start();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    // The keeper's socket is of another network, and the history remembers fewer holds.
+    let body = format!(
+        "RLOCK_TOKEN=$t unshare -n {rlock} release L || exit
+        for i in $(seq 18); do {rlock} exec L true; done; echo FREE; read _; echo done"
+    );
+    let mut running = Running::start(&mut script(&server, &body));
+    let (pid, held) = (running.pid(), running.line());
+    assert_eq!((held.as_str(), running.line().as_str()), ("HELD", "FREE"));
+    until("the keeper has asked", || keeper_of(pid).is_none());
+    running.say("");
+    assert_eq!(running.line(), "done");
+    assert_eq!(running.end().code(), 0);
+}
+
+#[test]
 fn what_is_started_while_the_script_is_stopped_is_stopped_too() {
     let server = Server::start();
     let child = "trap \"sleep 987 & echo \\$!\" TERM; echo UP; while :; do sleep 0.01; done";
@@ -186,10 +369,97 @@ fn what_is_started_while_the_script_is_stopped_is_stopped_too() {
     let _ = running.end();
 }
 
+/// Processes that all have the same command line.
+fn count_of(command: &str) -> usize {
+    let found = Command::new("pgrep").args(["-fxc", "--", command]).output().unwrap();
+    String::from_utf8(found.stdout).unwrap().trim().parse().unwrap()
+}
+
+/// The same shell under a limit on descriptors that it cannot lift, even as root.
+fn with_few_descriptors(shell: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    let drop = "setpriv --bounding-set -sys_resource -- true 2>&- && \
+        exec setpriv --bounding-set -sys_resource -- \"$@\"";
+    limited.args(["-c", &format!("ulimit -n 20; {drop}; exec \"$@\""), "sh"]);
+    limited.arg(shell.get_program()).args(shell.get_args());
+    for (name, value) in shell.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+}
+
+#[test]
+fn much_that_a_script_has_started_is_stopped_as_soon_as_a_little() {
+    let server = Server::start();
+    let sleep = format!("sleep 600.{}", std::process::id());
+    let body =
+        format!("trap '' TERM; for i in $(seq 400); do {sleep} >&- 2>&- & done; echo UP; wait");
+    let mut running = Running::start(script(&server, &body).env("TTL", "3s"));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
+    until("all have started", || count_of(&sleep) == 400);
+    server.take_away("L");
+    let start = Instant::now();
+    assert!(!running.end().status.success());
+    until("all are stopped", || count_of(&sleep) == 0);
+    // It may take a second to clean up. To look for the children of each child took ten and more.
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_a_script_forks_while_it_is_killed_is_killed_too() {
+    let server = Server::start();
+    let sleep = format!("sleep 601.{}", std::process::id());
+    let body = format!(
+        "trap 'while :; do {sleep} >&- 2>&- & sleep 0.001; done' TERM
+        for i in $(seq 100); do (trap '' TERM; exec {sleep} >&- 2>&-) & done
+        echo UP; while :; do sleep 0.01; done"
+    );
+    let mut running = Running::start(script(&server, &body).env("TTL", "3s"));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
+    server.take_away("L");
+    assert!(!running.end().status.success());
+    until("all are killed", || count_of(&sleep) == 0);
+}
+
+#[test]
+fn a_script_that_may_open_little_is_stopped_with_all_that_it_has_started() {
+    let server = Server::start();
+    let sleep = format!("sleep 602.{}", std::process::id());
+    let body =
+        format!("trap '' TERM; for i in $(seq 40); do {sleep} >&- 2>&- & done; echo UP; wait");
+    let mut command = script(&server, &body);
+    let mut running = Running::start(&mut with_few_descriptors(command.env("TTL", "3s")));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
+    until("all have started", || count_of(&sleep) == 40);
+    server.take_away("L");
+    assert!(!running.end().status.success());
+    until("all are stopped", || count_of(&sleep) == 0);
+}
+
+#[test]
+fn a_script_without_a_proc_is_told_that_not_all_of_it_can_be_stopped() {
+    let server = Server::start();
+    let shell = script(&server, "sleep 60 & wait");
+    // Process 1 cannot be watched.
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--pid", "--fork", "sh", "-c", "\"$@\"; true", "sh"]);
+    inside.arg(shell.get_program()).args(shell.get_args());
+    let mut running = Running::start(inside.env("RLOCK_URL", server.url()).env("TTL", "3s"));
+    assert_eq!(running.line(), "HELD");
+    server.take_away("L");
+    let output = running.end();
+    assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
+}
+
 support::also_on_local! {
     the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends,
     a_script_that_is_killed_frees_it_as_well,
     a_script_may_release_and_renew_it_itself,
     a_script_that_has_lost_it_is_stopped_with_all_that_it_has_started,
     a_session_that_ends_does_not_take_the_keeper_along,
+    a_script_that_has_lost_it_is_told_why_where_its_own_messages_go,
+    a_notice_makes_the_keeper_ask_and_the_server_alone_ends_it,
 }

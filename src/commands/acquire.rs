@@ -6,12 +6,14 @@ use anyhow::anyhow;
 
 use super::grant::Grant;
 use super::output::{self, Done};
+use super::reported::Reported;
 use super::{identity, keep};
 use crate::cli;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
 use crate::report::Report;
+use crate::text::quoted;
 
 pub(super) fn run(
     options: &cli::Acquire,
@@ -35,17 +37,18 @@ pub(super) fn run(
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
-        match keep::start(process, token) {
+        match keep::start(process, token, grant.read_once.iter().cloned()) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
-                let _ = grant.store.leave(&grant.request);
+                let _ = Reported::new(&mut *grant.store, report)
+                    .ask(|store| store.leave(&grant.request));
                 return Err(error);
             }
         }
     }
     let told = if options.json {
         let done = Done::new("acquired", name).with_token(token);
-        output::document(&done.with_lease(grant.won.fence, grant.request.ttl))
+        output::document(&done.with_lease(grant.won.fence, grant.request.ttl.get()))
     } else if options.shell {
         output::text(&assignments(&grant.variables(name)))
     } else {
@@ -66,19 +69,18 @@ pub(super) fn run(
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
-    let left = grant.store.leave(&grant.request);
-    report.remarks(grant.store.remarks());
+    let left = Reported::new(&mut *grant.store, report).ask(|store| store.leave(&grant.request));
     if let Err(failure) = left {
         report.detail(format_args!("not released: {failure}"));
     }
     Err(unwanted)
 }
 
-/// Safe to `eval`: single quotes keep everything but a single quote as it is.
+/// Safe to `eval`.
 fn assignments(variables: &[(&'static str, String)]) -> String {
-    let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-    let (names, assigned): (Vec<_>, Vec<_>) =
-        variables.iter().map(|(name, value)| (*name, format!("{name}={}; ", quote(value)))).unzip();
+    let assigned =
+        |(name, value): &(&'static str, String)| (*name, format!("{name}={}; ", quoted(value)));
+    let (names, assigned): (Vec<_>, Vec<_>) = variables.iter().map(assigned).unzip();
     format!("{}export {};\n", assigned.concat(), names.join(" "))
 }
 
@@ -91,7 +93,7 @@ mod tests {
         let variables = [("A", "it's $(x)".to_owned()), ("B", "2".to_owned())];
         assert_eq!(
             assignments(&variables),
-            r"A='it'\''s $(x)'; B='2'; export A B;".to_owned() + "\n"
+            r"A='it'\''s $(x)'; B=2; export A B;".to_owned() + "\n"
         );
     }
 }

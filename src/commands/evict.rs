@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use super::identity;
 use super::output::{self, Done};
+use super::reported::Reported;
 use crate::clock::Instant;
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::{Key, Name};
 use crate::poll::ready;
-use crate::report::Report;
-use crate::store::{Eviction, Store};
+use crate::store::Eviction;
+use crate::text::printable;
 use crate::view::{Holder, Standing, State};
 
 /// Between two looks at whether those who were evicted are gone: nobody tells us.
@@ -19,16 +20,15 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Evicts all holders, says who they were, and waits until they are gone.
 pub(super) fn run(
-    store: &mut dyn Store,
+    store: &mut Reported<'_>,
     key: &Key,
     name: &Name,
     eviction: Eviction,
     json: bool,
-    report: &Report,
 ) -> Result<Exit, Error> {
-    let before = store.revoke(key, eviction, &identity::of_operator());
-    report.remarks(store.remarks());
-    let before = before?;
+    let report = store.report();
+    let by = identity::of_operator();
+    let before = store.ask(|store| store.revoke(key, eviction, &by))?;
     match (before.state, eviction) {
         (State::Foreign, Eviction::WhenGone) => return Err(Error::Deaf),
         (State::Foreign, Eviction::Now) => report.note("deleted the key of another tool"),
@@ -38,44 +38,50 @@ pub(super) fn run(
     if !json {
         let evicted = before.holders.iter().map(|holder| {
             let held = show(before.now.since(holder.acquired));
-            format!("{name}: evicted {} after {held}, id {}\n", holder.about, holder.id)
+            let line =
+                format!("{name}: revoked {}, held for {held}, id {}", holder.about, holder.id);
+            printable(&line) + "\n"
         });
-        output::text(&evicted.collect::<String>())?;
+        let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
+        let more = match before.holder_count.saturating_sub(listed) {
+            0 => String::new(),
+            more => format!("{name}: revoked {more} more\n"),
+        };
+        output::text(&(evicted.collect::<String>() + &more))?;
     }
     if eviction == Eviction::WhenGone {
-        until_gone(store, key, &before.holders, report)?;
+        until_gone(store, key, &before.holders)?;
     }
     if json {
-        output::document(&Done::new("released", name).with_evicted(&before))?;
+        output::document(&Done::new("released", name).with_revoked(&before))?;
     }
     Ok(Exit::Status(exit::OK))
 }
 
 /// The lock has moved on when none of these has it any more.
-fn until_gone(
-    store: &mut dyn Store,
-    key: &Key,
-    evicted: &[Holder],
-    report: &Report,
-) -> Result<(), Error> {
+fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result<(), Error> {
+    let report = store.report();
     // Who has let go already is not waited for.
     let mut left: Vec<&Holder> =
         evicted.iter().filter(|holder| holder.standing != Standing::Cooling).collect();
     let mut told = false;
     loop {
-        let view = store.inspect(key)?;
+        let view = store.ask(|store| store.inspect(key))?;
         let (still, gone): (Vec<_>, Vec<_>) = left
             .into_iter()
             .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
         for holder in gone {
-            report.note(format_args!("{} has let go", holder.about));
+            report.note(format_args!("{} has released it", holder.about));
         }
         left = still;
-        let Some(first) = left.first() else { return Ok(()) };
+        // Of those that were not listed, there is one as long as any is revoked.
+        let revoked = |holder: &&Holder| holder.standing == Standing::Revoked;
+        let first = left.first().copied().or_else(|| view.holders.iter().find(revoked));
+        let Some(first) = first else { return Ok(()) };
         if !told {
             let end = view.ttl.map_or("the end of the lease".into(), show);
             report.note(format_args!(
-                "waiting for {} to let go, for {end} at most; if it is dead, --now",
+                "waiting up to {end} for {} to release it; if it is dead, use --now",
                 first.about
             ));
             told = true;

@@ -1,15 +1,17 @@
 //! `rlock exec`: a command under a lock.
 
 use super::grant::Grant;
-use super::identity;
+use super::reported::Reported;
+use super::{identity, releasing};
 use crate::cli;
+use crate::clock::Instant;
 use crate::duration::{Span, show};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::Inherited;
 use crate::policy::{Group, OnUnreachable, Parting};
 use crate::report::Report;
-use crate::signals;
+use crate::signals::{self, Signals};
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Ending, Hold, Lock};
 use crate::view::Outcome;
@@ -47,18 +49,22 @@ pub(super) fn run(
     // command.
     if let Some(arrival) = grant.signals.pending().first() {
         let signal = arrival.signal;
-        let _ = release(&mut *grant.store, &grant.request, Outcome::Unknown, report);
+        let (store, ends) = (&mut *grant.store, grant.won.lease.deadline());
+        let outcome = Outcome::Unknown;
+        let _ = release(store, &grant.request, outcome, ends, &mut grant.signals, report);
         return Err(Error::Stopped(signal));
     }
 
     command.variables = grant.variables(&options.name);
-    let Grant { store, request, won, mut signals } = grant;
+    let Grant { store, request, won, mut signals, .. } = grant;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let (store, ending) =
         supervise::run(&command, hold, parting, store, &mut signals, inherited, report);
 
     let outcome = outcome(&ending);
-    let released = store.map(|mut store| release(&mut *store, &request, outcome, report));
+    let ends = ending.as_ref().map_or(won.lease.deadline(), |ending| ending.lease.deadline());
+    let released =
+        store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
     let ending = ending?;
     // What came while nobody was left to pass it on to is for us: a script that is interrupted must
     // not go on with its next line. Only a failure is the more important news.
@@ -67,8 +73,10 @@ pub(super) fn run(
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
     match (ending.lock, released, ending.exit, late) {
-        (Lock::Kept, Some(Ok(Release::NotHeld)), _, _) => {
-            report.warn("the lock was lost while the command ran, and its end came first");
+        (Lock::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
+            report.warn(format_args!(
+                "the lock {why}, but the command ended before the loss was detected"
+            ));
             Ok(Exit::Status(exit::LOST))
         }
         (Lock::Lost, _, _, _) => Ok(Exit::Status(exit::LOST)),
@@ -96,16 +104,21 @@ fn release(
     store: &mut dyn Store,
     request: &Request,
     outcome: Outcome,
+    ends: Instant,
+    signals: &mut Signals,
     report: &Report,
 ) -> Result<Release, Failure> {
-    let released = store.release(&request.key, &request.token, outcome);
-    report.remarks(store.remarks());
+    let (key, token) = (&request.key, &request.token);
+    let hold = releasing::Hold { key, token, outcome, ends: Some(ends), signals: Some(signals) };
+    let released = releasing::release(&mut Reported::new(store, report), hold);
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
-        Ok(Release::NotHeld) => report.detail("not held any more, nothing to release"),
+        Ok(Release::NotHeld(why)) => {
+            report.detail(format_args!("nothing to release: the lock {why}"))
+        }
         Err(failure) => {
-            let ttl = show(request.ttl.get());
-            report.warn(format_args!("not released: {failure}; it frees itself within {ttl}"));
+            let left = show(ends.since(Instant::now()));
+            report.warn(format_args!("not released: {failure}; its lease expires within {left}"));
         }
     }
     released

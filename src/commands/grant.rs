@@ -1,12 +1,12 @@
 //! What exec and acquire have in common: from the options to a lock that is granted.
 
-use std::env;
+use std::ffi::OsString;
 
 use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
 use crate::inherited::Inherited;
-use crate::lock::{About, Key, Label, Name, Owner, Token, enclosing_holds};
+use crate::lock::{About, Held, Key, Label, Name, Owner, Token};
 use crate::report::Report;
 use crate::signals::Signals;
 use crate::store::{Request, Store};
@@ -18,6 +18,8 @@ pub(super) struct Grant {
     pub(super) request: Request,
     pub(super) won: Won,
     pub(super) signals: Signals,
+    /// What a keeper cannot read again, for its environment.
+    pub(super) read_once: Vec<(&'static str, OsString)>,
 }
 
 impl Grant {
@@ -60,7 +62,7 @@ impl Grant {
         let config = Config::resolve(common, Some(terms.ttl))?;
         config.warnings(report);
         let key = Key::new(&config.prefix, name);
-        let enclosing = enclosing_holds(&env::var("RLOCK_HELD").unwrap_or_default(), &key);
+        let enclosing = Held::inherited().of_key(&key);
         let request = Request {
             key,
             token,
@@ -90,23 +92,19 @@ impl Grant {
             report,
         )?;
         let request = Request { token: won.token.clone(), ..request };
-        Ok(Self { store, request, won, signals })
+        Ok(Self { store, request, won, signals, read_once: config.read_once })
     }
 
     /// What the command or the script is told about the lock. `RLOCK_HELD` has all the locks it is
     /// inside of, the innermost last.
     pub(super) fn variables(&self, name: &Name) -> Vec<(&'static str, String)> {
         let token = self.request.token.as_str();
-        let hold = format!("{}={token}", self.request.key.as_str());
-        let held = match env::var("RLOCK_HELD") {
-            Ok(outer) if !outer.is_empty() => format!("{outer} {hold}"),
-            _ => hold,
-        };
+        let held = Held::inherited().and(&self.request.key, &self.request.token);
         vec![
             ("RLOCK_NAME", name.to_string()),
             ("RLOCK_TOKEN", token.to_owned()),
             ("RLOCK_FENCE", self.won.fence.to_string()),
-            ("RLOCK_HELD", held),
+            (Held::VARIABLE, held),
         ]
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use nix::unistd::{Pid, getppid, getuid};
 
-use crate::lock::{About, Kind, Label, ProcessNumber, printable};
+use crate::lock::{About, Kind, Label, ProcessNumber};
+use crate::text::{at_most, printable};
 
 /// An exec: this process, and the program it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
@@ -32,12 +33,13 @@ pub(super) fn of_watched(process: ProcessNumber, label: Option<Label>) -> About 
 }
 
 fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> About {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    // A process may call itself anything.
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     About {
         host: host(),
         user: user(),
         pid: pid.as_raw().unsigned_abs(),
-        command: name.trim_end().to_owned(),
+        command: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
         kind,
         label,
     }
@@ -45,7 +47,7 @@ fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> About {
 
 /// Whoever types this command.
 pub(super) fn of_operator() -> String {
-    printable(&format!("{}@{}", user(), host()))
+    printable(&format!("{}@{}", at_most(255, &user()), host()))
 }
 
 /// The name of this host.
@@ -58,7 +60,8 @@ pub(super) fn host() -> String {
 fn user() -> String {
     ["LOGNAME", "USER"]
         .into_iter()
-        .find_map(|name| env::var(name).ok().filter(|user| !user.is_empty()))
+        .find_map(|name| env::var_os(name).filter(|user| !user.is_empty()))
+        .map(|user| user.to_string_lossy().into_owned())
         .unwrap_or_else(
             || if getuid().is_root() { "root".into() } else { format!("uid{}", getuid()) },
         )

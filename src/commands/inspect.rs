@@ -16,6 +16,7 @@ use crate::poll::ready;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::store::{Failure, Listing, Store};
+use crate::text::printable;
 use crate::view::{State, View};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
@@ -31,7 +32,7 @@ pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error
             (_, true) => Form::Names,
             _ => Form::People,
         },
-        here: Here::new(identity::host()),
+        here: Here::new(identity::host(), &config.prefix),
         report,
     };
     match watch {
@@ -60,7 +61,7 @@ struct Look<'a> {
     prefix: &'a Prefix,
     subject: Option<&'a Subject>,
     form: Form,
-    here: Here,
+    here: Here<'a>,
     report: &'a Report,
 }
 
@@ -102,12 +103,12 @@ impl Look<'_> {
             let text = match self.find().and_then(|found| self.show(&found, screen)) {
                 Ok(text) => text,
                 // What has to be mended is not worth watching.
-                Err(error) if first && !error.is_absence() => return Err(error),
+                Err(error) if first && !error.may_pass() => return Err(error),
                 Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
                     String::new()
                 }
-                Err(error) => format!("{error}; trying again\n"),
+                Err(error) => printable(&format!("{error}; trying again")) + "\n",
             };
             output::text(&screen.redrawn(&text, first))?;
             first = false;

@@ -4,6 +4,7 @@
 //! a request can be repeated, so it asks for the hold again and has it. A process of its own rather
 //! than a fork, which would take along connections and half of the threads.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,8 +18,10 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::identity;
+use super::reported::Reported;
+use super::{identity, releasing};
 use crate::cli;
+use crate::clock::Instant;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inherited::{self, Inherited};
@@ -26,7 +29,8 @@ use crate::lock::{ProcessNumber, Token};
 use crate::notice::Notice;
 use crate::policy::{OnLost, Parting};
 use crate::report::Report;
-use crate::supervise::watch::{self, Watched};
+use crate::supervise::watch;
+use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Hold, Lock};
 use crate::view::Outcome;
 
@@ -56,7 +60,7 @@ pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
         error => Error::system("cannot watch a process", &error.into()),
     })?;
     match kill(Pid::from_raw(number), None) {
-        _ if watch::has_ended(opened.as_fd()) => Err(refused("that process has ended")),
+        _ if has_ended(opened.as_fd()) => Err(refused("that process has ended")),
         Err(Errno::EPERM) => Err(refused("that process is somebody else's")),
         _ => Ok(opened),
     }
@@ -64,10 +68,15 @@ pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
 
 /// Starts a keeper for the hold, and waits until it has taken over. It has none of our descriptors:
 /// whoever reads our output is not to wait for it.
-pub(super) fn start(process: OwnedFd, token: &Token) -> Result<Child, Error> {
+pub(super) fn start(
+    process: OwnedFd,
+    token: &Token,
+    read_once: impl Iterator<Item = (&'static str, OsString)>,
+) -> Result<Child, Error> {
     let failed = |error| Error::system("cannot start the keeper", &error);
     let mut keeper = Command::new("/proc/self/exe");
     keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(VARIABLE, token.as_str());
+    keeper.envs(read_once);
     keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::null());
     // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
     unsafe { keeper.pre_exec(close_others_at_exec) };
@@ -121,25 +130,28 @@ pub(super) fn run(
     let about = |label| identity::of_watched(process, label);
     let (name, common, terms) = (&options.name, &options.common, &options.terms);
     let grant = Grant::take_over(token, name, common, terms, about, inherited, report)?;
-    let Grant { store, request, won, signals } = grant;
+    let Grant { store, request, won, signals, .. } = grant;
     // Handlers would undo the ignoring.
     drop(signals);
     let watched = stdin().as_fd().try_clone_to_owned();
     let watched = watched.map_err(|error| Error::system("cannot watch the process", &error))?;
     let notice = Notice::await_for(&request.token)
         .map_err(|error| Error::system("cannot hear of a release", &error))?;
-    let watched = Watched::new(Pid::from_raw(process.get()), watched, notice);
+    let watched = Watched::new(Pid::from_raw(process.get()), watched);
     tell_ready().map_err(|error| Error::system("cannot tell that it has begun", &error))?;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let parting = Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };
-    let (store, lock) = watch::run(watched, hold, store, parting);
+    let (store, lock) = watch::run(watched, notice, hold, store, parting, report);
     let outcome = match lock {
         Ok(Lock::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
+        let (key, token) = (&request.key, &request.token);
+        let ends = Some(Instant::now() + request.ttl.get());
+        let hold = releasing::Hold { key, token, outcome, ends, signals: None };
         // Nobody is left to be told; the lease ends in any case.
-        let _ = store.release(&request.key, &request.token, outcome);
+        let _ = releasing::release(&mut Reported::new(&mut *store, report), hold);
     }
     Ok(Exit::Status(match lock? {
         Lock::Kept => exit::OK,

@@ -3,15 +3,17 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
-use crate::duration::Ttl;
 use crate::error::Error;
 use crate::inspect::json::HolderDocument;
 use crate::inspect::table::Style;
 use crate::lock::{Fence, Name, Token};
+use crate::text::is_unsafe;
 use crate::view::View;
 
 /// Who reads it.
@@ -41,24 +43,25 @@ pub(super) struct Done<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) evicted: Option<Vec<HolderDocument<'a>>>,
+    pub(super) revoked: Option<Vec<HolderDocument<'a>>>,
 }
 
 impl<'a> Done<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None, evicted: None }
+        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None, revoked: None }
     }
 
     pub(super) fn with_token(self, token: &'a Token) -> Self {
         Self { token: Some(token.as_str()), ..self }
     }
 
-    pub(super) fn with_evicted(self, before: &'a View) -> Self {
-        Self { evicted: Some(HolderDocument::all(before)), ..self }
+    pub(super) fn with_revoked(self, before: &'a View) -> Self {
+        Self { revoked: Some(HolderDocument::all(before)), ..self }
     }
 
-    pub(super) fn with_lease(self, fence: Fence, ttl: Ttl) -> Self {
-        Self { fence: Some(fence), ttl_ms: Some(ttl.as_millis()), ..self }
+    pub(super) fn with_lease(self, fence: Fence, left: Duration) -> Self {
+        let ttl_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Self { fence: Some(fence), ttl_ms: Some(ttl_ms), ..self }
     }
 }
 
@@ -94,7 +97,36 @@ pub(super) fn document(document: &impl Serialize) -> Result<(), Error> {
 
 /// The same as text.
 pub(super) fn json(document: &impl Serialize) -> Result<String, Error> {
-    Ok(serde_json::to_string(document).context("cannot write JSON")? + "\n")
+    let mut text = Vec::new();
+    let mut writer = Serializer::with_formatter(&mut text, Escaping);
+    document.serialize(&mut writer).context("cannot write JSON")?;
+    text.push(b'\n');
+    Ok(String::from_utf8(text).context("cannot write JSON")?)
+}
+
+/// Compact, and harmless on a terminal: JSON itself lets most control characters stand as they are.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> std::io::Result<()> {
+        // Nearly always so, and there may be thousands.
+        if fragment.bytes().all(|byte| byte < 0x7f) {
+            return writer.write_all(fragment.as_bytes());
+        }
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_unsafe(c)) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
 }
 
 /// What stdout shows, if it is a terminal.
@@ -143,5 +175,20 @@ pub(super) fn text(text: &str) -> Result<(), Error> {
         written => {
             written.map_err(|error| Error::system("cannot write to standard output", &error))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_everything_and_does_nothing_to_a_terminal() {
+        let text = "a\u{1b}\"\\\n\u{7f}\u{9b}2J\u{202e}\u{e0041}ä日";
+        let json = json(&text).unwrap();
+        let line = json.strip_suffix('\n').unwrap();
+        assert!(!line.contains(is_unsafe), "{json:?}");
+        assert!(line.contains("\\u009b2J\\u202e\\udb40\\udc41ä日"), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(line).unwrap(), text);
     }
 }

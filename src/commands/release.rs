@@ -1,7 +1,8 @@
 //! `rlock release`: the end of a lock that was acquired.
 
-use super::evict;
 use super::output::{self, Done};
+use super::reported::Reported;
+use super::{evict, releasing};
 use crate::cli;
 use crate::config::{self, Config};
 use crate::error::Error;
@@ -9,7 +10,7 @@ use crate::exit::{self, Exit};
 use crate::lock::{Key, Name, Token};
 use crate::notice::Notice;
 use crate::report::Report;
-use crate::store::{Eviction, Release, Store};
+use crate::store::{Eviction, Release};
 use crate::view::Outcome;
 
 /// Whose holds are to end.
@@ -31,27 +32,27 @@ pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error
     let (name, json) = (&options.hold.name, options.hold.json);
     let key = Key::new(&config.prefix, name);
     let mut store = config.open(0)?;
+    let mut store = Reported::new(&mut *store, report);
     match whose {
-        Whose::Own(token) => release(&mut *store, &key, name, &token, json, report),
-        Whose::Everybodys(eviction) => evict::run(&mut *store, &key, name, eviction, json, report),
+        Whose::Own(token) => release(&mut store, &key, name, &token, json),
+        Whose::Everybodys(eviction) => evict::run(&mut store, &key, name, eviction, json),
     }
 }
 
 fn release(
-    store: &mut dyn Store,
+    store: &mut Reported<'_>,
     key: &Key,
     name: &Name,
     token: &Token,
     json: bool,
-    report: &Report,
 ) -> Result<Exit, Error> {
-    let released = store.release(key, token, Outcome::Unknown);
-    report.remarks(store.remarks());
-    match released? {
-        Release::NotHeld => Err(Error::NotHeld),
+    let outcome = Outcome::Unknown;
+    let hold = releasing::Hold { key, token, outcome, ends: None, signals: None };
+    match releasing::release(store, hold)? {
+        Release::NotHeld(why) => Err(Error::NotHeld(why)),
         Release::Released | Release::Unknown => {
             Notice::give(token);
-            report.detail("released");
+            store.report().detail("released");
             if json {
                 output::document(&Done::new("released", name))?;
             }

@@ -1,8 +1,10 @@
 //! `rlock renew`: more time for a lock that was acquired.
 
 use super::output::{self, Done};
+use super::reported::Reported;
 use crate::cli;
 use crate::config::{self, Config};
+use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Key;
@@ -11,20 +13,20 @@ use crate::store::Renewal;
 
 pub(super) fn run(options: &cli::Renew, report: &Report) -> Result<Exit, Error> {
     let token = config::token(&options.hold)?;
-    let ttl = config::ttl(&options.lease)?;
-    let config = Config::resolve(&options.common, Some(ttl))?;
+    let ttl = config::chosen_ttl(options.ttl)?;
+    let config = Config::resolve(&options.common, ttl)?;
     config.warnings(report);
     let name = &options.hold.name;
     let key = Key::new(&config.prefix, name);
     let mut store = config.open(0)?;
-    let renewed = store.renew(&key, &token, ttl, None);
-    report.remarks(store.remarks());
-    match renewed? {
-        Renewal::NotHeld => Err(Error::NotHeld),
-        Renewal::Renewed { fence } => {
-            report.detail(format_args!("renewed, fence {fence}"));
+    let mut store = Reported::new(&mut *store, report);
+    match store.ask(|store| store.renew(&key, &token, ttl, None))? {
+        Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
+        Renewal::Renewed { fence, left } => {
+            let expires = show(left);
+            report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));
             if options.hold.json {
-                output::document(&Done::new("renewed", name).with_lease(fence, ttl))?;
+                output::document(&Done::new("renewed", name).with_lease(fence, left))?;
             }
             Ok(Exit::Status(exit::OK))
         }

@@ -1,29 +1,43 @@
 //! Why a lock might be stuck, as far as can be seen from here.
 
-use std::path::Path;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
 use crate::duration::show;
-use crate::lock::{About, Kind, Name};
+use crate::lock::{About, Kind, Name, Prefix};
+use crate::text::quoted;
 use crate::view::{Holder, Standing, State, View};
 
-/// The host that somebody looks from.
-pub(crate) struct Here {
+/// Where somebody looks from, and under which prefix.
+pub(crate) struct Here<'a> {
     host: String,
+    prefix: &'a Prefix,
 }
 
-impl Here {
-    pub(crate) fn new(host: String) -> Self {
-        Self { host }
+impl<'a> Here<'a> {
+    pub(crate) fn new(host: String, prefix: &'a Prefix) -> Self {
+        Self { host, prefix }
     }
 
-    /// Is it a process of this host that is not there any more? In a container, both the name and
-    /// the processes are the container's own.
-    fn knows_dead(&self, about: &About) -> bool {
-        about.host == self.host
-            && about.pid > 0
-            && Path::new("/proc/self").exists()
-            && !Path::new(&format!("/proc/{}", about.pid)).exists()
+    /// Is it a process of this host that cannot be found? It may be in a container of the same name.
+    /// One that may not be signalled, or that /proc hides, is there.
+    fn misses(&self, about: &About) -> bool {
+        let pid = i32::try_from(about.pid).unwrap_or_default();
+        about.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+    }
+
+    /// What ends a hold whose process is dead, to be pasted into a shell.
+    fn release(&self, name: &Name) -> String {
+        let prefix = match self.prefix {
+            usual if *usual == Prefix::default() => String::new(),
+            // In one word, since it may begin with a dash.
+            other => format!("--prefix={} ", quoted(other.as_str())),
+        };
+        let dashes = if name.as_str().starts_with('-') { "-- " } else { "" };
+        format!("rlock release --force --now {prefix}{dashes}{}", quoted(name.as_str()))
     }
 }
 
@@ -36,7 +50,7 @@ pub(crate) struct Concern {
 }
 
 /// What is wrong with a lock, the worst first.
-pub(crate) fn of(name: &Name, view: &View, here: &Here) -> Vec<Concern> {
+pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Concern> {
     let mut concerns: Vec<Concern> =
         view.holders.iter().filter_map(|holder| of_holder(name, holder, view, here)).collect();
     if view.state == State::Foreign && view.ttl.is_none() {
@@ -51,24 +65,25 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here) -> Vec<Concern> {
     concerns
 }
 
-fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here) -> Option<Concern> {
+fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Option<Concern> {
     let renewed = view.now.since(holder.renewed);
     let lease = holder.deadline.since(holder.renewed);
     // A script that has acquired it need not be the process that did.
     let is_kept = holder.about.kind != Kind::Acquire;
     let (short, long) = match holder.standing {
         Standing::Cooling => return None,
-        _ if is_kept && here.knows_dead(&holder.about) => (
-            "process gone".into(),
+        _ if is_kept && here.misses(&holder.about) => (
+            "process not found".into(),
             format!(
-                "process {} is gone from this host, though what it started may not be; the lock \
-                 frees itself in {}, or at once by rlock release --force --now {name}",
+                "no process {} on this host, but it may run in a container, or its children may \
+                 still run; the lease expires in {}; if all are dead, use {}",
                 holder.about.pid,
-                show(holder.deadline.since(view.now))
+                show(holder.deadline.since(view.now)),
+                here.release(name)
             ),
         ),
         Standing::Revoked => {
-            ("revoked".into(), "revoked, and its holder has not let go yet".into())
+            ("revoked".into(), "revoked, and its holder has not released it yet".into())
         }
         // Every third of the lease is usual.
         Standing::Held
@@ -87,4 +102,23 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here) -> Option<C
         Standing::Held => return None,
     };
     Some(Concern { short, long })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_suggested_is_safe_to_paste() {
+        let typed = |prefix: &str, name: &str| {
+            let prefix = prefix.parse().unwrap();
+            Here::new(String::new(), &prefix).release(&name.parse().unwrap())
+        };
+        let command = "rlock release --force --now";
+        assert_eq!(typed("rlock:", "deploy:prod"), format!("{command} deploy:prod"));
+        assert_eq!(typed("rlock:", "deploy;id>x"), format!("{command} 'deploy;id>x'"));
+        assert_eq!(typed("rlock:", "-n"), format!("{command} -- -n"));
+        assert_eq!(typed("a;b:", "-n"), format!("{command} --prefix='a;b:' -- -n"));
+        assert_eq!(typed("", "L"), format!("{command} --prefix='' L"));
+    }
 }

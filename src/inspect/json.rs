@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::lock::{Fence, Key, Kind, Mode, Name, Prefix};
+use crate::lock::{Fence, Key, Kind, Mode, Name, Owner, Prefix};
 use crate::view::{Ending, Holder, Outcome, Past, ServerTime, State, View, Waiter};
 
 /// One lock.
@@ -28,7 +28,7 @@ pub(crate) struct LockDocument<'a> {
 #[derive(Serialize)]
 pub(crate) struct HolderDocument<'a> {
     id: &'a str,
-    owner: &'a str,
+    owner: String,
     host: &'a str,
     user: &'a str,
     pid: u32,
@@ -110,7 +110,7 @@ impl<'a> HolderDocument<'a> {
     fn new(holder: &'a Holder, now: ServerTime) -> Self {
         Self {
             id: &holder.id,
-            owner: &holder.owner,
+            owner: Owner::shown(&holder.owner),
             host: &holder.about.host,
             user: &holder.about.user,
             pid: holder.about.pid,

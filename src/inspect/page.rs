@@ -2,6 +2,7 @@
 
 use crate::duration::show;
 use crate::lock::Name;
+use crate::text::printable;
 use crate::view::{Holder, Outcome, Past, Standing, State, View};
 
 use super::concern::Concern;
@@ -30,7 +31,7 @@ pub(crate) fn page(name: &Name, view: &View, concerns: &[Concern], hazards: &[St
         lines.push(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.about));
     }
     lines.extend(view.past.iter().rev().map(|past| format!("  history  {}", ended(past, view))));
-    lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+    lines.into_iter().map(|line| printable(&line).trim_end().to_owned() + "\n").collect()
 }
 
 fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {

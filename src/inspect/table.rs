@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::duration::show;
 use crate::lock::Name;
+use crate::text::{columns, cut, padded, printable};
 use crate::view::{State, View};
 
 use super::concern::Concern;
@@ -15,6 +16,9 @@ pub(crate) struct Style {
     pub(crate) width: Option<usize>,
     pub(crate) colour: bool,
 }
+
+/// Between two columns.
+const GAP: usize = 2;
 
 /// Columns that may be cut are not cut to less than this.
 const NARROWEST: usize = 10;
@@ -45,10 +49,10 @@ pub(crate) fn list(locks: &[(Name, View, Vec<Concern>)], style: Style) -> String
     for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.cells.iter().zip(widths) {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{:width$}  ", cut(cell, width));
+            line += &padded(&cut(cell, width), width + GAP);
         }
         let line = line.trim_end();
+        // Writing to a string cannot fail.
         let _ = match style.colour && row.alarming {
             true => writeln!(table, "\x1b[33m{line}\x1b[m"),
             false => writeln!(table, "{line}"),
@@ -75,13 +79,13 @@ fn row((name, view, concerns): &(Name, View, Vec<Concern>)) -> Row {
     };
     let concern = concerns.first().map_or(String::new(), |concern| concern.short.clone());
     let cells = [name.to_string(), who, held, lease, waiting, concern];
-    Row { cells, alarming: !concerns.is_empty() }
+    Row { cells: cells.map(|cell| printable(&cell)), alarming: !concerns.is_empty() }
 }
 
 /// Column widths, with the elastic ones cut to what is left of the line.
 fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
     let mut widths: [usize; 6] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row.cells[column].chars().count()).max().unwrap_or(0)
+        rows.iter().map(|row| columns(&row.cells[column])).max().unwrap_or(0)
     });
     // If nothing is wrong there is nothing to head.
     if rows.iter().all(|row| !row.alarming) {
@@ -89,20 +93,12 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
     }
     let Some(limit) = limit else { return widths };
     loop {
-        let whole: usize = widths.iter().map(|width| width + 2).sum::<usize>() - 2;
+        let whole: usize = widths.iter().map(|width| width + GAP).sum::<usize>() - GAP;
         let wider = ELASTIC.into_iter().max_by_key(|&column| widths[column]).unwrap_or(0);
         if whole <= limit || widths[wider] <= NARROWEST {
             return widths;
         }
         widths[wider] -= (whole - limit).min(widths[wider] - NARROWEST).clamp(1, 4);
-    }
-}
-
-fn cut(cell: &str, width: usize) -> String {
-    match cell.chars().count() > width {
-        false => cell.to_owned(),
-        true if width == 0 => String::new(),
-        true => cell.chars().take(width - 1).chain(['…']).collect(),
     }
 }
 
@@ -148,7 +144,7 @@ mod tests {
         assert!(narrow.iter().map(|width| width + 2).sum::<usize>() - 2 <= 40, "{narrow:?}");
         let least = fit(&rows, Some(5));
         assert_eq!((least[0], least[1]), (NARROWEST, NARROWEST));
-        assert_eq!(cut("abcdef", 4), "abc…");
-        assert_eq!(cut("abc", 3), "abc");
+        let wide = [row(["日本日本日本", "x", "1m", "2s", "", "!"])];
+        assert_eq!((fit(&wide, None)[0], fit(&wide, Some(5))[0]), (12, NARROWEST));
     }
 }

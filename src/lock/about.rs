@@ -1,21 +1,37 @@
 //! What a hold tells people about itself: who has it, and what keeps it alive.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-/// A short text from the user for those who wait or look: a job's URL, a ticket.
+use crate::text::{at_most, printable};
+
+/// Of a host's, a user's or a program's name, so many bytes are shown.
+const LONGEST_NAME: usize = 255;
+
+/// A short text from the user for those who wait or look: a job's URL, a ticket. A decoration is no
+/// reason to fail, so any text makes one: what would break a line becomes a space, and what is more
+/// than 1,000 bytes is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Label(String);
 
-impl FromStr for Label {
-    type Err = String;
+impl Label {
+    const LONGEST: usize = 1000;
+}
 
-    /// A decoration is no reason to fail: what would break a line becomes a space.
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.len() > 1000 {
-            return Err("a label has at most 1000 bytes".into());
-        }
-        Ok(Self(printable(text)))
+impl FromStr for Label {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(printable(at_most(Self::LONGEST, text))))
+    }
+}
+
+impl From<OsString> for Label {
+    fn from(text: OsString) -> Self {
+        let Ok(label) = text.to_string_lossy().parse();
+        label
     }
 }
 
@@ -75,29 +91,31 @@ impl About {
         let label = self.label.as_ref().map_or("", |label| &label.0);
         format!(
             "{}\n{}\n{}\n{}\n{kind}\n{label}",
-            printable(&self.host),
-            printable(&self.user),
+            shown_name(&self.host),
+            shown_name(&self.user),
             self.pid,
-            printable(&self.command),
+            shown_name(&self.command),
         )
     }
 
     /// Reads what another rlock, perhaps of another version, perhaps hostile, wrote: what is
     /// missing stays empty, and nothing in it can move a terminal's cursor.
     pub(crate) fn from_lines(lines: &str) -> Self {
-        let mut lines = lines.split('\n').map(printable);
+        let mut lines = lines.split('\n');
         let mut next = || lines.next().unwrap_or_default();
         Self {
-            host: next(),
-            user: next(),
+            host: shown_name(next()),
+            user: shown_name(next()),
             pid: next().parse().unwrap_or(0),
-            command: next(),
-            kind: match next().as_str() {
+            command: shown_name(next()),
+            kind: match next() {
                 "exec" => Kind::Exec,
                 "while-pid" => Kind::WhilePid,
                 _ => Kind::Acquire,
             },
-            label: Some(next()).filter(|label| !label.is_empty()).map(Label),
+            label: Some(next())
+                .filter(|label| !label.is_empty())
+                .and_then(|label| label.parse().ok()),
         }
     }
 
@@ -113,17 +131,15 @@ impl fmt::Display for About {
     }
 }
 
-/// Without anything that could break a line or move a cursor.
-pub(crate) fn printable(text: &str) -> String {
-    // Nearly always so, and there may be thousands.
-    if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
-        return text.to_owned();
-    }
-    text.replace(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'), " ")
+fn shown_name(text: &str) -> String {
+    printable(at_most(LONGEST_NAME, text))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -146,5 +162,17 @@ mod tests {
         assert_eq!(about.host, " [2Jhost");
         assert_eq!(about.label(), Some("l 1m"));
         assert_eq!(About::from_lines("").pid, 0);
+        let long = format!("{}\nu\n7\nc\nexec\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
+        let about = About::from_lines(&long);
+        assert_eq!((about.host.len(), about.label().map(str::len)), (255, Some(1000)));
+    }
+
+    #[test]
+    fn a_label_of_any_kind_is_a_label() {
+        let label = |bytes: &[u8]| Label::from(OsStr::from_bytes(bytes).to_owned()).0;
+        assert_eq!(label("job 7".as_bytes()), "job 7");
+        assert_eq!(label(b"a\xffb\n"), "a\u{fffd}b ");
+        let long = format!("x{}", "ä".repeat(600));
+        assert_eq!(label(long.as_bytes()), format!("x{}", "ä".repeat(499)));
     }
 }

@@ -152,7 +152,7 @@ impl Servers for Cluster {
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }
-                Refusal::Failed(failure) if failure.is_absence() => {
+                Refusal::Failed(failure) if failure.may_pass() => {
                     self.remark(at, &failure.to_string());
                     // Another one may know who has taken over.
                     self.owner = (at + 1) % self.nodes.len();
@@ -189,6 +189,8 @@ impl Servers for Cluster {
     }
 
     fn remarks(&mut self) -> Vec<Remark> {
-        std::mem::take(&mut self.remarks)
+        let mut remarks = std::mem::take(&mut self.remarks);
+        remarks.extend(self.nodes.iter_mut().flat_map(Node::remarks));
+        remarks
     }
 }

@@ -21,11 +21,17 @@ use crate::report::plain;
 /// No flight is answered with more than this, not even a list of all locks.
 const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 
-/// A connection to one server. After a failure it is out of step and must be dropped.
+/// A connection to one server. After a request that was late or cut short it is still in step: it
+/// knows what it has not sent and which replies nobody has read yet. After any other failure it
+/// must be dropped.
 pub(super) struct Connection {
     stream: Stream,
     parser: Parser,
     peer: String,
+    /// The rest of a flight that did not go out in its time.
+    unsent: Vec<u8>,
+    /// How many replies are still to come to what was sent.
+    owed: usize,
 }
 
 /// What ended an exchange.
@@ -49,7 +55,9 @@ impl Connection {
         let socket = dial(endpoint, patience, interrupt)?;
         let peer = endpoint.to_string();
         match Stream::new(socket, tls) {
-            Ok(stream) => Ok(Self { stream, parser: Parser::new(), peer }),
+            Ok(stream) => {
+                Ok(Self { stream, parser: Parser::new(), peer, unsent: Vec::new(), owed: 0 })
+            }
             Err(error) => Err(Failure::Misconfigured {
                 what: format!("cannot use TLS with {peer}: {error}"),
                 executed: false,
@@ -57,8 +65,9 @@ impl Connection {
         }
     }
 
-    /// Sends the commands in one flight and reads one reply to each. An error that the server
-    /// answers is a reply (`Value::ServerError`), not a failure.
+    /// Sends the commands in one flight and reads one reply to each, after those that are owed to
+    /// earlier flights, which nobody waits for any more. An error that the server answers is a reply
+    /// (`Value::ServerError`), not a failure.
     pub(super) fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -66,18 +75,24 @@ impl Connection {
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
         let until = Instant::now() + patience;
-        let mut flight = Vec::new();
+        let mut flight = std::mem::take(&mut self.unsent);
         for command in commands {
             command.write_packed_command(&mut flight);
         }
-        self.send(&flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
+        self.owed += commands.len();
+        self.send(flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
         let mut replies = Vec::with_capacity(commands.len());
         let rest = LARGEST_ANSWER;
         let stream = &mut self.stream;
         let mut wire = Wire { stream, until, interrupt, rest, broken: None };
-        for _ in commands {
+        while self.owed > 0 {
             match self.parser.parse_value(&mut wire) {
-                Ok(value) => replies.push(value),
+                Ok(value) => {
+                    if self.owed <= commands.len() {
+                        replies.push(value);
+                    }
+                    self.owed -= 1;
+                }
                 Err(_) => {
                     return Err(match wire.broken {
                         Some(broken) => self.failure(broken, patience),
@@ -89,16 +104,24 @@ impl Connection {
         Ok(replies)
     }
 
+    /// What cannot be sent now goes out ahead of the next flight, so that no command is torn.
     fn send(
         &mut self,
-        mut flight: &[u8],
+        mut flight: Vec<u8>,
         until: Instant,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Broken> {
-        while !flight.is_empty() {
-            match self.stream.write(flight) {
-                Ok(sent) => flight = &flight[sent..],
-                Err(error) => retry(&self.stream, error, Want::Write, until, interrupt)?,
+        let mut gone = 0;
+        while gone < flight.len() {
+            match self.stream.write(&flight[gone..]) {
+                Ok(sent) => gone += sent,
+                Err(error) => {
+                    let again = retry(&self.stream, error, Want::Write, until, interrupt);
+                    if let Err(broken) = again {
+                        self.unsent = flight.split_off(gone);
+                        return Err(broken);
+                    }
+                }
             }
         }
         while let Err(error) = self.stream.flush() {
@@ -111,7 +134,12 @@ impl Connection {
         let peer = &self.peer;
         let (what, fate) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
-            Broken::TooMuch => return self.not_redis(),
+            Broken::TooMuch => {
+                let most = LARGEST_ANSWER / (1024 * 1024);
+                return Failure::TooLarge(format!(
+                    "reply of {peer} exceeds {most} MiB; find the large key with redis-cli --memkeys"
+                ));
+            }
             Broken::Distrusted(error) => {
                 return Failure::Misconfigured {
                     what: format!("no TLS with {peer}: {}", reason(&error)),
@@ -210,5 +238,39 @@ fn retry(
         (_, true) => Err(Broken::Interrupted),
         (true, false) => Ok(()),
         (false, false) => Err(Broken::Late),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says a little each time, and that there is no more for now.
+    struct Trickle<'a>(&'a [u8], bool);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 = !self.1;
+            if self.1 {
+                return Err(io::ErrorKind::Other.into());
+            }
+            let (first, rest) = self.0.split_at(1);
+            self.0 = rest;
+            buffer[..1].copy_from_slice(first);
+            Ok(1)
+        }
+    }
+
+    /// An owed reply is read on after a wait that was cut short in the midst of it.
+    #[test]
+    fn a_reply_may_be_read_in_pieces() {
+        let said = b"*2\r\n$7\r\ngranted\r\n*1\r\n:7\r\n+OK\r\n";
+        let mut trickle = Trickle(said, false);
+        let mut parser = Parser::new();
+        let mut next =
+            || (0..2 * said.len()).find_map(|_| parser.parse_value(&mut trickle).ok()).unwrap();
+        let number = Value::Array(vec![Value::Int(7)]);
+        assert_eq!(next(), Value::Array(vec![Value::BulkString(b"granted".to_vec()), number]));
+        assert_eq!(next(), Value::Okay);
     }
 }

@@ -59,6 +59,11 @@ pub(super) fn dial(
     })
 }
 
+/// The addresses of a host, if they are found in time.
+pub(super) fn addresses_of(host: &str, port: u16, patience: Duration) -> Vec<SocketAddr> {
+    resolve(host, port, Instant::now() + patience, None).unwrap_or_default()
+}
+
 /// The addresses of a host. The resolver knows neither deadlines nor interrupts, so it gets a
 /// thread of its own, which is left behind if it takes too long.
 fn resolve(

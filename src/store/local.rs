@@ -1,14 +1,18 @@
 //! Locks on one host without a server: the lock model on files, one a lock, under flock(2).
 
+mod clock;
 mod directory;
 mod error;
 mod file;
+mod folder;
 mod mailbox;
 mod sweep;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
+use clock::Clock;
 pub(crate) use directory::Directory;
 use error::Error;
 use file::LockFile;
@@ -17,6 +21,7 @@ use mailbox::Mailbox;
 use super::model::Lock;
 use super::{
     Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
+    Verdict, decided,
 };
 use crate::clock::Instant;
 use crate::duration::{Ttl, show};
@@ -31,13 +36,31 @@ use crate::view::{Outcome, State, View};
 pub(super) struct Local {
     directory: Directory,
     io_timeout: Duration,
+    /// Of this process, once it was needed.
+    clock: Option<Clock>,
     /// Of the request that is in the queue.
     mailbox: Option<Mailbox>,
 }
 
 impl Local {
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
-        Self { directory, io_timeout, mailbox: None }
+        Self { directory, io_timeout, clock: None, mailbox: None }
+    }
+
+    fn clock(&mut self) -> Result<Clock, Failure> {
+        if let Some(clock) = &self.clock {
+            return Ok(clock.clone());
+        }
+        let clock = Clock::of_this_process();
+        let clock = clock.map_err(|error| self.failure(Error::of(Path::new("/proc"), &error)))?;
+        Ok(self.clock.insert(clock).clone())
+    }
+
+    fn open(&mut self, key: &Key, may_create: bool) -> Result<Option<LockFile>, Failure> {
+        let clock = self.clock()?;
+        let until = Instant::now() + self.io_timeout;
+        LockFile::open(&self.directory, key, may_create, &clock, until)
+            .map_err(|error| self.failure(error))
     }
 
     /// Does something to a lock and keeps the result. Whom it concerns among the waiters is woken.
@@ -46,35 +69,59 @@ impl Local {
         key: &Key,
         may_create: bool,
         act: impl FnOnce(&mut Lock, u64) -> T,
-        keep_mail: impl FnOnce(&mut Self, &T) -> Result<(), Failure>,
+        keep_mail: impl FnOnce(&mut Self, &mut LockFile, &T) -> Result<(), Failure>,
     ) -> Result<T, Failure> {
-        let until = Instant::now() + self.io_timeout;
-        let mut file = match LockFile::open(&self.directory, key, may_create, until) {
-            Ok(Some(file)) => file,
+        let Some(mut file) = self.open(key, may_create)? else {
             // Nothing is known of it, so nothing can come of it but the answer.
-            Ok(None) => return Ok(act(&mut Lock::default(), 0)),
-            Err(error) => return Err(self.failure(error)),
+            return Ok(act(&mut Lock::default(), 0));
         };
-        let before: Vec<String> = file.lock.tokens().map(str::to_owned).collect();
         let now = file.now();
         let answer = act(&mut file.lock, now);
+        file.lock.forget_marks();
         // Before anybody can know that there is somebody to be woken.
-        keep_mail(self, &answer)?;
+        keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_woken();
+        let woken: Vec<String> = woken.iter().filter_map(|it| file.mail.get(it).cloned()).collect();
         // Those who are gone may have died without removing it.
-        let after: HashSet<&str> = file.lock.tokens().collect();
-        for token in before.iter().filter(|token| !after.contains(token.as_str())) {
-            Mailbox::remove(&self.directory, token);
-        }
+        let orphaned = file.take_orphaned_mail();
+        let folder = file.folder().clone();
         file.write().map_err(|error| self.failure(error))?;
-        for token in &woken {
-            Mailbox::wake(&self.directory, token);
+        for mail in &orphaned {
+            mailbox::remove(&folder, mail);
+        }
+        for mail in &woken {
+            mailbox::wake(&folder, mail);
         }
         Ok(answer)
     }
 
+    /// One that waits has a mailbox, which the lock knows.
+    fn keep_mailbox(
+        &mut self,
+        file: &mut LockFile,
+        token: &str,
+        verdict: &Verdict,
+    ) -> Result<(), Failure> {
+        match verdict {
+            Verdict::Answer(Answer::Queued { .. }) => {}
+            Verdict::Again => return Ok(()),
+            Verdict::Answer(_) | Verdict::FenceAhead(_) => {
+                file.mail.remove(token);
+                return Ok(());
+            }
+        }
+        let mailbox = match self.mailbox.take_if(|mailbox| mailbox.is_in(file.folder())) {
+            Some(mailbox) => mailbox,
+            None => Mailbox::open(file.folder())
+                .map_err(|error| self.failure(Error::of(self.directory.path(), &error)))?,
+        };
+        file.mail.insert(token.to_owned(), mailbox.name().to_owned());
+        self.mailbox = Some(mailbox);
+        Ok(())
+    }
+
     fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
-        self.change(key, false, act, |_, _| Ok(()))
+        self.change(key, false, act, |_, _, _| Ok(()))
     }
 
     fn failure(&self, error: Error) -> Failure {
@@ -99,22 +146,20 @@ impl Store for Local {
         seen: &[Seen],
         _interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
-        let answer = self.change(
-            &request.key,
-            true,
-            |lock, now| lock.acquire(request, seen, now),
-            |this, answer| {
-                if matches!(answer, Answer::Queued { .. }) && this.mailbox.is_none() {
-                    let mailbox = Mailbox::open(&this.directory, request.token.as_str());
-                    this.mailbox = Some(mailbox.map_err(|error| this.failure(error))?);
-                }
-                Ok(())
-            },
-        )?;
+        let token = request.token.as_str();
+        let answer = decided(|attempt| {
+            self.change(
+                &request.key,
+                true,
+                |lock, now| lock.acquire(request, attempt, seen, now),
+                |this, file, verdict| this.keep_mailbox(file, token, verdict),
+            )
+        })?;
         if !matches!(answer, Answer::Queued { .. }) {
             self.mailbox = None;
         }
-        sweep::once_a_day(&self.directory);
+        let clock = self.clock()?;
+        sweep::once_a_day(&self.directory, &clock);
         Ok(answer)
     }
 
@@ -145,7 +190,7 @@ impl Store for Local {
         &mut self,
         key: &Key,
         token: &Token,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         _interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         self.act(key, |lock, now| lock.renew(token, ttl, now))
@@ -157,7 +202,7 @@ impl Store for Local {
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         self.mailbox = None;
-        self.act(&request.key, |lock, now| lock.leave(&request.token, now))
+        self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
     }
 
     fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
@@ -165,12 +210,8 @@ impl Store for Local {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let until = Instant::now() + self.io_timeout;
-        match LockFile::open(&self.directory, key, false, until) {
-            Ok(Some(file)) => Ok(file.lock.inspect(file.now())),
-            Ok(None) => Ok(Lock::default().inspect(0)),
-            Err(error) => Err(self.failure(error)),
-        }
+        let file = self.open(key, false)?;
+        Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.lock.inspect(file.now())))
     }
 
     fn list(

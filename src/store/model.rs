@@ -8,8 +8,11 @@
 mod admission;
 #[cfg(test)]
 mod histories;
+mod holds;
 mod moment;
+mod over;
 mod past;
+mod requests;
 mod snapshot;
 mod view;
 
@@ -18,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use moment::Moment;
 pub(super) use snapshot::Snapshot;
 
-use super::{Answer, Eviction, Release, Renewal, Request, Seen};
+use super::{Eviction, Release, Renewal, Request, Seen, Verdict};
 use crate::duration::Ttl;
 use crate::lock::{Mode, Token};
 use crate::view::{Ending, Outcome, Standing, View};
@@ -28,18 +31,30 @@ use crate::view::{Ending, Outcome, Standing, View};
 pub(super) struct Lock {
     /// What stands for the lock where other tools look.
     guard: Option<Guard>,
-    /// The guard as we have written it last.
+    /// The guard as rlock has written it last.
     written: Option<String>,
     /// Of the holds as a whole.
     mode: Option<Mode>,
-    /// The last one handed out.
+    /// The last one granted, in microseconds since the epoch or later.
     fence: u64,
+    /// Random; a lock that was forgotten has another one.
+    #[serde(default)]
+    life: String,
     holds: Vec<Hold>,
     /// First come, first served.
     queue: Vec<Place>,
+    /// The waiter that knows it is the head of the queue.
+    #[serde(default)]
+    told: Option<String>,
+    /// Revokes all holds up to a fence.
+    #[serde(default)]
+    revocation: Revocation,
     /// What became of the last holds, the latest last.
     #[serde(default)]
     past: Vec<Ended>,
+    /// Tokens that were released or given up.
+    #[serde(default)]
+    over: Vec<Mark>,
     /// Waiters that have something to look at since they were last taken.
     #[serde(skip)]
     woken: Vec<String>,
@@ -55,6 +70,9 @@ struct Guard {
 struct Hold {
     token: String,
     owner: String,
+    /// Whether a user has chosen the owner's name, so that it can enter from anywhere.
+    #[serde(default)]
+    named: bool,
     mode: Mode,
     about: String,
     fence: u64,
@@ -63,10 +81,31 @@ struct Hold {
     deadline: u64,
     /// Until when it is kept even if it is released; 0 if it need not be.
     keep: u64,
-    standing: Standing,
-    /// Who has revoked it, if anybody said.
+    /// The length of its lease.
     #[serde(default)]
+    ttl: u64,
+    /// The number of the request that got it.
+    #[serde(default)]
+    attempt: u64,
+    /// `Revoked` only if it was reinstated; others are so by the revocation.
+    standing: Standing,
+}
+
+/// All holds up to a fence are revoked.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Revocation {
+    floor: u64,
+    how: Option<Ending>,
+    /// Who did it, if anybody.
     by: String,
+    at: u64,
+}
+
+/// A request with this token is refused until then.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Mark {
+    token: String,
+    until: u64,
 }
 
 /// A hold that is over.
@@ -89,6 +128,8 @@ struct Ended {
 struct Place {
     token: String,
     owner: String,
+    #[serde(default)]
+    named: bool,
     mode: Mode,
     about: String,
     since: u64,
@@ -96,17 +137,31 @@ struct Place {
     alive: u64,
     /// May it enter what its owner holds?
     reentrant: bool,
+    #[serde(default)]
+    ttl: u64,
+    #[serde(default)]
+    attempt: u64,
 }
 
+/// The times by which a hold or a place in the queue ends, to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Times([u64; 3]);
+
 impl Lock {
-    /// Asks for the lock, or asks again.
-    pub(super) fn acquire(&mut self, request: &Request, seen: &[Seen], now: u64) -> Answer {
-        Moment::of(self, now).acquire(request, seen)
+    /// Asks for the lock, or asks again: `attempt` is larger each time.
+    pub(super) fn acquire(
+        &mut self,
+        request: &Request,
+        attempt: u64,
+        seen: &[Seen],
+        now: u64,
+    ) -> Verdict {
+        Moment::of(self, now).acquire(request, attempt, seen)
     }
 
-    /// Makes a hold last for `ttl` from now.
-    pub(super) fn renew(&mut self, token: &Token, ttl: Ttl, now: u64) -> Renewal {
-        Moment::of(self, now).renew(token.as_str(), ttl.as_millis())
+    /// Makes a hold last for `ttl` from now, or for as long as it was to last before.
+    pub(super) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
+        Moment::of(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
     }
 
     /// Ends a hold, or lets it cool.
@@ -115,11 +170,11 @@ impl Lock {
     }
 
     /// Takes a request back.
-    pub(super) fn leave(&mut self, token: &Token, now: u64) -> View {
-        Moment::of(self, now).leave(token.as_str())
+    pub(super) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
+        Moment::of(self, now).leave(token.as_str(), ttl.as_millis())
     }
 
-    /// Takes the lock away from all who have it, and returns it as it was before.
+    /// Revokes all holds, and returns the lock as it was before.
     pub(super) fn revoke(&mut self, eviction: Eviction, by: &str, now: u64) -> View {
         Moment::of(self, now).revoke(eviction, by)
     }
@@ -129,12 +184,58 @@ impl Lock {
         // On a copy, since an expired guard is dropped even by a look.
         let mut copy = self.clone();
         let moment = Moment::of(&mut copy, now);
-        View { past: moment.past(), ..moment.view(usize::MAX, true) }
+        View { past: moment.past(), ..moment.view(0, usize::MAX, true) }
     }
 
-    /// The same lock when all who held it or waited for it are surely gone.
-    pub(super) fn after_a_reboot(self) -> Self {
-        Self { fence: self.fence, past: self.past, ..Self::default() }
+    /// Moves the times by which each hold and each place in the queue ends onto another clock, by
+    /// what `by` says for its token. When they began is for people, and stays.
+    pub(super) fn shift(&mut self, by: impl Fn(&str) -> i64) {
+        for hold in &mut self.holds {
+            let by = by(&hold.token);
+            for time in [&mut hold.renewed, &mut hold.deadline] {
+                *time = time.saturating_add_signed(by);
+            }
+            if hold.keep > 0 {
+                hold.keep = hold.keep.saturating_add_signed(by);
+            }
+        }
+        for place in &mut self.queue {
+            let by = by(&place.token);
+            place.alive = place.alive.saturating_add_signed(by);
+        }
+        let latest = self.holds.iter().map(|hold| hold.deadline).max();
+        if let (Some(guard), Some(latest)) = (&mut self.guard, latest) {
+            guard.until = Some(latest);
+        }
+    }
+
+    /// The times that `shift` moves, by token.
+    pub(super) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
+        let waiting =
+            self.queue.iter().map(|place| (place.token.as_str(), Times([place.alive, 0, 0])));
+        waiting.chain(
+            self.holds
+                .iter()
+                .map(|hold| (hold.token.as_str(), Times([hold.renewed, hold.deadline, hold.keep]))),
+        )
+    }
+
+    /// Is there something to stand for the lock where other tools look?
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Somebody has deleted what stood for the lock.
+    pub(super) fn lose_guard(&mut self) {
+        self.guard = None;
+    }
+
+    /// Forgets all but the last few tokens that are over. Where requests cannot arrive late, those
+    /// only serve to say what became of a hold.
+    pub(super) fn forget_marks(&mut self) {
+        const KEPT: usize = 64;
+        let surplus = self.over.len().saturating_sub(KEPT);
+        self.over.drain(..surplus);
     }
 
     /// The waiters that have been given a reason to ask again since the last call.
@@ -142,9 +243,10 @@ impl Lock {
         std::mem::take(&mut self.woken)
     }
 
-    /// Is there nothing to remember but the fence?
-    pub(super) fn is_unused(&self) -> bool {
-        self.holds.is_empty() && self.queue.is_empty()
+    /// Was all that held the lock or waited for it over before `moment`?
+    pub(super) fn is_unused_since(&self, moment: u64) -> bool {
+        self.holds.iter().all(|hold| hold.deadline < moment)
+            && self.queue.iter().all(|place| place.alive < moment)
     }
 
     /// Who holds the lock or waits for it.

@@ -7,10 +7,11 @@ use redis::{Cmd, Value};
 use super::address::{Address, Endpoint};
 use super::connection::Connection;
 use super::refusal::{self, Refusal};
-use super::scripts::Call;
+use super::scripts::{Call, Verbs};
 use super::tls::Tls;
 use super::{Failure, Fate, Interrupt};
 use crate::clock::Instant;
+use crate::report::Remark;
 
 /// How much longer than asked for a server may sleep: it looks at its clock ten times a second.
 const TICK: Duration = Duration::from_millis(250);
@@ -21,8 +22,49 @@ pub(super) struct Node {
     tls: Option<Tls>,
     io_timeout: Duration,
     question: Option<Question>,
-    connection: Option<Connection>,
+    connection: Option<(Connection, Fit)>,
+    /// May the last script still have to arrive, or to be answered? Then there may be no reply to
+    /// the next one either, so it travels in full: one that the server did not know by its hash
+    /// would be lost.
+    unanswered: bool,
+    /// Which commands run the scripts that only look.
+    looking: Verbs,
     run: Option<Run>,
+    remarks: Vec<Remark>,
+}
+
+/// What a connection is good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// For anything.
+    Any,
+    /// For what takes back what was asked for on it, which must not overtake that: the server has
+    /// been silent for too long, or has refused us but runs our scripts all the same.
+    TakingBack,
+}
+
+/// What is sent at once, and on which terms.
+struct Flight<'a> {
+    commands: &'a [Cmd],
+    patience: Duration,
+    interrupt: Interrupt<'a>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// Keeps what is sent after it waiting on the server, which then forgets that if the
+    /// connection is closed.
+    Blocks,
+    /// Undoes what was asked for before.
+    TakesBack,
+}
+
+impl<'a> Flight<'a> {
+    fn plain(commands: &'a [Cmd], patience: Duration, interrupt: Interrupt<'a>) -> Self {
+        Self { commands, patience, interrupt, kind: Kind::Plain }
+    }
 }
 
 /// What a new connection asks first, in the same flight as all else.
@@ -53,7 +95,18 @@ impl Node {
             (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
             _ => None,
         };
-        Ok(Self { address, tls, io_timeout, question, connection: None, run: None })
+        Ok(Self::of(address, tls, io_timeout, question))
+    }
+
+    fn of(
+        address: Address,
+        tls: Option<Tls>,
+        io_timeout: Duration,
+        question: Option<Question>,
+    ) -> Self {
+        let (connection, unanswered, looking) = (None, false, Verbs::ToLook);
+        let (run, remarks) = (None, Vec::new());
+        Self { address, tls, io_timeout, question, connection, unanswered, looking, run, remarks }
     }
 
     /// Another server that takes the same user, password and authorities.
@@ -63,8 +116,7 @@ impl Node {
             _ => None,
         };
         let address = self.address.at(endpoint);
-        let Self { io_timeout, question, .. } = *self;
-        Ok(Self { address, tls, io_timeout, question, connection: None, run: None })
+        Ok(Self::of(address, tls, self.io_timeout, self.question))
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
@@ -74,6 +126,11 @@ impl Node {
     /// What it has said of its uptime, if it was asked.
     pub(super) fn this_run(&self) -> Option<&Run> {
         self.run.as_ref()
+    }
+
+    /// What it has said since the last call that was about itself.
+    pub(super) fn remarks(&mut self) -> Vec<Remark> {
+        std::mem::take(&mut self.remarks)
     }
 
     /// Gives it another time to answer.
@@ -95,20 +152,13 @@ impl Node {
             let asking = asking.then(|| redis::cmd("ASKING"));
             asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
         };
-        let flight_by_hash = flight(call.by_hash());
-        let (mut replies, mut repeated) =
-            self.exchange(&flight_by_hash, self.io_timeout, interrupt)?;
-        let script = usize::from(asking);
-        if matches!(replies.get(script), Some(Value::ServerError(e)) if e.code() == "NOSCRIPT") {
-            let flight_in_full = flight(call.in_full());
-            let again;
-            (replies, again) = self.exchange(&flight_in_full, self.io_timeout, interrupt)?;
-            repeated |= again;
-        }
+        let (mut replies, repeated) =
+            self.run_flight(call, flight, usize::from(asking), interrupt)?;
+        self.unanswered = false;
         let confirmed = if call.min_replicas() > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
             Some(Value::ServerError(error)) => {
-                return Err(refusal::of_script(&error, &self.address, call));
+                return Err(self.refused_script(&error, call));
             }
             Some(value) => value,
             None => return Err(self.nonsense().into()),
@@ -120,6 +170,59 @@ impl Node {
             None => None,
         };
         Ok(Reply { value, repeated, unconfirmed })
+    }
+
+    /// By its hash first, unless there may be no second try.
+    fn run_flight(
+        &mut self,
+        call: &Call,
+        flight: impl Fn(Cmd) -> Vec<Cmd>,
+        script: usize,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(Vec<Value>, bool), Refusal> {
+        let patience = self.io_timeout;
+        let kind = match () {
+            () if call.takes_back() => Kind::TakesBack,
+            () if call.min_replicas() > 0 => Kind::Blocks,
+            () => Kind::Plain,
+        };
+        let (mut repeated, mut in_full) = (false, self.unanswered);
+        loop {
+            let verbs = self.verbs(call);
+            let command = if in_full { call.in_full(verbs) } else { call.by_hash(verbs) };
+            let commands = &flight(command);
+            let (replies, again) =
+                self.run_once(&Flight { commands, patience, interrupt, kind })?;
+            repeated |= again;
+            match replies.get(script) {
+                Some(Value::ServerError(error)) if !in_full && error.code() == "NOSCRIPT" => {
+                    in_full = true;
+                }
+                Some(Value::ServerError(error))
+                    if verbs == Verbs::ToLook && refusal::lacks_a_command(error) =>
+                {
+                    self.looking = Verbs::Any;
+                }
+                _ => return Ok((replies, repeated)),
+            }
+        }
+    }
+
+    fn run_once(&mut self, flight: &Flight<'_>) -> Result<(Vec<Value>, bool), Refusal> {
+        let ran = self.exchange(flight);
+        if let Err(Refusal::Failed(failure)) = &ran {
+            self.unanswered |= failure.maybe_executed();
+        }
+        ran
+    }
+
+    fn verbs(&self, call: &Call) -> Verbs {
+        if call.only_looks() { self.looking } else { Verbs::Any }
+    }
+
+    /// A script by its hash, to be sent along with others to a server that knows it.
+    pub(super) fn by_hash(&self, call: &Call) -> Cmd {
+        call.by_hash(self.verbs(call))
     }
 
     /// Goes along with what counts only once replicas have it. It is given a quarter of the time
@@ -140,12 +243,15 @@ impl Node {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Refusal> {
-        let Some(mut connection) = self.connection.take() else { return Ok(()) };
+        let Some((mut connection, Fit::Any)) = self.connection.take() else { return Ok(()) };
         let mut flight = self.select();
         flight.extend(asking.then(|| redis::cmd("ASKING")));
         flight.push(command);
-        let replies = connection.exchange(&flight, at_most + self.io_timeout + TICK, interrupt)?;
-        self.connection = Some(connection);
+        let patience = at_most + self.io_timeout + TICK;
+        let replies = connection.exchange(&flight, patience, interrupt);
+        // A connection that is blocked may not carry what follows, so it is not kept.
+        let replies = replies.inspect_err(|_| self.unanswered = true)?;
+        self.connection = Some((connection, Fit::Any));
         match replies.last() {
             Some(Value::ServerError(error)) => Err(self.refused(error)),
             // A message or the end of the time: either way the next thing is to ask again.
@@ -157,7 +263,8 @@ impl Node {
     pub(super) fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
         let mut flight = self.select();
         flight.push(command);
-        let (mut replies, _) = self.exchange(&flight, self.io_timeout, interrupt)?;
+        let flight = Flight::plain(&flight, self.io_timeout, interrupt);
+        let (mut replies, _) = self.exchange(&flight)?;
         let error = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
             _ => None,
@@ -173,7 +280,8 @@ impl Node {
         let select = self.select();
         let ahead = select.len();
         commands.splice(0..0, select);
-        let (mut replies, _) = self.exchange(&commands, self.io_timeout, None)?;
+        let flight = Flight::plain(&commands, self.io_timeout, None);
+        let (mut replies, _) = self.exchange(&flight)?;
         match replies.first() {
             Some(Value::ServerError(error)) if ahead > 0 => Err(self.refused(error)),
             _ => Ok(replies.split_off(ahead)),
@@ -201,49 +309,66 @@ impl Node {
     /// One flight. A connection that had been idle may have been closed under us, so what fails on
     /// it is tried once more on a new one: all our scripts can be repeated. Says if that may have
     /// happened. A server that is silent is not asked again: it has had its time.
-    fn exchange(
-        &mut self,
-        commands: &[Cmd],
-        patience: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<(Vec<Value>, bool), Refusal> {
-        if let Some(mut connection) = self.connection.take() {
-            match connection.exchange(commands, patience, interrupt) {
-                Ok(replies) => {
-                    self.connection = Some(connection);
-                    return Ok((replies, false));
+    fn exchange(&mut self, flight: &Flight<'_>) -> Result<(Vec<Value>, bool), Refusal> {
+        let Some((mut connection, fit)) = self.connection.take() else {
+            return Ok((self.exchange_anew(flight)?, false));
+        };
+        if fit == Fit::TakingBack && flight.kind != Kind::TakesBack {
+            return Ok((self.exchange_anew(flight)?, false));
+        }
+        match connection.exchange(flight.commands, flight.patience, flight.interrupt) {
+            Ok(replies) => {
+                self.connection = Some((connection, fit));
+                Ok((replies, false))
+            }
+            Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
+                let replies = self.exchange_anew(flight)?;
+                Ok((replies, fate != Fate::NotSent))
+            }
+            Err(failure) => {
+                // Silent again: the server, if it is ever heard of again, does both.
+                if fit == Fit::Any {
+                    self.keep(connection, flight, &failure);
                 }
-                Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
-                    let replies = self.exchange_anew(commands, patience, interrupt)?;
-                    return Ok((replies, fate != Fate::NotSent));
-                }
-                Err(failure) => return Err(failure.into()),
+                Err(failure.into())
             }
         }
-        Ok((self.exchange_anew(commands, patience, interrupt)?, false))
     }
 
-    fn exchange_anew(
-        &mut self,
-        commands: &[Cmd],
-        patience: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Vec<Value>, Refusal> {
+    /// Keeps a connection on which the reply is missing, for what has to come after the request.
+    fn keep(&mut self, connection: Connection, flight: &Flight<'_>, failure: &Failure) {
+        let fit = match (failure, flight.kind) {
+            (_, Kind::Blocks) => return,
+            (Failure::Interrupted { sent: true }, _) => Fit::Any,
+            // Nothing comes after what takes back, and another connection may fare better.
+            (Failure::Unreachable { fate: Fate::Pending, .. }, Kind::Plain) => Fit::TakingBack,
+            _ => return,
+        };
+        self.connection = Some((connection, fit));
+    }
+
+    fn exchange_anew(&mut self, flight: &Flight<'_>) -> Result<Vec<Value>, Refusal> {
         let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
+        let Flight { commands, patience, interrupt, kind } = *flight;
         let mut connection = Connection::open(endpoint, tls, self.io_timeout, interrupt)?;
         let introduction = self.introduction();
-        let mut flight = introduction.clone();
-        flight.extend_from_slice(commands);
-        let mut replies = connection.exchange(&flight, patience, interrupt)?;
-        let rest = replies.split_off(introduction.len());
-        for reply in &replies {
-            if let Value::ServerError(error) = reply {
-                let mut refused = self.refused(error);
-                if let Refusal::Failed(Failure::Misconfigured { executed, .. }) = &mut refused {
-                    *executed = !matches!(&rest[..], [Value::ServerError(_)]);
-                }
-                return Err(refused);
+        let mut all = introduction.clone();
+        all.extend_from_slice(commands);
+        let mut replies = match connection.exchange(&all, patience, interrupt) {
+            Ok(replies) => replies,
+            Err(failure) => {
+                self.keep(connection, flight, &failure);
+                return Err(failure.into());
             }
+        };
+        let rest = replies.split_off(introduction.len());
+        let refused = replies.iter().find_map(|reply| match reply {
+            Value::ServerError(error) => Some(self.refused(error)),
+            _ => None,
+        });
+        if let Some(refused) = refused {
+            let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
+            return self.refused_but(executed, refused, connection, kind).map(|()| rest);
         }
         match (self.question, replies.pop()) {
             (Some(Question::Role), Some(role)) if !is_master(&role) => {
@@ -254,8 +379,41 @@ impl Node {
             }
             _ => {}
         }
-        self.connection = Some(connection);
+        self.connection = Some((connection, Fit::Any));
         Ok(rest)
+    }
+
+    /// A server has refused us, and may have run the script behind that in the same flight all the
+    /// same, since its default user needs no password. The connection, which is that user's, then
+    /// serves to take back what was asked for. If that is what the script did, it is done.
+    fn refused_but(
+        &mut self,
+        executed: bool,
+        refused: Refusal,
+        connection: Connection,
+        kind: Kind,
+    ) -> Result<(), Refusal> {
+        if !executed {
+            return Err(refused);
+        }
+        match (refused, kind) {
+            (Refusal::Failed(failure), Kind::TakesBack) => {
+                let what = format!("{failure}; the lock was released anyway");
+                self.remarks.push(Remark::Warning(what));
+                self.connection = Some((connection, Fit::TakingBack));
+                Ok(())
+            }
+            (Refusal::Failed(Failure::Misconfigured { what, .. }), _) => {
+                self.unanswered = true;
+                self.connection = Some((connection, Fit::TakingBack));
+                let what = format!(
+                    "{what}; unauthenticated clients can run scripts there, so the request took \
+                     effect and is being undone"
+                );
+                Err(Failure::Misconfigured { what, executed }.into())
+            }
+            (refused, _) => Err(refused),
+        }
     }
 
     /// What a new connection has to say first.
@@ -283,6 +441,10 @@ impl Node {
 
     pub(super) fn refused(&self, error: &redis::ServerError) -> Refusal {
         refusal::of(error, &self.address)
+    }
+
+    pub(super) fn refused_script(&self, error: &redis::ServerError, call: &Call) -> Refusal {
+        refusal::of_script(error, &self.address, call)
     }
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {
@@ -324,7 +486,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// From INFO, where the uptime is in whole seconds.
+    /// From INFO.
     fn of(information: &Value) -> Option<Self> {
         let text = match information {
             Value::BulkString(text) => String::from_utf8_lossy(text),
@@ -332,6 +494,8 @@ impl Run {
         };
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
+        // The difference of two times that were both cut to seconds may be most of one too long.
+        let uptime = uptime.saturating_sub(Duration::from_secs(1));
         Some(Self { id: field("run_id:")?.to_owned(), since: Instant::now() - uptime })
     }
 }

@@ -4,6 +4,7 @@
 //! Nobody keeps an order among those who wait, since no server could alone: they come back after
 //! random pauses.
 
+mod apart;
 mod ask;
 mod attempt;
 mod ballot;
@@ -12,6 +13,7 @@ mod merge;
 
 use std::time::Duration;
 
+use apart::require_apart;
 use ask::{Asked, Votes, ask, if_idle, surely};
 use member::{Member, Node};
 use merge::{free_like, merge, most_common};
@@ -28,7 +30,7 @@ use crate::lock::{Fence, Key, Mode, Name, Prefix, Token};
 use crate::pattern::Pattern;
 use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Outcome, State, View};
+use crate::view::{Outcome, Reason, State, View};
 
 /// Between two attempts at a lock that is busy. Half of each is up to chance, so that two who came
 /// at the same time do not do so for ever.
@@ -42,12 +44,23 @@ fn needed(mode: Mode, servers: usize) -> usize {
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
 }
 
+/// The first of the reasons that says something.
+fn best_known(reasons: impl Iterator<Item = Reason>) -> Reason {
+    reasons
+        .reduce(|one, other| if one.is_known() { one } else { other })
+        .unwrap_or(Reason::unknown())
+}
+
 /// Several servers.
 pub(super) struct Quorum {
     members: Vec<Member>,
     io_timeout: Duration,
     back_off: BackOff,
+    /// How often nobody has got the lock in a row, though it was free.
+    splits: usize,
     granted: Option<Granted>,
+    /// What a server may have released while too few others could be told.
+    let_go: Option<Token>,
     remarks: Vec<Remark>,
     /// Those that somebody has to mend, each of which is told once.
     warned: Vec<usize>,
@@ -64,18 +77,22 @@ struct Granted {
 }
 
 impl Quorum {
-    /// An error is a file for TLS that cannot be used, or a thread that cannot be had.
+    /// An error is a server that is named twice, a file for TLS that cannot be used, or a thread
+    /// that cannot be had.
     pub(super) fn new(
         servers: &[Address],
         io_timeout: Duration,
         min_replicas: u32,
     ) -> Result<Self, String> {
+        require_apart(servers, io_timeout / 4)?;
         let members = servers.iter().map(|server| Member::start(server, io_timeout, min_replicas));
         Ok(Self {
             members: members.collect::<Result<_, _>>()?,
             io_timeout,
             back_off: BACK_OFF,
+            splits: 0,
             granted: None,
+            let_go: None,
             remarks: Vec::new(),
             warned: Vec::new(),
             owes: false,
@@ -91,19 +108,20 @@ impl Quorum {
     fn ask<T: Send + 'static>(
         &mut self,
         whom: impl Fn(usize, &Member) -> Asked,
-        question: impl Fn(&mut Node) -> Result<T, Failure> + Clone + Send + 'static,
+        question: impl Fn(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
         enough: impl Fn(&Votes<T>) -> bool,
         tell: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
         let Self { members, remarks, warned, .. } = self;
-        let remark = |number: usize, vote: &Result<T, Failure>| {
+        let remark = |number: usize, vote: &Result<T, Failure>, theirs: Vec<Remark>| {
+            remarks.extend(theirs);
             let name = members[number].name();
             remarks.push(match vote {
                 Ok(value) => Remark::Detail(format!("{name}: {}", tell(value))),
                 Err(failure @ Failure::Misconfigured { .. }) if !warned.contains(&number) => {
                     warned.push(number);
-                    Remark::Warning(format!("{failure}; doing without it"))
+                    Remark::Warning(format!("{failure}; continuing without this server"))
                 }
                 Err(failure) => Remark::Detail(failure.to_string()),
             });
@@ -134,9 +152,15 @@ impl Quorum {
             }
         }
         let why = failures.join("; ");
-        Failure::Unreachable {
-            what: format!("{useful} of {servers} servers are of use, {needed} are needed: {why}"),
-            fate: Fate::NotSent,
+        let what = format!("{useful} of {servers} servers usable, {needed} required: {why}");
+        let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
+            Some(vote) => vote.as_ref().is_err_and(Failure::is_absence),
+            None => true,
+        };
+        if votes.votes.iter().all(is_absent) {
+            Failure::Unreachable { what, fate: votes.fate() }
+        } else {
+            Failure::Unavailable(what)
         }
     }
 
@@ -149,7 +173,7 @@ impl Quorum {
                 let own = |view: &View| {
                     view.holders.iter().find(|holder| holder.id == id).map(|holder| holder.mode)
                 };
-                let inspect = move |node: &mut Node| node.inspect(&asked);
+                let inspect = move |node: &mut Node, _: Interrupt<'_>| node.inspect(&asked);
                 let found = |votes: &Votes<View>| votes.count(|view| own(view).is_some()) > 0;
                 let votes = self.ask(if_idle, inspect, found, View::to_string, None)?;
                 let found = votes.values().find_map(|(_, view)| own(view));
@@ -168,7 +192,7 @@ impl Store for Quorum {
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
         self.owes = true;
-        self.attempts(request, interrupt)
+        self.attempt(request, interrupt)
     }
 
     fn keeps_places(&self) -> bool {
@@ -188,45 +212,53 @@ impl Store for Quorum {
         &mut self,
         key: &Key,
         token: &Token,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         let needed = self.needed_by(key, token)?;
         self.owes = true;
         let servers = self.members.len();
         let (asked, its_token) = (key.clone(), token.clone());
-        let not_held = |renewal: &Renewal| *renewal == Renewal::NotHeld;
+        let not_held = |renewal: &Renewal| matches!(renewal, Renewal::NotHeld(_));
         // A keeper comes again; to others, who have asked for the mode before, this is the only time.
         let comes_again = self.granted.is_some();
         let votes = self.ask(
             |number, member| if comes_again { if_idle(number, member) } else { Asked::Awaited },
-            move |node| node.renew(&asked, &its_token, ttl, None),
+            move |node, withdrawal| node.renew(&asked, &its_token, ttl, withdrawal),
             |votes| {
                 votes.count(|renewal| !not_held(renewal)) >= needed
                     || votes.count(not_held) > servers - needed
             },
             |renewal| match renewal {
-                Renewal::Renewed { fence } => format!("renewed, fence {fence}"),
-                Renewal::NotHeld => "not held".into(),
+                Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
+                Renewal::NotHeld(why) => format!("not held: it {why}"),
             },
             interrupt,
         )?;
         let fences: Vec<Fence> = votes
             .values()
             .filter_map(|(_, renewal)| match renewal {
-                Renewal::Renewed { fence } => Some(*fence),
-                Renewal::NotHeld => None,
+                Renewal::Renewed { fence, .. } => Some(*fence),
+                Renewal::NotHeld(_) => None,
             })
             .collect();
         if votes.count(not_held) > servers - needed {
-            return Ok(Renewal::NotHeld);
+            let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
+                Renewal::NotHeld(why) => Some(why.clone()),
+                Renewal::Renewed { .. } => None,
+            });
+            return Ok(Renewal::NotHeld(best_known(reasons)));
         }
         match most_common(&fences) {
             Some(fence) if fences.len() >= needed => {
                 let lost = votes.values().filter(|(_, renewal)| not_held(renewal));
                 let lost: Vec<usize> = lost.map(|(number, _)| number).collect();
                 self.put_back(token, ttl, &lost);
-                Ok(Renewal::Renewed { fence })
+                let lefts = votes.values().filter_map(|(_, renewal)| match renewal {
+                    Renewal::Renewed { left, .. } => Some(*left),
+                    Renewal::NotHeld(_) => None,
+                });
+                Ok(Renewal::Renewed { fence, left: lefts.min().unwrap_or_default() })
             }
             _ => Err(self.too_few(fences.len(), needed, &votes)),
         }
@@ -235,36 +267,44 @@ impl Store for Quorum {
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         self.owes = true;
         let needed = self.majority();
+        let not_held = |release: &Release| matches!(release, Release::NotHeld(_));
         let (asked, its_token) = (key.clone(), token.clone());
         let servers = self.members.len();
         let votes = self.ask(
             // A renewal may be under way that nobody needs any more.
             |_, _| Asked::Awaited,
-            move |node| node.release(&asked, &its_token, outcome),
+            move |node, _| node.release(&asked, &its_token, outcome),
             |votes| {
-                votes.count(|release| *release == Release::Released) >= needed
-                    || votes.count(|release| *release == Release::NotHeld) > servers - needed
+                votes.count(|release| !not_held(release)) >= needed
+                    || votes.count(not_held) > servers - needed
             },
             |release| match release {
                 Release::Released => "released".into(),
-                Release::NotHeld => "not held".into(),
+                Release::NotHeld(why) => format!("not held: it {why}"),
                 Release::Unknown => "released before, or not held".into(),
             },
             None,
         )?;
-        self.granted = None;
-        let not_held = votes.count(|release| *release == Release::NotHeld);
         let released = votes.count(|release| *release == Release::Released);
-        // It was on a majority if those that are silent had it too.
-        if not_held > servers - needed {
-            Ok(Release::NotHeld)
-        } else if released > 0 {
-            Ok(Release::Released)
-        } else if votes.count(|_| true) > 0 && not_held == 0 {
-            Ok(Release::Unknown)
-        } else {
-            Err(self.too_few(votes.count(|_| true), needed, &votes))
+        let before = self.let_go.take().is_some_and(|let_go| let_go == *token);
+        if votes.count(not_held) > servers - needed {
+            // It was on a majority if those that are silent had it too.
+            self.granted = None;
+            let reasons = votes.values().filter_map(|(_, release)| match release {
+                Release::NotHeld(why) => Some(why.clone()),
+                Release::Released | Release::Unknown => None,
+            });
+            let why = best_known(reasons);
+            return Ok(if before { Release::Unknown } else { Release::NotHeld(why) });
         }
+        let gone = votes.count(|_| true);
+        if gone < needed {
+            let may_be = before || released > 0 || votes.fate() != Fate::NotSent;
+            self.let_go = may_be.then(|| token.clone());
+            return Err(self.too_few(gone, needed, &votes));
+        }
+        self.granted = None;
+        Ok(if released > 0 { Release::Released } else { Release::Unknown })
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
@@ -272,21 +312,21 @@ impl Store for Quorum {
         self.granted = None;
         let asked = request.clone();
         let left = |_: &View| "taken back".into();
-        let votes = self.ask(surely, move |node| node.leave(&asked), |_| false, left, None)?;
+        let votes = self.ask(surely, move |node, _| node.leave(&asked), |_| false, left, None)?;
         self.merged(votes)
     }
 
     fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
         self.owes = true;
         let (asked, by) = (key.clone(), by.to_owned());
-        let revoke = move |node: &mut Node| node.revoke(&asked, eviction, &by);
+        let revoke = move |node: &mut Node, _: Interrupt<'_>| node.revoke(&asked, eviction, &by);
         let votes = self.ask(surely, revoke, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let asked = key.clone();
-        let inspect = move |node: &mut Node| node.inspect(&asked);
+        let inspect = move |node: &mut Node, _: Interrupt<'_>| node.inspect(&asked);
         let votes = self.ask(if_idle, inspect, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
@@ -301,7 +341,7 @@ impl Store for Quorum {
         let progress = progress.clone();
         let votes = self.ask(
             if_idle,
-            move |node| {
+            move |node, _| {
                 let mut listing = node.list(&prefix, pattern.as_ref(), &progress)?;
                 match listing.unseen.pop() {
                     Some(failure) => Err(failure),
@@ -338,7 +378,7 @@ impl Store for Quorum {
     }
 
     fn hazards(&mut self) -> Vec<String> {
-        let ask = |node: &mut Node| Ok(node.hazards());
+        let ask = |node: &mut Node, _: Interrupt<'_>| Ok(node.hazards());
         let votes = self.ask(if_idle, ask, |_| false, |_| "asked about its memory".into(), None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
@@ -360,18 +400,19 @@ impl Quorum {
 
     /// Puts a hold back on servers that have lost it, while enough others have it: so that the next
     /// one that fails does not end it. It is not waited for.
-    fn put_back(&mut self, token: &Token, ttl: Ttl, servers: &[usize]) {
+    fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, servers: &[usize]) {
         let Some(Granted { request, at }) = &self.granted else { return };
         if request.token != *token {
             return;
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
+        let ttl = ttl.unwrap_or(request.ttl);
         let request = Request { ttl, heartbeat: None, at_least, ..request.clone() };
         let Ok((ballot, _)) = ballot::open() else { return };
         for &number in servers {
             let request = request.clone();
             self.members[number]
-                .ask(number, &ballot, move |node| node.acquire(&request, &[], None));
+                .ask(number, &ballot, move |node, _| node.acquire(&request, &[], None));
         }
     }
 }
@@ -386,6 +427,6 @@ impl Drop for Quorum {
         };
         // Some have had that already.
         let patience = if self.late { self.io_timeout / 4 } else { self.io_timeout };
-        let _ = ask(&self.members, patience, rest, |_| Ok(()), |_| false, |_, _| {}, None);
+        let _ = ask(&self.members, patience, rest, |_, _| Ok(()), |_| false, |_, _, _| {}, None);
     }
 }

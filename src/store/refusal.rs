@@ -127,6 +127,12 @@ pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> 
     }
 }
 
+/// Does the server, or our user there, not have the command?
+pub(super) fn lacks_a_command(error: &ServerError) -> bool {
+    let text = error.details().unwrap_or_default();
+    error.code() == "NOPERM" && text.contains("command") || text.contains("unknown command")
+}
+
 /// As Redis up to 7.0 says it, and as later ones and Valkey do.
 fn is_denial(text: &str) -> bool {
     text.contains("user executing the script")
@@ -185,7 +191,7 @@ mod tests {
             for (reply, part) in [
                 (format!("ERR The user executing the script can't run this command or subcommand script: 5f, on @user_script:{line}."), "allow +time"),
                 (format!("ERR ACL failure in script: User {user} has no permissions to run the 'time' command script: 5f, on @user_script:{line}."), "allow +time"),
-                ("NOPERM this user has no permissions to access one of the keys used as arguments".into(), "allow ~p:L and ~{p:L}:*"),
+                ("NOPERM this user has no permissions to access one of the keys used as arguments".into(), "allow ~p:L and ~{p:L}?*"),
                 ("NOPERM No permissions to access a key".into(), "allow ~p:L"),
                 (format!("ERR ACL failure in script: No permissions to access a key script: 5f, on @user_script:{line}."), "allow ~p:L"),
                 (format!("NOPERM User {user} has no permissions to run the 'evalsha' command"), "evalsha"),

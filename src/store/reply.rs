@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Answer, Release, Renewal};
-use crate::lock::{About, Fence, Mode, printable};
-use crate::view::{Ending, Holder, Past, ServerTime, Standing, State, View, Waiter};
+use super::{Answer, Release, Renewal, Verdict};
+use crate::lock::{About, Fence, Mode};
+use crate::text::printable;
+use crate::view::{Ending, Holder, Past, Reason, ServerTime, Standing, State, View, Waiter};
 
 /// Reads an array from front to back.
 struct Fields(std::vec::IntoIter<Value>);
@@ -41,6 +42,17 @@ impl Fields {
         u64::try_from(self.integer()?).ok()
     }
 
+    fn millis(&mut self) -> Option<Duration> {
+        self.count().map(Duration::from_millis)
+    }
+
+    fn reason(&mut self) -> Option<Reason> {
+        // Later versions may know more endings.
+        let ending = self.text()?.as_str().try_into().ok();
+        let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
+        Some(Reason::new(ending, ago, &self.text()?))
+    }
+
     /// A number that came as text; 0 if it was lost.
     fn number(&mut self) -> Option<u64> {
         Some(self.text()?.parse().unwrap_or(0))
@@ -68,35 +80,39 @@ impl Fields {
     }
 }
 
-pub(super) fn answer(reply: Value) -> Option<Answer> {
+pub(super) fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
-    match fields.text()?.as_str() {
-        "granted" => Some(Answer::Granted { fence: fields.fence()? }),
-        "busy" => Some(Answer::Busy(view(fields.0.next()?)?)),
-        "inside" => Some(Answer::Inside),
-        "upgrade" => Some(Answer::Upgrade),
-        "queued" => Some(Answer::Queued {
+    Some(Verdict::Answer(match fields.text()?.as_str() {
+        "granted" => Answer::Granted { fence: fields.fence()? },
+        "busy" => Answer::Busy(view(fields.0.next()?)?),
+        "inside" => Answer::Inside,
+        "upgrade" => Answer::Upgrade,
+        "queued" => Answer::Queued {
             view: view(fields.0.next()?)?,
             position: Some(fields.count()?),
-            sleep: Duration::from_millis(fields.count()?),
-        }),
-        _ => None,
-    }
+            sleep: fields.millis()?,
+        },
+        "over" => Answer::Over(fields.reason()?),
+        "again" => return Some(Verdict::Again),
+        "ahead" => return Some(Verdict::FenceAhead(fields.millis()?)),
+        _ => return None,
+    }))
 }
 
 pub(super) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "renewed" => Some(Renewal::Renewed { fence: fields.fence()? }),
-        "not-held" => Some(Renewal::NotHeld),
+        "renewed" => Some(Renewal::Renewed { fence: fields.fence()?, left: fields.millis()? }),
+        "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,
     }
 }
 
 pub(super) fn release(reply: Value) -> Option<Release> {
-    match Fields::of(reply)?.text()?.as_str() {
+    let mut fields = Fields::of(reply)?;
+    match fields.text()?.as_str() {
         "released" => Some(Release::Released),
-        "not-held" => Some(Release::NotHeld),
+        "not-held" => Some(Release::NotHeld(fields.reason()?)),
         _ => None,
     }
 }
@@ -109,12 +125,20 @@ pub(super) fn left(reply: Value) -> Option<View> {
     }
 }
 
-pub(super) fn revoked(reply: Value) -> Option<View> {
+/// The lock as it was before, if this was the first call, and from which hold on to go on if there is
+/// more to be done.
+pub(super) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
-    match fields.text()?.as_str() {
-        "revoked" => view(fields.0.next()?),
-        _ => None,
-    }
+    let again = match fields.text()?.as_str() {
+        "revoked" => false,
+        "again" => true,
+        _ => return None,
+    };
+    let before = match fields.0.next()? {
+        Value::Array(none) if none.is_empty() => None,
+        first => Some(view(first)?),
+    };
+    Some((before, if again { Some(fields.count()?) } else { None }))
 }
 
 pub(super) fn view(reply: Value) -> Option<View> {
@@ -131,19 +155,32 @@ pub(super) fn view(reply: Value) -> Option<View> {
     let mode = fields.mode()?;
     let ttl = u64::try_from(fields.integer()?).ok().map(Duration::from_millis);
     let fence = fields.text()?.parse().ok().map(Fence);
+    let life = fields.text()?;
     let holder_count = fields.count()?;
     let holders = fields.list(holder)?;
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
     // Later versions may know more endings.
     let past = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
-    Some(View { now, state, mode, ttl, fence, holder_count, holders, waiter_count, waiters, past })
+    Some(View {
+        now,
+        state,
+        mode,
+        ttl,
+        fence,
+        life,
+        holder_count,
+        holders,
+        waiter_count,
+        waiters,
+        past,
+    })
 }
 
 fn holder(reply: Value) -> Option<Holder> {
     let mut fields = Fields::of(reply)?;
     Some(Holder {
-        id: fields.text()?,
+        id: printable(&fields.text()?),
         owner: fields.text()?,
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         about: About::from_lines(&fields.text()?),
@@ -163,7 +200,7 @@ fn holder(reply: Value) -> Option<Holder> {
 fn waiter(reply: Value) -> Option<Waiter> {
     let mut fields = Fields::of(reply)?;
     Some(Waiter {
-        id: fields.text()?,
+        id: printable(&fields.text()?),
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         about: About::from_lines(&fields.text()?),
         since: fields.time()?,
@@ -177,16 +214,10 @@ fn past(reply: Value) -> Option<Past> {
     let mut next = || fields.next().unwrap_or_default();
     let number = |text: &str| text.parse().unwrap_or(0);
     Some(Past {
-        ending: match next() {
-            "released" => Ending::Released,
-            "expired" => Ending::Expired,
-            "revoked" => Ending::Revoked,
-            "lost" => Ending::Lost,
-            _ => return None,
-        },
+        ending: Ending::try_from(next()).ok()?,
         at: ServerTime(number(next())),
         outcome: next().into(),
-        id: next().to_owned(),
+        id: printable(next()),
         acquired: ServerTime(number(next())),
         fence: Fence(number(next())),
         mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),

@@ -11,7 +11,8 @@ use redis::Cmd;
 use super::node::{Node, Reply};
 use super::scripts::{self, Call, Script, mailbox};
 use super::{
-    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, reply,
+    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, Verdict,
+    decided, reply,
 };
 use crate::duration::Ttl;
 use crate::lock::{Key, Owner, Prefix, Token};
@@ -105,13 +106,15 @@ fn nonsense() -> Failure {
     Failure::Misconfigured { what, executed: true }
 }
 
-impl<S: Servers> Store for Scripted<S> {
-    fn acquire(
+impl<S: Servers> Scripted<S> {
+    /// Asks once.
+    pub(super) fn ask(
         &mut self,
         request: &Request,
+        attempt: u64,
         seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Verdict, Failure> {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
         let mut call = self
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
@@ -131,18 +134,30 @@ impl<S: Servers> Store for Scripted<S> {
             )
             .with(if request.reentrant { "reentrant" } else { "" })
             .with(&request.about)
-            .with(request.fence.map_or(0, |fence| fence.0));
-        for Seen { holder, left } in seen {
+            .with(request.fence.map_or(0, |fence| fence.0))
+            .with(attempt)
+            .with(seen.first().map_or("", |seen| &seen.life));
+        for Seen { holder, left, .. } in seen {
             call = call
                 .with(&holder.id)
-                .with(holder.mode)
                 .with(holder.about.to_lines())
                 .with(holder.fence)
                 .with(holder.acquired.0)
                 .with(left.as_millis());
         }
-        let answer = self.run(&call, reply::answer, interrupt)?;
-        answer.confirmed(|answer| matches!(answer, Answer::Granted { .. }))
+        let verdict = self.run(&call, reply::verdict, interrupt)?;
+        verdict.confirmed(|verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. })))
+    }
+}
+
+impl<S: Servers> Store for Scripted<S> {
+    fn acquire(
+        &mut self,
+        request: &Request,
+        seen: &[Seen],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Answer, Failure> {
+        decided(|attempt| self.ask(request, attempt, seen, interrupt))
     }
 
     fn sleep(
@@ -166,10 +181,11 @@ impl<S: Servers> Store for Scripted<S> {
         &mut self,
         key: &Key,
         token: &Token,
-        ttl: Ttl,
+        ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
-        let call = self.call(scripts::RENEW, key, Some(token)).with(ttl.as_millis());
+        let ttl = ttl.map_or(String::new(), |ttl| ttl.as_millis().to_string());
+        let call = self.call(scripts::RENEW, key, Some(token)).with(ttl);
         let call = call.confirmed_by(self.min_replicas);
         let renewal = self.run(&call, reply::renewal, interrupt)?;
         renewal.confirmed(|renewal| matches!(renewal, Renewal::Renewed { .. }))
@@ -179,27 +195,60 @@ impl<S: Servers> Store for Scripted<S> {
         let call = self.call(scripts::RELEASE, key, Some(token)).with(outcome);
         let release = self.run(&call, reply::release, None)?;
         Ok(match release.value {
-            Release::NotHeld if release.repeated => Release::Unknown,
+            Release::NotHeld(why) if release.repeated && why.is_released() => Release::Released,
+            Release::NotHeld(why) if release.repeated && !why.is_known() => Release::Unknown,
             release => release,
         })
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
+        let call = call.with(request.ttl.as_millis());
         Ok(self.run(&call, reply::left, None)?.value)
     }
 
     fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
-        let call = self.call(scripts::REVOKE, key, None).with(match eviction {
+        let now = match eviction {
             Eviction::WhenGone => "",
             Eviction::Now => "now",
-        });
-        let call = call.with(by);
-        Ok(self.run(&call, reply::revoked, None)?.value)
+        };
+        // What was granted since is not meant, nor touched by a request that arrives late.
+        let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
+        let seen = self.run(&inspect, reply::view, None)?.value.fence.map_or(0, |fence| fence.0);
+        let (mut first, mut from) = (None, String::new());
+        loop {
+            let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
+            let (before, again) =
+                self.run(&call.with(&from).with(seen), reply::revoked, None)?.value;
+            first = first.or(before);
+            match again {
+                Some(next) => from = next.to_string(),
+                None => return first.ok_or_else(nonsense),
+            }
+        }
     }
 
+    /// Page by page, as long as there is more, up to a thousand holders and waiters: a list that
+    /// nobody reads to its end is not worth keeping a server busy for.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        Ok(self.run(&self.call(scripts::INSPECT, key, None).with("past"), reply::view, None)?.value)
+        const MOST: usize = 1_000;
+        const PAGE: usize = 100;
+        let mut page = |past: &str, holders: usize, waiters: usize| {
+            let call = self.call(scripts::INSPECT, key, None);
+            let call = call.with(past).with(holders).with(waiters);
+            Ok::<_, Failure>(self.run(&call, reply::view, None)?.value)
+        };
+        let mut view = page("past", 0, 0)?;
+        for from in (PAGE..MOST).step_by(PAGE) {
+            let more = |count: u64| usize::try_from(count).is_ok_and(|count| count > from);
+            if !more(view.holder_count) && !more(view.waiter_count) {
+                break;
+            }
+            let next = page("", from, from)?;
+            view.holders.extend(next.holders);
+            view.waiters.extend(next.waiters);
+        }
+        Ok(view)
     }
 
     fn list(

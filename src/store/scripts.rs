@@ -43,6 +43,7 @@ impl Call {
             key.side("queue"),
             mailbox(key, token),
             key.side("past"),
+            key.side("over"),
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
@@ -81,19 +82,53 @@ impl Call {
     }
 
     /// By its hash, for a server that has seen it before.
-    pub(super) fn by_hash(&self) -> Cmd {
-        self.command("EVALSHA", self.script.hash)
+    pub(super) fn by_hash(&self, verbs: Verbs) -> Cmd {
+        self.command(verbs.by_hash(), self.script.hash)
     }
 
     /// In full, which also makes the server remember it.
-    pub(super) fn in_full(&self) -> Cmd {
-        self.command("EVAL", self.script.source)
+    pub(super) fn in_full(&self, verbs: Verbs) -> Cmd {
+        self.command(verbs.in_full(), self.script.source)
+    }
+
+    /// Does it leave everything as it is?
+    pub(super) fn only_looks(&self) -> bool {
+        self.script.hash == INSPECT.hash
+    }
+
+    /// Does it undo what was asked for before?
+    pub(super) fn takes_back(&self) -> bool {
+        [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = redis::cmd(verb);
         command.arg(script).arg(&self.arguments);
         command
+    }
+}
+
+/// The commands that run a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verbs {
+    Any,
+    /// For those that only look: users with no right to write have these. From Redis 7 on.
+    ToLook,
+}
+
+impl Verbs {
+    fn by_hash(self) -> &'static str {
+        match self {
+            Self::Any => "EVALSHA",
+            Self::ToLook => "EVALSHA_RO",
+        }
+    }
+
+    fn in_full(self) -> &'static str {
+        match self {
+            Self::Any => "EVAL",
+            Self::ToLook => "EVAL_RO",
+        }
     }
 }
 

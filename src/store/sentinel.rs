@@ -100,13 +100,17 @@ impl Sentinel {
 /// What to say when no sentinel can tell: what somebody can mend, else the first of them.
 fn none_of(mut failures: Vec<Failure>) -> Failure {
     let count = failures.len();
+    let answers = failures.iter().any(|failure| !failure.is_absence());
     let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
     match failures.swap_remove(worst.unwrap_or(0)) {
         failure @ Failure::Misconfigured { .. } => failure,
-        first => Failure::Unreachable {
-            what: format!("none of {count} sentinels can name the master: {first}"),
-            fate: Fate::NotSent,
-        },
+        first => {
+            let what = format!("none of {count} sentinels can name the master: {first}");
+            match answers {
+                true => Failure::Unavailable(what),
+                false => Failure::Unreachable { what, fate: Fate::NotSent },
+            }
+        }
     }
 }
 
@@ -139,6 +143,8 @@ impl Servers for Sentinel {
     }
 
     fn remarks(&mut self) -> Vec<Remark> {
-        std::mem::take(&mut self.remarks)
+        let mut remarks = std::mem::take(&mut self.remarks);
+        remarks.extend(self.master.remarks());
+        remarks
     }
 }

@@ -9,6 +9,7 @@ use super::node::{Node, Question, Reply};
 use super::scripted::Servers;
 use super::scripts::Call;
 use super::{Failure, Interrupt};
+use crate::report::Remark;
 
 /// One server.
 pub(super) struct Single {
@@ -48,5 +49,9 @@ impl Servers for Single {
 
     fn database(&self) -> u32 {
         self.database
+    }
+
+    fn remarks(&mut self) -> Vec<Remark> {
+        self.node.remarks()
     }
 }

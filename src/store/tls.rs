@@ -2,31 +2,39 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::Socket;
 
 use crate::poll::Want;
+use crate::text::quoted;
 
 /// Files that the user names instead of what the system has.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct TlsFiles {
     /// Whom to trust instead of the system's roots.
-    pub(crate) authority: Option<PathBuf>,
+    pub(crate) authority: Option<Pem>,
     /// Who we are, for a server that asks.
     pub(crate) identity: Option<Identity>,
 }
 
 /// A certificate and its key.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Identity {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
+    pub(crate) certificate: Pem,
+    pub(crate) key: Pem,
+}
+
+/// What a file has in it, and its path for messages.
+#[derive(Clone)]
+pub(crate) struct Pem {
+    text: Arc<[u8]>,
+    path: PathBuf,
 }
 
 /// What it takes to talk to one server in secret.
@@ -45,15 +53,14 @@ impl Tls {
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(roots(files.authority.as_deref())?);
+            .with_root_certificates(roots(files.authority.as_ref())?);
         let config = match &files.identity {
             None => builder.with_no_client_auth(),
             Some(Identity { certificate, key }) => {
-                let own =
-                    PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+                let shown = certificate.path.display();
                 builder
-                    .with_client_auth_cert(certificates(certificate)?, own)
-                    .map_err(|error| format!("{}: {error}", certificate.display()))?
+                    .with_client_auth_cert(certificate.certificates()?, key.private_key()?)
+                    .map_err(|error| format!("{shown}: {}", reason_of(&error)))?
             }
         };
         Ok(Self { config: Arc::new(config), name })
@@ -70,10 +77,10 @@ fn name_of(host: &str) -> Result<ServerName<'static>, String> {
         .map_err(|_| format!("{host} is no name that a certificate could have"))
 }
 
-fn roots(authority: Option<&Path>) -> Result<RootCertStore, String> {
+fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let found = match authority {
-        Some(file) => certificates(file)?,
+        Some(file) => file.certificates()?,
         None => rustls_native_certs::load_native_certs().certs,
     };
     // The system may have some that are too old to be understood.
@@ -84,24 +91,61 @@ fn roots(authority: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_file_iter(file).map_err(|error| unusable(file, &error))?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| unusable(file, &error))?;
-    if all.is_empty() {
-        return Err(format!("{}: there is no certificate in it", file.display()));
+impl Pem {
+    pub(crate) fn new(text: Vec<u8>, path: PathBuf) -> Self {
+        Self { text: text.into(), path }
     }
-    Ok(all)
-}
 
-fn unusable(file: &Path, error: &rustls::pki_types::pem::Error) -> String {
-    format!("{}: {error}", file.display())
+    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
+        let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.text).collect();
+        match all {
+            Ok(all) if all.is_empty() => Err(self.lacks("certificate")),
+            all => all.map_err(|error| self.unusable(&error)),
+        }
+    }
+
+    fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
+        // The first is how PKCS #8 says it, the second what OpenSSL wrote before that.
+        let signs = [&b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..], b"Proc-Type: 4,ENCRYPTED"];
+        if signs.iter().any(|sign| self.text.windows(sign.len()).any(|part| part == *sign)) {
+            return Err(format!(
+                "{}: encrypted key is not supported; decrypt it with openssl pkey -in {} -out FILE",
+                self.path.display(),
+                quoted(&self.path.to_string_lossy())
+            ));
+        }
+        PrivateKeyDer::from_pem_slice(&self.text).map_err(|error| match error {
+            pem::Error::NoItemsFound => self.lacks("private key"),
+            error => self.unusable(&error),
+        })
+    }
+
+    fn lacks(&self, what: &str) -> String {
+        format!("{}: no {what} in PEM format; use a PEM file", self.path.display())
+    }
+
+    fn unusable(&self, error: &pem::Error) -> String {
+        format!("{}: not PEM: {error}", self.path.display())
+    }
 }
 
 /// Why the other end was refused, for somebody who has to mend it.
 pub(super) fn reason(error: &io::Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(error) => reason_of(error),
+        None => error.to_string(),
+    }
+}
+
+fn reason_of(error: &rustls::Error) -> String {
     use rustls::CertificateError as Bad;
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let Some(rustls::Error::InvalidCertificate(bad)) = inner else { return error.to_string() };
+    let bad = match error {
+        rustls::Error::InvalidCertificate(bad) => bad,
+        rustls::Error::InconsistentKeys(_) => {
+            return "certificate and key do not match; change --tls-key".into();
+        }
+        other => return other.to_string(),
+    };
     match bad {
         Bad::Expired | Bad::ExpiredContext { .. } => "its certificate has expired".into(),
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
@@ -113,6 +157,17 @@ pub(super) fn reason(error: &io::Error) -> String {
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
             "its certificate is for another name; use the name that is in it".into()
         }
+        // What rustls passes on from webpki, whose types it does not show.
+        Bad::Other(other) => match other.0.to_string().as_str() {
+            "UnsupportedCertVersion" => {
+                "server certificate is X.509 version 1; issue version 3 with a subjectAltName"
+                    .into()
+            }
+            "CaUsedAsEndEntity" => "server certificate is a CA certificate; issue one with \
+                                    basicConstraints=CA:FALSE"
+                .into(),
+            other => format!("its certificate is not valid: {other}"),
+        },
         other => format!("its certificate is not valid: {other}"),
     }
 }

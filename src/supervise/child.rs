@@ -14,6 +14,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
+use super::group::OwnGroup;
 use crate::clock::Instant;
 use crate::exit::Exit;
 use crate::inherited::Inherited;
@@ -57,11 +58,11 @@ impl From<Errno> for NotStarted {
     }
 }
 
-/// A command that has been started. Its number, which is that of its group too if that is its own,
-/// stays its own until it is reaped.
+/// A command that has been started. Its number stays its own until it is reaped.
 pub(super) struct Child {
     pid: Pid,
-    group: Group,
+    /// The group it was started in, unless that is ours.
+    group: Option<OwnGroup>,
 }
 
 impl Child {
@@ -77,13 +78,32 @@ impl Child {
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
+        // Blocked meanwhile, a signal to a new process cannot run a handler of ours there, in our
+        // memory, and be taken for one to us.
+        let mut before = SigSet::empty();
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
+        let started = Self::start_unsignalled(command, inherited, stop_at);
+        before.thread_set_mask()?;
+        started
+    }
+
+    /// To be called with all signals blocked.
+    fn start_unsignalled(
+        command: &Command,
+        inherited: Inherited,
+        stop_at: Instant,
+    ) -> Result<Self, NotStarted> {
         let words = command.words()?;
         let environment = Strings::of_environment(&command.variables)?;
-        let (parent, group) = (getpid(), command.group);
+        let group = match command.group {
+            Group::Own => Some(OwnGroup::create()?),
+            Group::Ours => None,
+        };
+        let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
         let failed = AtomicI32::new(0);
         let prepared = AtomicBool::new(false);
         let in_child = || {
-            let error = prepare(parent, group, inherited, stop_at).map_or_else(
+            let error = prepare(parent, joins, inherited, stop_at).map_or_else(
                 |error| error,
                 |()| {
                     prepared.store(true, Ordering::Relaxed);
@@ -97,15 +117,10 @@ impl Child {
         // interpreter. So large that it is mapped rather than zeroed: only touched pages cost.
         let mut stack = vec![0; 256 * 1024 + size_of_val(&*words.pointers)];
         let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-        // Blocked meanwhile, a signal to the new process cannot run a handler of ours there, in our
-        // memory, and be taken for one to us.
-        let mut before = SigSet::empty();
-        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         // SAFETY: the child has a stack of its own and we sleep until it execs or exits
         // (CLONE_VFORK), so what it reads stays as it is. It makes system calls and stores one
         // number: no allocation, no lock.
         let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
-        before.thread_set_mask()?;
         let child = Self { pid: started?, group };
         match failed.load(Ordering::Relaxed) {
             0 => Ok(child),
@@ -121,34 +136,45 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command: to all of its group if that is its own. An error means that
-    /// nobody is left there.
+    /// Sends a signal to the command, wherever it has gone, and to all of the group that was made
+    /// for it. An error means that nobody is left there.
     pub(super) fn signal(&self, signal: Signal) {
-        let _ = match self.group {
-            Group::Own => killpg(self.pid, signal),
-            Group::Ours => kill(self.pid, signal),
-        };
+        let own = self.group.as_ref().map(OwnGroup::id);
+        if let Some(group) = own {
+            let _ = killpg(group, signal);
+        }
+        if own.is_none() || self.present_group() != own {
+            let _ = kill(self.pid, signal);
+        }
     }
 
     /// Does `signal` reach this process too?
     pub(super) fn includes(&self, process: Pid, its_group: Pid) -> bool {
-        match self.group {
-            Group::Own => its_group == self.pid,
-            Group::Ours => process == self.pid,
-        }
+        let in_group = self.group.as_ref().is_some_and(|group| group.id() == its_group);
+        in_group || process == self.pid
     }
 
     pub(super) fn pid(&self) -> Pid {
         self.pid
     }
 
+    /// The group that the command is in now: an interactive shell makes one for itself.
+    pub(super) fn present_group(&self) -> Option<Pid> {
+        getpgid(Some(self.pid)).ok()
+    }
+
+    /// The groups in whose hands the terminal may be while the command has it.
+    pub(super) fn groups(&self) -> [Option<Pid>; 2] {
+        [self.group.as_ref().map(OwnGroup::id), self.present_group()]
+    }
+
     /// Is it in our group now, so that the terminal's signals to us reach it as well?
     pub(super) fn shares_our_group(&self) -> bool {
-        getpgid(Some(self.pid)) == Ok(getpgrp())
+        self.present_group() == Some(getpgrp())
     }
 
     pub(super) fn group(&self) -> Group {
-        self.group
+        if self.group.is_some() { Group::Own } else { Group::Ours }
     }
 
     /// The signal that has stopped the command since the last call, if one has.
@@ -159,7 +185,7 @@ impl Child {
         }
     }
 
-    /// Has the command ended? Leaves it unreaped, so that its group cannot become another's.
+    /// Has the command ended? Leaves it unreaped, so that its number cannot become another's.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.pid), flags) {
@@ -214,9 +240,14 @@ fn exec(words: &Strings, environment: &Strings) -> Errno {
 }
 
 /// What happens in the new process before the command's program is loaded.
-fn prepare(parent: Pid, group: Group, inherited: Inherited, stop_at: Instant) -> Result<(), Errno> {
-    if group == Group::Own {
-        setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+fn prepare(
+    parent: Pid,
+    group: Option<Pid>,
+    inherited: Inherited,
+    stop_at: Instant,
+) -> Result<(), Errno> {
+    if let Some(group) = group {
+        setpgid(Pid::from_raw(0), group)?;
     }
     // A dead rlock renews nothing, so its command must not outlive it; and rlock may have died
     // before this took effect.

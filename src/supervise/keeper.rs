@@ -15,6 +15,7 @@ use crate::clock::Instant;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::poll::{Want, ready};
+use crate::report::plain;
 use crate::store::{Failure, Renewal, Store};
 
 /// Between two attempts while the server does not answer.
@@ -23,7 +24,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from
 /// Until the next attempt to start the thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// What connects the two threads: events one way, an end to everything the other way.
+/// What connects the two threads: events one way, haste and an end to everything the other way.
 pub(super) struct Channels {
     arrival: UnixStream,
     announce: UnixStream,
@@ -93,9 +94,17 @@ impl Keeper {
             Err(error) => {
                 self.due = now + THREAD_RETRY;
                 self.resting = Some(renewing);
+                let error = plain(&error);
                 Err(Event::Unanswered(format!("no thread to renew it with: {error}")))
             }
         }
+    }
+
+    /// Asks the server now, whatever is due.
+    pub(super) fn hurry(&mut self) {
+        self.due = self.due.min(Instant::now());
+        // An unread wish is wish enough.
+        let _ = io::Write::write(&mut &self.arrival, b"?");
     }
 
     /// Becomes readable when there are events.
@@ -105,8 +114,7 @@ impl Keeper {
 
     /// What has happened since the last call.
     pub(super) fn events(&self) -> Vec<Event> {
-        let mut announcements = [0; 64];
-        while matches!(io::Read::read(&mut &self.arrival, &mut announcements), Ok(1..)) {}
+        drain(&self.arrival);
         self.events.try_iter().collect()
     }
 
@@ -138,7 +146,7 @@ impl Renewing {
             let sent = Instant::now();
             let ttl = self.lease.ttl();
             let stopped = Some(self.stopped.as_fd());
-            let renewal = self.store.renew(&self.key, &self.token, ttl, stopped);
+            let renewal = self.store.renew(&self.key, &self.token, Some(ttl), stopped);
             for remark in self.store.remarks() {
                 self.tell(Event::Remark(remark));
             }
@@ -149,10 +157,10 @@ impl Renewing {
                     next = self.lease.renew_at();
                     back_off = BACK_OFF;
                 }
-                Ok(Renewal::NotHeld) => {
-                    self.tell(Event::NotHeld);
+                Ok(Renewal::NotHeld(why)) => {
+                    self.tell(Event::NotHeld(why));
                     // The supervisor hears of our end too, so it is not before it is wanted.
-                    self.stopped_before(None);
+                    while !self.stopped_before(None) {}
                     break;
                 }
                 Err(Failure::Interrupted { .. }) => break,
@@ -165,9 +173,19 @@ impl Renewing {
         self.store
     }
 
+    /// False when the moment has come, or somebody cannot wait for it.
     fn stopped_before(&self, moment: Option<Instant>) -> bool {
-        // An error here would mean renewing without ever stopping: stop, and let the lease end.
-        ready([(self.stopped.as_fd(), Want::Read)], moment).is_ok_and(|[stopped]| stopped)
+        let wires = [(self.stopped.as_fd(), Want::Read), (self.announce.as_fd(), Want::Read)];
+        match ready(wires, moment) {
+            Ok([stopped, hurried]) => {
+                if hurried {
+                    drain(&self.announce);
+                }
+                stopped
+            }
+            // Renewing without ever stopping would be worse: stop, and let the lease end.
+            Err(_) => true,
+        }
     }
 
     fn tell(&self, event: Event) {
@@ -175,4 +193,10 @@ impl Renewing {
         let _ = self.sender.send(event);
         let _ = io::Write::write(&mut &self.announce, b"!");
     }
+}
+
+/// Reads what has come, none of which says more than that it has.
+fn drain(mut wire: &UnixStream) {
+    let mut read = [0; 64];
+    while matches!(io::Read::read(&mut wire, &mut read), Ok(1..)) {}
 }

@@ -9,6 +9,7 @@ use crate::duration::show;
 use crate::lease::Lease;
 use crate::policy::{OnLost, Parting};
 use crate::report::Remark;
+use crate::view::Reason;
 
 /// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
 /// waits for a child that has stopped already (vfork), is stopped by force then: the job is to be
@@ -29,7 +30,7 @@ pub(super) enum Event {
     /// A server has said something that is worth a word only.
     Remark(Remark),
     /// The server says that we do not hold the lock.
-    NotHeld,
+    NotHeld(Reason),
     /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the
     /// terminal is in the hands of our job.
     Stopped { signal: Signal, ours: bool },
@@ -62,6 +63,16 @@ pub(super) enum Action {
     Kill,
 }
 
+impl Action {
+    /// What the operator is to be told.
+    pub(super) fn told(&self) -> Option<&Loss> {
+        match self {
+            Self::Tell(loss) => Some(loss),
+            _ => None,
+        }
+    }
+}
+
 /// Why a command may not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
@@ -74,7 +85,7 @@ pub(crate) struct Loss {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
     /// Somebody else may have the lock by now.
-    NotHeld,
+    NotHeld(Reason),
     /// The lease is about to end and cannot be renewed, for the reason of the last attempt.
     Unanswered(String),
 }
@@ -84,16 +95,12 @@ impl std::fmt::Display for Loss {
         let Self { cause, renewed_ago, left } = self;
         let renewed_ago = show(*renewed_ago);
         match cause {
-            Cause::NotHeld => write!(
-                f,
-                "the lock was lost: it expired, was revoked, deleted or taken over within the last \
-                 {renewed_ago}"
-            ),
+            Cause::NotHeld(why) => write!(f, "the lock {why}"),
             Cause::Unanswered(reason) => {
                 write!(f, "the lease could not be renewed for {renewed_ago}: {reason}; ")?;
                 match left.is_zero() {
-                    true => write!(f, "it has ended"),
-                    false => write!(f, "it ends in {}", show(*left)),
+                    true => write!(f, "it has expired"),
+                    false => write!(f, "it expires in {}", show(*left)),
                 }
             }
         }
@@ -186,10 +193,10 @@ impl Machine {
                 self.suspending = None;
                 actions.push(Action::Continue);
             }
-            Event::NotHeld => {
+            Event::NotHeld(why) => {
                 // Those who are kept out while it ends are so until its lease does.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
-                self.lose(Cause::NotHeld, now, kill_at, &mut actions);
+                self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
             }
             Event::Ended => {
                 self.suspending = None;
@@ -273,6 +280,11 @@ impl Machine {
         [phase, self.suspending].into_iter().flatten().min()
     }
 
+    /// As it was last renewed.
+    pub(super) fn lease(&self) -> Lease {
+        self.lease
+    }
+
     /// When the command has to be stopped, unless the lease is renewed.
     pub(super) fn stop_at(&self) -> Instant {
         self.lease.stop_at(self.kill_after)
@@ -325,7 +337,7 @@ mod tests {
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
         let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
         let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
-        let told = "the lease could not be renewed for 24s: refused; it ends in 5s";
+        let told = "the lease could not be renewed for 24s: refused; it expires in 5s";
         assert_eq!(loss.to_string(), told);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
@@ -337,9 +349,9 @@ mod tests {
     #[test]
     fn a_lock_that_is_lost_ends_the_command_at_once() {
         let mut machine = machine();
-        let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
+        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
         let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
-        assert!(loss.to_string().ends_with("within the last 10s"), "{loss}");
+        assert_eq!(loss.to_string(), "the lock was forgotten by the server");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
     }
@@ -405,13 +417,13 @@ mod tests {
     #[test]
     fn what_the_command_leaves_behind_dies_with_a_lost_lock_and_lives_otherwise() {
         let mut lost = machine();
-        lost.on(Event::NotHeld, Instant::at_millis(1_000));
+        lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
         assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
         assert!(lost.awaits_the_rest() && !lost.is_over());
         assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
         assert!(lost.is_over());
         let mut alone = machine();
-        alone.on(Event::NotHeld, Instant::at_millis(1_000));
+        alone.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
         alone.on(Event::Ended, Instant::at_millis(1_100));
         assert_eq!(alone.on(Event::Alone, Instant::at_millis(1_100)), []);
         assert!(alone.is_over());
@@ -422,7 +434,7 @@ mod tests {
     #[test]
     fn a_command_that_may_continue_is_left_alone() {
         let mut machine = Machine::new(lease_won_at(0), CONTINUE);
-        let actions = machine.on(Event::NotHeld, Instant::at_millis(10_000));
+        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
         assert!(matches!(actions[..], [Action::Tell(_)]), "{actions:?}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
         assert_eq!(machine.wake_at(), None);

@@ -37,15 +37,15 @@ impl Terminal {
         self.device.is_some()
     }
 
-    /// Is it in the hands of our job, which is we or the group it may be lent to?
-    pub(super) fn is_ours(&self, lent_to: Pid) -> bool {
+    /// Is it in the hands of our job, which is we or one of the groups it may be lent to?
+    pub(super) fn is_ours(&self, lent_to: [Option<Pid>; 2]) -> bool {
         let holder = self.device.as_ref().and_then(|device| tcgetpgrp(device).ok());
-        holder.is_some_and(|holder| holder == getpgrp() || holder == lent_to)
+        holder == Some(getpgrp()) || holder.is_some() && lent_to.contains(&holder)
     }
 
     /// Puts it in the hands of a group.
-    pub(super) fn lend(&mut self, group: Pid) {
-        if let Some(device) = &self.device {
+    pub(super) fn lend(&mut self, group: Option<Pid>) {
+        if let (Some(device), Some(group)) = (&self.device, group) {
             self.loan = match tcsetpgrp(device, group) {
                 Ok(()) => Loan::Lent,
                 Err(_) => Loan::None,

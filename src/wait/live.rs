@@ -12,6 +12,7 @@ use nix::sys::signal::SigSet;
 use crate::clock::Instant;
 use crate::duration::show;
 use crate::poll::{Want, ready};
+use crate::text::{cut, printable};
 use crate::view::View;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -93,8 +94,7 @@ impl Standing {
 fn draw(line: &str) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
     let width = if width == 0 { 80 } else { width };
-    let shown: String = line.chars().take(width - 1).collect();
-    write(&format!("\r{shown}\x1b[K"));
+    write(&format!("\r{}\x1b[K", cut(&printable(line), width - 1)));
 }
 
 /// Nothing, if the terminal takes nothing now (^S) or is another job's: neither is a reason to wait.

@@ -15,6 +15,22 @@ pub fn rule(more: &[&str]) -> Vec<String> {
     line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
+/// What the README adds for `inspect`.
+pub const TO_INSPECT: [&str; 3] = ["+zrevrangebyscore", "+scan", "+getrange"];
+
+/// The README's rule for a user that only looks.
+#[track_caller]
+pub fn rule_to_look() -> Vec<String> {
+    let mut lines = include_str!("../../README.md").lines();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER look on >secret")).unwrap();
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// As the user of that rule.
+pub fn as_looker(command: &mut Command) -> Output {
+    run(command.env("RLOCK_USERNAME", "look").env("RLOCK_PASSWORD", "secret"))
+}
+
 /// Lets a server know the user.
 pub fn set_up(server: &Server, rule: &[String]) {
     let rule: Vec<&str> = rule.iter().map(String::as_str).collect();

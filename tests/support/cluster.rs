@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
+use super::limit::output_of;
 use super::{Server, until};
 
 pub struct Cluster {
@@ -56,7 +57,7 @@ impl Cluster {
     /// `redis-cli --cluster …`
     #[track_caller]
     pub fn manage<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Output {
-        let output = Command::new("redis-cli").arg("--cluster").args(arguments).output().unwrap();
+        let output = output_of(Command::new("redis-cli").arg("--cluster").args(arguments));
         assert!(output.status.success(), "{output:?}");
         output
     }

@@ -16,14 +16,15 @@ pub mod random;
 pub mod sentinels;
 pub mod server;
 
-pub use server::{Server, send_signal};
+pub use server::{Server, limit, send_signal};
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ChildStdin, Command, Output, Stdio};
+use std::time::Instant;
 
+use limit::{Process, Stream, limit, output_of};
 use serde_json::Value;
 
 /// Runs these tests, all of this file, once more on `local:`.
@@ -87,7 +88,7 @@ impl Server {
         if self.is_local() {
             let output = run(&mut self.rlock(["release", "--force", "--now", name]));
             assert_eq!(output.code(), 0, "{output:?}");
-            assert!(output.out().contains("evicted"), "{output:?}");
+            assert!(output.out().contains("revoked"), "{output:?}");
         } else {
             assert_eq!(self.cli(&["DEL", &format!("rlock:{name}")]), "1");
         }
@@ -96,13 +97,17 @@ impl Server {
     /// All that is kept about a lock, to see if it changes.
     pub fn stored(&self, name: &str) -> Vec<String> {
         if self.is_local() {
-            return vec![std::fs::read_to_string(self.file_of(name)).unwrap()];
+            let text = std::fs::read_to_string(self.file_of(name)).unwrap();
+            // But for the tokens that are over: any that was ever released is one.
+            let over = text.find("\"over\":[").unwrap_or(text.len());
+            let end = text[over..].find(']').map_or(text.len(), |end| over + end);
+            return vec![text[..over].to_owned(), text[end..].to_owned()];
         }
         let questions = [
             format!("GET rlock:{name}"),
-            format!("ZRANGE {{rlock:{name}}}:holds 0 -1 WITHSCORES"),
-            format!("HGETALL {{rlock:{name}}}:state"),
-            format!("ZRANGE {{rlock:{name}}}:queue 0 -1 WITHSCORES"),
+            format!("ZRANGE {{rlock:{name}}}?holds 0 -1 WITHSCORES"),
+            format!("HGETALL {{rlock:{name}}}?state"),
+            format!("ZRANGE {{rlock:{name}}}?queue 0 -1 WITHSCORES"),
         ];
         questions.iter().map(|ask| self.cli(&ask.split(' ').collect::<Vec<_>>())).collect()
     }
@@ -110,11 +115,11 @@ impl Server {
     /// The token of the one who waits for a lock, which rlock tells nobody.
     pub fn token_of_the_waiter(&self, name: &str) -> String {
         if !self.is_local() {
-            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}:queue"), "0", "0"]);
+            return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
-        let files = std::fs::read_dir(self.locks()).unwrap();
-        let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        names.find_map(|name| Some(name.strip_prefix(".mail-")?.to_owned())).unwrap()
+        let text = std::fs::read_to_string(self.file_of(name)).unwrap();
+        let state: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
 
     /// Makes a lock unreadable.
@@ -122,7 +127,7 @@ impl Server {
         if self.is_local() {
             std::fs::write(self.file_of(name), "x").unwrap();
         } else {
-            let state = format!("{{rlock:{name}}}:state");
+            let state = format!("{{rlock:{name}}}?state");
             self.cli(&["DEL", &state]);
             self.cli(&["SET", &state, "x"]);
         }
@@ -138,7 +143,7 @@ impl Server {
     }
 
     fn file_of(&self, name: &str) -> PathBuf {
-        self.locks().join(format!("rlock:{name}.lock"))
+        self.locks().join(format!(".rlock:{name}.state"))
     }
 }
 
@@ -179,7 +184,7 @@ impl Finished for Output {
 /// Runs to the end, and checks what holds of every run: no panic, one line an error.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let output = output_of(command.stdin(Stdio::null()));
     let err = output.err();
     assert!(!err.contains("a bug, please"), "{command:?}: {err}");
     output
@@ -187,10 +192,10 @@ pub fn run(command: &mut Command) -> Output {
 
 /// An rlock that runs in the background, with its three streams in the test's hands.
 pub struct Running {
-    pub process: Child,
+    pub process: Process,
     pub stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    stdout: Stream,
+    stderr: Stream,
 }
 
 impl Running {
@@ -202,9 +207,9 @@ impl Running {
             .spawn()
             .unwrap();
         let stdin = process.stdin.take();
-        let stdout = BufReader::new(process.stdout.take().unwrap());
-        let stderr = BufReader::new(process.stderr.take().unwrap());
-        Self { process, stdin, stdout, stderr }
+        let stdout = Stream::of("stdout", process.stdout.take().unwrap());
+        let stderr = Stream::of("stderr", process.stderr.take().unwrap());
+        Self { process: Process::new(process), stdin, stdout, stderr }
     }
 
     pub fn pid(&self) -> u32 {
@@ -214,31 +219,24 @@ impl Running {
     /// The next line of stdout, when it comes.
     #[track_caller]
     pub fn line(&mut self) -> String {
-        let mut line = String::new();
-        let read = self.stdout.read_line(&mut line).unwrap();
-        assert_ne!(read, 0, "stdout ended; stderr: {}", self.rest_of_stderr());
-        line.trim_end().to_owned()
+        match self.stdout.line("a line") {
+            Some(line) => line,
+            None => panic!("stdout ended; stderr: {}", self.stderr.so_far()),
+        }
     }
 
     /// The next line of stderr that has `part` in it, when it comes.
     #[track_caller]
     pub fn told(&mut self, part: &str) -> String {
         let mut all = String::new();
+        let what = format!("a line with {part:?}");
         loop {
-            let mut line = String::new();
-            let read = self.stderr.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "stderr ended without {part:?}: {all}");
-            if line.contains(part) {
-                return line.trim_end().to_owned();
+            match self.stderr.line(&what) {
+                Some(line) if line.contains(part) => return line,
+                Some(line) => all.push_str(&(line + "\n")),
+                None => panic!("stderr ended without {part:?}: {all}"),
             }
-            all.push_str(&line);
         }
-    }
-
-    fn rest_of_stderr(&mut self) -> String {
-        let mut rest = String::new();
-        let _ = self.stderr.read_to_string(&mut rest);
-        rest
     }
 
     /// Lets a `read` in the command return.
@@ -252,17 +250,17 @@ impl Running {
     }
 
     /// Closes stdin and waits for the end.
+    #[track_caller]
     pub fn finish(mut self) -> Output {
         drop(self.stdin.take());
         self.end()
     }
 
     /// Waits for the end.
+    #[track_caller]
     pub fn end(mut self) -> Output {
-        let mut stdout = Vec::new();
-        let mut stderr = Vec::new();
-        self.stdout.read_to_end(&mut stdout).unwrap();
-        self.stderr.read_to_end(&mut stderr).unwrap();
+        let stdout = self.stdout.rest("its end");
+        let stderr = self.stderr.rest("its end");
         Output { status: self.process.wait().unwrap(), stdout, stderr }
     }
 }
@@ -322,7 +320,7 @@ pub fn is_gone(pid: &str) -> bool {
 /// after a time that is long beyond any doubt.
 #[track_caller]
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + limit();
     while !happened() {
         assert!(Instant::now() < give_up, "did not happen: {what}");
         std::thread::yield_now();

@@ -19,6 +19,8 @@ struct Wire {
     requests: AtomicUsize,
     connections: AtomicUsize,
     silent: AtomicBool,
+    /// After so many flights it hangs up.
+    last_flight: AtomicUsize,
     parted: Mutex<bool>,
     healed: Condvar,
     open: Mutex<Vec<TcpStream>>,
@@ -35,6 +37,7 @@ impl Proxy {
             requests: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             silent: AtomicBool::new(false),
+            last_flight: AtomicUsize::new(usize::MAX),
             parted: Mutex::new(false),
             healed: Condvar::new(),
             open: Mutex::new(Vec::new()),
@@ -75,14 +78,32 @@ impl Proxy {
 
     /// Ends all connections there are.
     pub fn cut(&self) {
-        for connection in self.wire.open.lock().unwrap().drain(..) {
-            let _ = connection.shutdown(Shutdown::Both);
-        }
+        self.wire.cut();
+    }
+
+    /// Carries so many flights more. With the next one, which does not arrive, it hangs up, and does
+    /// so at once on all who call later; until it is told another number.
+    pub fn hang_up_after(&self, flights: usize) {
+        let last = self.flights().saturating_add(flights);
+        self.wire.last_flight.store(last, Ordering::SeqCst);
     }
 }
 
 impl Wire {
+    fn cut(&self) {
+        for connection in self.open.lock().unwrap().drain(..) {
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn hangs_up(&self) -> bool {
+        self.requests.load(Ordering::SeqCst) > self.last_flight.load(Ordering::SeqCst)
+    }
+
     fn connect(self: &Arc<Self>, client: TcpStream) {
+        if self.hangs_up() {
+            return;
+        }
         let Ok(server) = TcpStream::connect(("127.0.0.1", self.server)) else { return };
         self.connections.fetch_add(1, Ordering::SeqCst);
         client.set_nodelay(true).unwrap();
@@ -95,7 +116,10 @@ impl Wire {
         let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
         forth.carry(from, to, |wire| {
             wire.requests.fetch_add(1, Ordering::SeqCst);
-            true
+            if wire.hangs_up() {
+                wire.cut();
+            }
+            !wire.hangs_up()
         });
         Arc::clone(self).carry(server, client, |wire| !wire.silent.load(Ordering::SeqCst));
     }
@@ -122,7 +146,7 @@ impl Wire {
             let _ = to.shutdown(Shutdown::Both);
         });
         std::thread::spawn(move || {
-            let mut buffer = [0; 16 * 1024];
+            let mut buffer = [0; 64 * 1024];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 if lets_through(&self) {
                     let due = Instant::now() + delay;

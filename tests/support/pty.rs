@@ -6,13 +6,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::libc;
 use nix::pty::openpty;
 use nix::sys::signal::{SigHandler, Signal};
 
 use super::Server;
+use super::limit::limit;
 
 /// The terminal and its shell.
 pub struct Terminal {
@@ -66,12 +67,15 @@ impl Terminal {
         terminal
     }
 
-    /// Waits until the group that the terminal is in the hands of is led by such a program.
+    /// Waits until such a program is the first one alive in the group that has the terminal.
     pub fn is_in_the_hands_of(&self, program: &str) {
         super::until("the terminal changes hands", || {
-            let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap();
-            let name = std::fs::read_to_string(format!("/proc/{group}/comm")).unwrap_or_default();
-            name.trim_end() == program
+            let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap().to_string();
+            let all = Command::new("ps").args(["-eo", "pgid=,stat=,comm="]).output().unwrap();
+            let all = String::from_utf8_lossy(&all.stdout).into_owned();
+            let mut members = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            members.find(|line| line[0] == group && !line[1].starts_with('Z')).map(|line| line[2])
+                == Some(program)
         });
     }
 
@@ -87,7 +91,7 @@ impl Terminal {
     /// Waits until this is shown, and returns what was shown before and with it.
     #[track_caller]
     pub fn sees(&mut self, part: &str) -> String {
-        let give_up = Instant::now() + Duration::from_secs(60);
+        let give_up = Instant::now() + limit();
         loop {
             if let Some(at) = self.seen.find(part) {
                 let rest = self.seen.split_off(at + part.len());

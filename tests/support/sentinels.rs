@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+use super::limit::output_of;
 use super::server::{binary, free_port, options_of_a_replica};
 use super::{Server, until};
 
@@ -103,7 +104,7 @@ impl Service {
         if let Some(password) = &self.password {
             command.env("REDISCLI_AUTH", password);
         }
-        let output = command.args(["-p", &port]).args(arguments).output().unwrap();
+        let output = output_of(command.args(["-p", &port]).args(arguments));
         String::from_utf8(output.stdout).unwrap()
     }
 

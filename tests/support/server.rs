@@ -1,10 +1,14 @@
 //! A private server, or a directory of locks without one: what a test starts, it stops.
 
+// Here, since the histories of the lock model use this file without the others.
+#[path = "limit.rs"]
+pub mod limit;
+
 use std::cell::Cell;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use limit::{Stream, output_of};
 use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
@@ -108,12 +112,8 @@ impl Server {
     /// What redis-cli prints for a command.
     pub fn cli(&self, arguments: &[&str]) -> String {
         assert!(!self.is_local(), "{NEEDS_REDIS}");
-        let output = Command::new("redis-cli")
-            .arg("-s")
-            .arg(self.socket())
-            .args(arguments)
-            .output()
-            .expect("redis-cli is installed");
+        let mut redis_cli = Command::new("redis-cli");
+        let output = output_of(redis_cli.arg("-s").arg(self.socket()).args(arguments));
         assert!(output.status.success(), "redis-cli {arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
@@ -135,7 +135,7 @@ impl Server {
     /// How many waiters for a lock have been woken since the statistics were reset with the lock
     /// never used. What is put on record goes by the same command.
     pub fn messages_about(&self, name: &str) -> u64 {
-        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}:past")]);
+        let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}?past")]);
         assert!(records < 16, "older ones are dropped");
         self.calls_of("rpush") - u64::try_from(records).unwrap()
     }
@@ -207,14 +207,14 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
-    let mut log = BufReader::new(process.stdout.take().unwrap());
+    let mut log = Stream::of("its log", process.stdout.take().unwrap());
     let mut told = String::new();
     while !told.contains("eady to accept connections") {
-        let read = log.read_line(&mut told).unwrap();
-        assert_ne!(read, 0, "{binary} did not start:\n{told}");
+        match log.line("the start of a server") {
+            Some(line) => told += &(line + "\n"),
+            None => panic!("{binary} did not start:\n{told}"),
+        }
     }
-    // What it says later must not fill the pipe and stop it.
-    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     process
 }
 

@@ -1,17 +1,28 @@
 //! Where the files of locks are, and what they are called.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
 use super::error::Error;
+use super::folder::Folder;
 use crate::lock::Key;
 
-/// What a file's name ends with.
-const SUFFIX: &str = ".lock";
+/// What the name of a lock's guard ends with: the file that people see, and may delete.
+const GUARD: &str = ".lock";
+
+/// The same of its state, which is hidden.
+const STATE: &str = ".state";
+
+/// The same of a waiter's mailbox, which is hidden.
+const MAIL: &str = ".mail";
+
+/// The same of a file that is not yet what it is to be, which is hidden.
+const DRAFT: &str = ".draft";
 
 /// What the name of a directory ends with that is only there because names have an end.
 const MORE: char = '+';
@@ -25,6 +36,32 @@ pub(crate) struct Directory {
     path: PathBuf,
     /// It is the default one, which is to be its user's alone.
     private: bool,
+}
+
+/// Where the files of one lock are.
+pub(super) struct Place {
+    pub(super) folder: Arc<Folder>,
+    pub(super) state: String,
+    pub(super) guard: String,
+    /// The path of the folder, for people to read.
+    shown: PathBuf,
+}
+
+impl Place {
+    fn new(folder: Arc<Folder>, rest: &str, shown: PathBuf) -> Self {
+        Self { folder, state: hidden(rest, STATE), guard: format!("{rest}{GUARD}"), shown }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.shown.join(name)
+    }
+}
+
+/// What there is in a directory beside guards and what is not rlock's.
+pub(super) enum Entry {
+    State(Place),
+    Mail,
+    Draft,
 }
 
 impl Directory {
@@ -42,88 +79,132 @@ impl Directory {
         &self.path
     }
 
-    /// Makes it, if it is missing and `may_create`, and says if it is there; an error if others
-    /// could have planted something in it.
-    pub(super) fn exists(&self, may_create: bool) -> Result<bool, Error> {
-        if may_create {
-            let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-            created.map_err(|error| Error::of(&self.path, &error))?;
-        }
-        let found = match fs::metadata(&self.path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(Error::of(&self.path, &error)),
+    /// Opens it; `None` if it is missing and not to be made; an error if others could have planted
+    /// something in it.
+    pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
+        let fail = |error: io::Error| Error::of(&self.path, &error);
+        let folder = match Folder::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if !may_create {
+                    return Ok(None);
+                }
+                let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
+                created.and_then(|()| Folder::open(&self.path)).map_err(fail)?
+            }
+            opened => opened.map_err(fail)?,
         };
-        let others = found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0;
-        if self.private && others {
-            return Err(Error::Unusable(format!(
-                "{}: others have rights to this directory of locks; chmod 700 it, or name another \
-                 with local:/DIRECTORY",
-                self.path.display()
-            )));
+        if self.private {
+            let status = folder.status().map_err(fail)?;
+            if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
+                return Err(Error::Unusable(format!(
+                    "{}: lock directory is accessible to other users; run chmod 700 on it",
+                    self.path.display()
+                )));
+            }
         }
-        Ok(true)
+        Ok(Some(folder))
     }
 
-    /// The file of a lock.
-    pub(super) fn file(&self, key: &Key) -> PathBuf {
-        let mut path = self.path.clone();
+    /// Where the files of a lock are; `None` if that is missing and not to be made.
+    pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Error> {
+        let Some(mut folder) = self.open(may_create)? else { return Ok(None) };
+        let mut shown = self.path.clone();
         let name = encoded(key.as_str());
         let mut rest = name.as_str();
         while rest.len() > PIECE {
             let (piece, more) = rest.split_at(PIECE);
-            path.push(format!("{piece}{MORE}"));
+            let name = format!("{piece}{MORE}");
+            shown.push(&name);
+            let fail = |error: io::Error| Error::of(&shown, &error);
+            folder = match folder.within(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if !may_create {
+                        return Ok(None);
+                    }
+                    let created = folder.make_within(&name);
+                    created.and_then(|()| folder.within(&name)).map_err(fail)?
+                }
+                opened => opened.map_err(fail)?,
+            };
             rest = more;
         }
-        path.push(format!("{rest}{SUFFIX}"));
-        path
+        Ok(Some(Place::new(Arc::new(folder), rest, shown)))
     }
 
     /// The keys of all locks that have a file.
     pub(super) fn keys(&self) -> Result<Vec<String>, Error> {
         let mut keys = Vec::new();
-        if self.exists(false)? {
-            let found = self.each_file(&mut |name, _| {
-                keys.extend(name.strip_suffix(SUFFIX).and_then(decoded));
-            });
-            found.map_err(|error| Error::of(&self.path, &error))?;
-        }
-        Ok(keys)
+        let found = self.walk(&mut |_, before, name| {
+            let rest = hidden_as(name, STATE);
+            keys.extend(rest.and_then(|rest| decoded(&format!("{before}{rest}"))));
+        });
+        found.map(|()| keys)
     }
 
-    /// Everything in it, by its whole name. What cannot be looked into hides nothing else.
-    pub(super) fn each_file(&self, act: &mut impl FnMut(&str, &Path)) -> io::Result<()> {
-        each_file(&self.path, &mut String::new(), act)
+    /// Everything in it that is rlock's alone, with the folder that it is in and its name there.
+    pub(super) fn each(&self, act: &mut impl FnMut(&Folder, &str, Entry)) -> Result<(), Error> {
+        self.walk(&mut |folder, _, name| {
+            let entry = if let Some(rest) = hidden_as(name, STATE) {
+                Entry::State(Place::new(folder.clone(), rest, self.path.clone()))
+            } else if hidden_as(name, MAIL).is_some() {
+                Entry::Mail
+            } else if hidden_as(name, DRAFT).is_some() {
+                Entry::Draft
+            } else {
+                return;
+            };
+            act(folder, name, entry);
+        })
+    }
+
+    /// What cannot be looked into hides nothing else.
+    fn walk(&self, act: &mut impl FnMut(&Arc<Folder>, &str, &str)) -> Result<(), Error> {
+        let Some(folder) = self.open(false)? else { return Ok(()) };
+        walk(&Arc::new(folder), &mut String::new(), act)
+            .map_err(|error| Error::of(&self.path, &error))
     }
 }
 
-/// Is this the name of a lock's file?
-pub(super) fn is_of_lock(name: &str) -> bool {
-    name.ends_with(SUFFIX)
-}
-
-fn each_file(
-    directory: &Path,
+fn walk(
+    folder: &Arc<Folder>,
     before: &mut String,
-    act: &mut impl FnMut(&str, &Path),
+    act: &mut impl FnMut(&Arc<Folder>, &str, &str),
 ) -> io::Result<()> {
-    for entry in fs::read_dir(directory)?.flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        let length = before.len();
-        match name.strip_suffix(MORE) {
-            Some(piece) if entry.file_type().is_ok_and(|kind| kind.is_dir()) => {
-                before.push_str(piece);
-                let _ = each_file(&entry.path(), before, act);
-            }
-            _ => {
-                before.push_str(name);
-                act(before, &entry.path());
-            }
+    for name in folder.names()? {
+        let within = name.strip_suffix(MORE).map(|piece| (piece, folder.within(&name)));
+        if let Some((piece, Ok(within))) = within {
+            let length = before.len();
+            before.push_str(piece);
+            let _ = walk(&Arc::new(within), before, act);
+            before.truncate(length);
+        } else {
+            act(folder, before, &name);
         }
-        before.truncate(length);
     }
     Ok(())
+}
+
+/// The name of a new mailbox.
+pub(super) fn new_mail() -> String {
+    hidden(&uuid::Uuid::new_v4().to_string(), MAIL)
+}
+
+/// Could it be the name of a mailbox, and of nothing outside of its directory?
+pub(super) fn is_mail(name: &str) -> bool {
+    hidden_as(name, MAIL).is_some() && !name.contains('/')
+}
+
+/// The name of a new draft.
+pub(super) fn new_draft() -> String {
+    hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
+}
+
+fn hidden(name: &str, suffix: &str) -> String {
+    format!(".{name}{suffix}")
+}
+
+fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
+    name.strip_prefix('.')?.strip_suffix(suffix)
 }
 
 /// With everything but letters, digits and a few signs as `%XX`; never a hidden file.
@@ -157,21 +238,18 @@ mod tests {
 
     #[test]
     fn every_key_has_a_file_of_its_own_and_comes_back_from_its_name() {
-        let directory = Directory::chosen("/locks".into());
+        let root = tempfile::tempdir().unwrap();
+        let directory = Directory::chosen(root.path().to_owned());
         let long = "ä".repeat(100);
         for name in ["a", ".hidden", "..", "a/b", "%2E", "+", "a+", "x.lock", &long] {
             let key = Key::new(&"rlock:".parse().unwrap(), &name.parse().unwrap());
             let bare = Key::new(&"".parse().unwrap(), &name.parse().unwrap());
             for key in [key, bare] {
-                let file = directory.file(&key);
-                let pieces: Vec<_> = file.components().skip(2).collect();
-                assert!(pieces.iter().all(|piece| piece.as_os_str().len() <= 255));
-                assert!(
-                    pieces
-                        .iter()
-                        .all(|piece| !piece.as_os_str().as_encoded_bytes().starts_with(b"."))
-                );
-                assert_eq!(decoded(&encoded(key.as_str())).as_deref(), Some(key.as_str()));
+                let place = directory.place(&key, true).unwrap().unwrap();
+                assert!(place.state.len() <= 255 && !place.guard.starts_with('.'), "{name}");
+                assert!(!place.guard.contains('/') && place.state.starts_with('.'), "{name}");
+                place.folder.new_file(&place.state).unwrap();
+                assert!(directory.keys().unwrap().contains(&key.as_str().to_owned()), "{name}");
             }
         }
     }

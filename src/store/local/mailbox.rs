@@ -1,42 +1,38 @@
 //! How a waiter is woken: a named pipe of its own, which only it reads.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use nix::errno::Errno;
-use nix::libc;
-use nix::sys::stat::Mode;
-use nix::unistd::mkfifo;
+use nix::fcntl::OFlag;
 
-use super::directory::Directory;
-use super::error::Error;
-
-/// What the name of each begins with.
-pub(super) const MAIL: &str = ".mail-";
+use super::directory::{is_mail, new_mail};
+use super::folder::Folder;
 
 /// A waiter's own end. While it is open, a message waits in it; it is removed with its waiter.
 pub(super) struct Mailbox {
-    path: PathBuf,
+    folder: Arc<Folder>,
+    name: String,
     pipe: File,
 }
 
 impl Mailbox {
-    pub(super) fn open(directory: &Directory, token: &str) -> Result<Self, Error> {
-        let path = path(directory, token);
-        // Not the path itself, which has the token in it.
-        let fail = |error: std::io::Error| Error::of(directory.path(), &error);
-        match mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(fail(errno.into())),
-        }
+    pub(super) fn open(folder: &Arc<Folder>) -> io::Result<Self> {
+        let name = new_mail();
+        folder.make_pipe(&name)?;
         // For writing too: without a writer it would count as ended all the time.
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
-        let pipe = options.open(&path).map_err(fail)?;
-        Ok(Self { path, pipe })
+        let pipe = folder.pipe(&name, OFlag::O_RDWR).inspect_err(|_| remove(folder, &name))?;
+        Ok(Self { folder: folder.clone(), name, pipe })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Is it where others look for it? Somebody may have removed it.
+    pub(super) fn is_in(&self, folder: &Folder) -> bool {
+        matches!(folder.status_of(&self.name), Ok(Some(_)))
     }
 
     /// Becomes readable when there is something to look at.
@@ -48,28 +44,33 @@ impl Mailbox {
         let mut messages = [0; 64];
         while matches!((&self.pipe).read(&mut messages), Ok(1..)) {}
     }
-
-    /// Wakes a waiter. One that is dead has nobody at the other end, and its turn passes.
-    pub(super) fn wake(directory: &Directory, token: &str) {
-        let mut options = OpenOptions::new();
-        let pipe = options.write(true).custom_flags(libc::O_NONBLOCK).open(path(directory, token));
-        let _ = pipe.and_then(|mut pipe| pipe.write_all(b"!"));
-    }
-
-    /// Removes what a dead waiter has left behind.
-    pub(super) fn remove(directory: &Directory, token: &str) {
-        let _ = fs::remove_file(path(directory, token));
-    }
 }
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        remove(&self.folder, &self.name);
     }
 }
 
-/// Tokens are uuids of ours, and what else may stand in a file is no way out of the directory.
-fn path(directory: &Directory, token: &str) -> PathBuf {
-    let name: String = token.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    directory.path().join(format!("{MAIL}{name}"))
+/// Wakes the waiter that reads a mailbox. One that is dead does not, and its turn passes.
+pub(super) fn wake(folder: &Folder, name: &str) {
+    if is_mail(name) {
+        let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(b"!"));
+    }
+}
+
+/// Removes what a dead waiter has left behind.
+pub(super) fn remove(folder: &Folder, name: &str) {
+    if is_mail(name) {
+        let _ = folder.remove(name);
+    }
+}
+
+/// Does anybody read it, as far as we may ask? A dead waiter does not, however long ago a live one
+/// has made its mailbox. What is not a named pipe is nobody's.
+pub(super) fn is_read(folder: &Folder, name: &str) -> bool {
+    match folder.pipe(name, OFlag::O_WRONLY) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    }
 }

@@ -1,12 +1,17 @@
 //! Cleaning up, so that a directory does not fill with the files of locks that nobody uses any more.
 
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::directory::{Directory, is_of_lock};
-use super::file::remove_if_unused;
-use super::mailbox::MAIL;
+use nix::fcntl::OFlag;
+
+use super::clock::Clock;
+use super::directory::{Directory, Entry};
+use super::file::LockFile;
+use super::folder::{Folder, is_file};
+use super::mailbox;
 
 /// For how long a fence outlives its last use, and what is left behind its owner.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -14,25 +19,51 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Says by its age when a directory was last cleaned up.
 const SWEPT: &str = ".swept";
 
-/// Removes what has been of no use for a day, once a day: files of locks that are free, mailboxes of
-/// waiters that died with the machine. What cannot be removed stays.
-pub(super) fn once_a_day(directory: &Directory) {
-    let swept = directory.path().join(SWEPT);
-    if is_young(&swept) || fs::write(&swept, "").is_err() {
+/// Removes what has been of no use for a day, once a day: the files of locks that are free,
+/// mailboxes that nobody reads, drafts of processes that were killed. What cannot be removed stays.
+pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
+    // Not opened for that: it is looked at with each grant.
+    let swept = fs::symlink_metadata(directory.path().join(SWEPT));
+    let is_mark = |it: &Metadata| it.is_file() && it.nlink() == 1;
+    if swept.is_ok_and(|it| is_mark(&it) && !is_old(it.mtime())) {
         return;
     }
-    let _ = directory.each_file(&mut |name, path| {
-        if is_young(path) {
-        } else if is_of_lock(name) {
-            let _ = remove_if_unused(path);
-        } else if name.starts_with(MAIL) {
-            let _ = fs::remove_file(path);
+    let Ok(Some(folder)) = directory.open(false) else { return };
+    if mark_as_swept(&folder).is_err() {
+        return;
+    }
+    let _ = directory.each(&mut |folder, name, entry| {
+        match folder.status_of(name) {
+            Ok(Some(status)) if is_old(status.st_mtime) => {}
+            _ => return,
+        }
+        match entry {
+            Entry::State(place) => {
+                if let Ok(Some(file)) = LockFile::open_idle(place, clock) {
+                    let day = u64::try_from(DAY.as_millis()).unwrap_or(u64::MAX);
+                    let moment = file.now().saturating_sub(day);
+                    let _ = file.remove_if_unused_since(moment);
+                }
+            }
+            Entry::Mail if mailbox::is_read(folder, name) => {}
+            Entry::Mail | Entry::Draft => {
+                let _ = folder.remove(name);
+            }
         }
     });
 }
 
-/// Was it written within the last day, by the wall clock? What is not there was not.
-fn is_young(path: &Path) -> bool {
-    let written = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    written.is_ok_and(|written| written.elapsed().map_or(true, |age| age <= DAY))
+/// Nobody else needs to for a day. A mark that somebody has put a link in place of is replaced.
+fn mark_as_swept(folder: &Folder) -> io::Result<()> {
+    if folder.status_of(SWEPT)?.is_some_and(|status| !is_file(&status)) {
+        folder.remove(SWEPT)?;
+    }
+    let (mark, _) = folder.file(SWEPT, OFlag::O_WRONLY | OFlag::O_CREAT)?;
+    mark.set_modified(SystemTime::now())
+}
+
+/// Is this, in seconds, more than a day ago by the wall clock?
+fn is_old(written: i64) -> bool {
+    let written = Duration::from_secs(u64::try_from(written).unwrap_or(0));
+    SystemTime::now().duration_since(UNIX_EPOCH + written).is_ok_and(|age| age > DAY)
 }

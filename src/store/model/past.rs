@@ -1,13 +1,11 @@
 //! What became of the last holds of a lock.
 
-use super::moment::Moment;
+use super::moment::{LAST, Moment};
 use super::view::id;
 use super::{Ended, Hold};
 use crate::lock::{About, Fence};
+use crate::text::printable;
 use crate::view::{Ending, Outcome, Past, ServerTime, Standing};
-
-/// Of the past, so many holds are kept.
-const LAST: usize = 16;
 
 impl Moment<'_> {
     /// What became of the last holds; those too that have ended since anything was written.
@@ -16,26 +14,30 @@ impl Moment<'_> {
         let mut expired: Vec<&Hold> =
             self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now).collect();
         expired.sort_by_key(|hold| (hold.deadline, &hold.token));
-        let expired = expired.into_iter().filter_map(Ended::expired);
+        let surplus = expired.len().saturating_sub(LAST);
+        let expired = expired.drain(surplus..).filter_map(|hold| self.expired(hold));
         self.lock.past.iter().cloned().chain(expired).map(Past::from).collect()
     }
 
-    /// Is it on record that this one was released or taken away?
-    pub(super) fn is_past(&self, token: &str) -> bool {
-        let id: String = token.chars().take(8).collect();
-        self.lock.past.iter().any(|past| past.id == id && past.ending != Ending::Expired)
+    /// What the record has of a token.
+    pub(super) fn recorded(&self, token: &str) -> Option<&Ended> {
+        let id = id(token);
+        self.lock.past.iter().rev().find(|past| past.id == id)
     }
 
-    /// Puts a hold on record that is let go of now.
-    pub(super) fn note(&mut self, token: &str, outcome: Outcome) {
-        let Some(hold) = self.lock.holds.iter().find(|hold| hold.token == token) else { return };
-        let ending = match (hold.standing, outcome) {
-            (Standing::Cooling, _) => return,
-            (Standing::Revoked, _) => Ending::Revoked,
-            (Standing::Held, Outcome::Lost) => Ending::Lost,
-            (Standing::Held, _) => Ending::Released,
+    pub(super) fn record_is_full(&self) -> bool {
+        self.lock.past.len() >= LAST
+    }
+
+    /// The line for the record about a hold that is released now, if it is not there yet.
+    pub(super) fn line_about_released(&self, token: &str, outcome: Outcome) -> Option<Ended> {
+        let hold = self.lock.holds.iter().find(|hold| hold.token == token)?;
+        let (ending, by) = match (self.ending_of(hold)?, outcome) {
+            ((Ending::Expired, by), Outcome::Lost) => (Ending::Lost, by),
+            ((Ending::Expired, by), _) => (Ending::Released, by),
+            (revoked, _) => revoked,
         };
-        self.record(Ended::of(hold, ending, self.now, outcome));
+        Some(Ended::of(hold, ending, self.now, outcome, by))
     }
 
     pub(super) fn record(&mut self, ended: Ended) {
@@ -44,31 +46,37 @@ impl Moment<'_> {
         self.lock.past.drain(..surplus);
     }
 
-    /// Puts those on record that have ended at their deadlines.
-    pub(super) fn record_expired(&mut self, mut expired: Vec<Hold>) {
-        expired
-            .sort_by(|one, other| (one.deadline, &one.token).cmp(&(other.deadline, &other.token)));
+    /// Puts those on record that have ended at their deadlines, the earliest first.
+    pub(super) fn record_expired(&mut self, expired: &[Hold]) {
         let surplus = expired.len().saturating_sub(LAST);
         for hold in &expired[surplus..] {
-            if let Some(ended) = Ended::expired(hold) {
+            if let Some(ended) = self.expired(hold) {
                 self.record(ended);
             }
+        }
+    }
+
+    fn expired(&self, hold: &Hold) -> Option<Ended> {
+        let (ending, by) = self.ending_of(hold)?;
+        Some(Ended::of(hold, ending, hold.deadline, Outcome::Unknown, by))
+    }
+
+    /// How a hold ends that is not released, and by whom. One that cools was, and is on record.
+    fn ending_of(&self, hold: &Hold) -> Option<(Ending, String)> {
+        match (hold.standing, self.standing(hold)) {
+            (Standing::Cooling, _) => None,
+            (Standing::Revoked, _) => Some((Ending::Forgotten, String::new())),
+            (Standing::Held, Standing::Revoked) => {
+                let (how, by, _) = self.revocation();
+                Some((how, by))
+            }
+            (Standing::Held, _) => Some((Ending::Expired, String::new())),
         }
     }
 }
 
 impl Ended {
-    /// A hold that nobody has released until its deadline; one that cools was, and is on record.
-    pub(super) fn expired(hold: &Hold) -> Option<Self> {
-        let ending = match hold.standing {
-            Standing::Held => Ending::Expired,
-            Standing::Revoked => Ending::Revoked,
-            Standing::Cooling => return None,
-        };
-        Some(Self::of(hold, ending, hold.deadline, Outcome::Unknown))
-    }
-
-    pub(super) fn of(hold: &Hold, ending: Ending, at: u64, outcome: Outcome) -> Self {
+    pub(super) fn of(hold: &Hold, ending: Ending, at: u64, outcome: Outcome, by: String) -> Self {
         Self {
             ending,
             at,
@@ -77,7 +85,7 @@ impl Ended {
             acquired: hold.acquired,
             fence: hold.fence,
             mode: hold.mode,
-            by: hold.by.clone(),
+            by,
             about: hold.about.clone(),
         }
     }
@@ -89,11 +97,11 @@ impl From<Ended> for Past {
             ending: ended.ending,
             at: ServerTime(ended.at),
             outcome: ended.outcome.as_str().into(),
-            id: ended.id,
+            id: printable(&ended.id),
             acquired: ServerTime(ended.acquired),
             fence: Fence(ended.fence),
             mode: ended.mode,
-            by: Some(ended.by).filter(|by| !by.is_empty()),
+            by: Some(ended.by).filter(|by| !by.is_empty()).map(|by| printable(&by)),
             about: About::from_lines(&ended.about),
         }
     }

@@ -2,7 +2,7 @@
 //! which a script for each would take too long for.
 
 use super::moment::Moment;
-use super::{Guard, Hold, Lock};
+use super::{Guard, Hold, Lock, Revocation};
 use crate::lock::Mode;
 use crate::view::{Standing, View};
 
@@ -26,17 +26,18 @@ impl Snapshot {
         {
             return None;
         }
+        let number = |field| state.own(field).and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut lock = Lock {
             written: guard.clone(),
             guard: guard.map(|value| Guard { value, until: None }),
             mode: state.own("mode").and_then(|mode| mode.to_owned().try_into().ok()),
-            fence: state.own("fence").and_then(|fence| fence.parse().ok()).unwrap_or(0),
+            fence: number("fence"),
+            life: state.own("life").unwrap_or_default().to_owned(),
+            revocation: Revocation { floor: number("floor"), ..Revocation::default() },
             holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
-            queue: Vec::new(),
-            past: Vec::new(),
-            woken: Vec::new(),
+            ..Lock::default()
         };
-        Some(Moment::of(&mut lock, now).view(usize::MAX, true))
+        Some(Moment::of(&mut lock, now).view(0, usize::MAX, true))
     }
 }
 
@@ -73,13 +74,15 @@ impl<'a> State<'a> {
             fence: details.number("fence"),
             acquired: details.number("acquired"),
             renewed: details.number("renewed"),
+            named: false,
             keep: details.number("keep"),
+            ttl: details.number("ttl"),
+            attempt: details.number("attempt"),
             standing: match details.find("standing") {
                 Some("revoked") => Standing::Revoked,
                 Some("cooling") => Standing::Cooling,
                 _ => Standing::Held,
             },
-            by: details.text("by"),
             token,
             deadline,
         }

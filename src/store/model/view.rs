@@ -3,21 +3,35 @@
 use std::time::Duration;
 
 use super::Hold;
-use super::moment::Moment;
+use super::moment::{FIRST, Moment};
 use crate::lock::{About, Fence};
+use crate::text::printable;
 use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
 
 impl Moment<'_> {
-    /// With at most so many holders in full, and the waiters if asked for.
-    pub(super) fn view(&self, holders_at_most: usize, with_waiters: bool) -> View {
+    /// For a reply to one that waits or is refused, with those whose leases last longest.
+    pub(super) fn brief_view(&self) -> View {
+        let live = self.live_holds().count();
+        self.view(live.saturating_sub(FIRST), FIRST, false)
+    }
+
+    /// With at most so many holders in full, from one on, and the waiters if asked for.
+    pub(super) fn view(
+        &self,
+        holders_from: usize,
+        holders_at_most: usize,
+        with_waiters: bool,
+    ) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by_key(|hold| (hold.deadline, &hold.token));
-        let standing = |hold: &Hold| match hold.standing {
+        let standing = |hold: &Hold| match self.standing(hold) {
             Standing::Held if self.deleted => Standing::Revoked,
             standing => standing,
         };
+        let holder_count = count(live.len());
         let holders: Vec<Holder> = live
             .into_iter()
+            .skip(holders_from)
             .take(holders_at_most)
             .map(|hold| Holder {
                 id: id(&hold.token),
@@ -56,7 +70,8 @@ impl Moment<'_> {
             mode: self.lock.mode.filter(|_| self.live),
             ttl: until.map(|until| Duration::from_millis(until.saturating_sub(self.now))),
             fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
-            holder_count: if self.live { count(self.lock.holds.len()) } else { 0 },
+            life: self.lock.life.clone(),
+            holder_count,
             holders,
             waiter_count: count(self.lock.queue.len()),
             waiters: if with_waiters { waiters.collect() } else { Vec::new() },
@@ -66,7 +81,7 @@ impl Moment<'_> {
 }
 
 pub(super) fn id(token: &str) -> String {
-    token.chars().take(8).collect()
+    printable(&token.chars().take(8).collect::<String>())
 }
 
 fn count(number: usize) -> u64 {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::ballot;
+use super::ballot::{self, Vote};
 use super::member::{Member, Node};
 use crate::clock::Instant;
-use crate::store::{Failure, Interrupt};
+use crate::report::Remark;
+use crate::store::{Failure, Fate, Interrupt};
 
 /// What a question is to a member.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,20 +49,31 @@ impl<T> Votes<T> {
         self.votes.into_iter().flatten().flatten()
     }
 
+    /// What became of it on those that have not answered, taken together.
+    pub(super) fn fate(&self) -> Fate {
+        let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
+            Some(Err(failure)) => failure.maybe_executed(),
+            Some(Ok(_)) => false,
+            None => *asked,
+        });
+        if maybe { Fate::Pending } else { Fate::NotSent }
+    }
+
     pub(super) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
         self.values().filter(|(_, value)| is(value)).count()
     }
 }
 
 /// Asks members at once, and collects the answers of those that are waited for until there are
-/// `enough`, or until the time for an answer is over.
+/// `enough`, or until the time for an answer is over. If the interrupt comes first, members that
+/// can be interrupted do not go on with it.
 pub(super) fn ask<T: Send + 'static>(
     members: &[Member],
     patience: Duration,
     whom: impl Fn(usize, &Member) -> Asked,
-    question: impl Fn(&mut Node) -> Result<T, Failure> + Clone + Send + 'static,
+    question: impl Fn(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
     enough: impl Fn(&Votes<T>) -> bool,
-    mut remark: impl FnMut(usize, &Result<T, Failure>),
+    mut remark: impl FnMut(usize, &Result<T, Failure>, Vec<Remark>),
     interrupt: Interrupt<'_>,
 ) -> Result<Votes<T>, Failure> {
     let until = Instant::now() + patience;
@@ -84,13 +96,14 @@ pub(super) fn ask<T: Send + 'static>(
         }
     }
     while !awaited.is_empty() && !enough(&votes) {
-        let Some((number, vote)) = votes_cast.next(until, interrupt)? else {
+        let next = votes_cast.next(until, interrupt).inspect_err(|_| votes_cast.withdraw());
+        let Some(Vote { number, answer, remarks }) = next? else {
             votes.late = true;
             break;
         };
         awaited.retain(|other| *other != number);
-        remark(number, &vote);
-        votes.votes[number] = Some(vote);
+        remark(number, &answer, remarks);
+        votes.votes[number] = Some(answer);
     }
     Ok(votes)
 }

@@ -1,44 +1,57 @@
 //! One question to several members, and their answers as they come.
 
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::clock::Instant;
 use crate::poll::{Want, ready};
+use crate::report::Remark;
 use crate::store::{Failure, Interrupt};
 
-/// What a member has to say, by its number.
-pub(super) type Vote<T> = (usize, Result<T, Failure>);
+/// What a member has to say.
+pub(super) struct Vote<T> {
+    pub(super) number: usize,
+    pub(super) answer: Result<T, Failure>,
+    /// About itself.
+    pub(super) remarks: Vec<Remark>,
+}
 
 /// How a member answers.
 pub(super) struct Ballot<T> {
     votes: Sender<Vote<T>>,
-    bell: Arc<UnixStream>,
+    wires: Arc<Wires>,
 }
 
 /// Where the answers arrive.
 pub(super) struct BallotBox<T> {
     votes: Receiver<Vote<T>>,
-    bell: UnixStream,
+    wires: Arc<Wires>,
+}
+
+/// Two ends of one wire, on which either side can wake the other.
+struct Wires {
+    of_box: UnixStream,
+    of_members: UnixStream,
 }
 
 /// For one question.
 pub(super) fn open<T>() -> io::Result<(Ballot<T>, BallotBox<T>)> {
     let (sender, receiver) = channel();
-    let (bell, ringer) = UnixStream::pair()?;
+    let (of_box, of_members) = UnixStream::pair()?;
     // A bell that has been rung often enough need not be rung again.
-    ringer.set_nonblocking(true)?;
-    bell.set_nonblocking(true)?;
-    let ballot = Ballot { votes: sender, bell: Arc::new(ringer) };
-    Ok((ballot, BallotBox { votes: receiver, bell }))
+    of_members.set_nonblocking(true)?;
+    of_box.set_nonblocking(true)?;
+    let wires = Arc::new(Wires { of_box, of_members });
+    let ballot = Ballot { votes: sender, wires: Arc::clone(&wires) };
+    Ok((ballot, BallotBox { votes: receiver, wires }))
 }
 
 impl<T> Clone for Ballot<T> {
     fn clone(&self) -> Self {
-        Self { votes: self.votes.clone(), bell: Arc::clone(&self.bell) }
+        Self { votes: self.votes.clone(), wires: Arc::clone(&self.wires) }
     }
 }
 
@@ -46,11 +59,21 @@ impl<T> Ballot<T> {
     /// If nobody waits for it any more, it was done all the same.
     pub(super) fn cast(&self, vote: Vote<T>) {
         let _ = self.votes.send(vote);
-        let _ = (&*self.bell).write(b"!");
+        let _ = (&self.wires.of_members).write(b"!");
+    }
+
+    /// Becomes readable when the question is withdrawn.
+    pub(super) fn withdrawal(&self) -> BorrowedFd<'_> {
+        self.wires.of_members.as_fd()
     }
 }
 
 impl<T> BallotBox<T> {
+    /// Cuts short what members are doing to answer. What they have sent by then may be done.
+    pub(super) fn withdraw(&self) {
+        let _ = (&self.wires.of_box).write(b"!");
+    }
+
     /// The next vote; `None` if there is none in time. An error is the interrupt.
     pub(super) fn next(
         &self,
@@ -61,7 +84,7 @@ impl<T> BallotBox<T> {
             if let Ok(vote) = self.votes.try_recv() {
                 return Ok(Some(vote));
             }
-            let bell = (self.bell.as_fd(), Want::Read);
+            let bell = (self.wires.of_box.as_fd(), Want::Read);
             let woken = match interrupt {
                 Some(interrupt) => ready([bell, (interrupt, Want::Read)], Some(until)),
                 None => ready([bell], Some(until)).map(|[rung]| [rung, false]),
@@ -69,7 +92,7 @@ impl<T> BallotBox<T> {
             match woken {
                 Ok([_, true]) => return Err(Failure::Interrupted { sent: true }),
                 Ok([true, false]) => {
-                    let _ = (&self.bell).read(&mut [0; 64]);
+                    let _ = (&self.wires.of_box).read(&mut [0; 64]);
                 }
                 Ok([false, false]) => return Ok(None),
                 Err(error) => {

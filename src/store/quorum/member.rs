@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
-use super::ballot::Ballot;
-use crate::store::Failure;
+use super::ballot::{Ballot, Vote};
 use crate::store::address::Address;
 use crate::store::node::Question;
 use crate::store::scripted::Scripted;
 use crate::store::single::Single;
+use crate::store::{Failure, Interrupt, Store};
 
 /// A member's store.
 pub(super) type Node = Scripted<Single>;
@@ -61,15 +61,16 @@ impl Member {
         &self,
         number: usize,
         ballot: &Ballot<T>,
-        question: impl FnOnce(&mut Node) -> Result<T, Failure> + Send + 'static,
+        question: impl FnOnce(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
     ) {
         let (ballot, unfinished) = (ballot.clone(), Arc::clone(&self.unfinished));
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |node| {
-            let vote = question(node);
+            let answer = question(node, Some(ballot.withdrawal()));
+            let vote = Vote { number, answer, remarks: node.remarks() };
             // Whoever sees the vote finds it at leisure.
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            ballot.cast((number, vote));
+            ballot.cast(vote);
         });
         // Its thread ends only after us.
         let _ = self.work.send(work);

@@ -45,6 +45,8 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             _ => left,
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
+        // Each server has its own.
+        life: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
         waiter_count: 0,

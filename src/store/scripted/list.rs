@@ -103,8 +103,7 @@ fn all_views(
     })
 }
 
-/// A quick look at each, and a proper one at those that are not plainly held: that somebody waits
-/// for, that are another tool's, or that have changed between two commands.
+/// As `look`, but a lock with more to it than any has hides no other.
 fn views(
     node: &mut Node,
     database: u32,
@@ -113,51 +112,160 @@ fn views(
 ) -> Result<Vec<Listed>, Failure> {
     let mut locks = Vec::with_capacity(names.len());
     for names in names.chunks(STRIDE) {
-        let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
-        let questions = keys.iter().flat_map(questions);
-        let flight: Vec<Cmd> = [redis::cmd("TIME")].into_iter().chain(questions).collect();
-        let mut replies = node.ask_all(flight)?.into_iter();
-        let (seconds, micros): (u64, u64) = read(node, replies.next())?;
-        let now = seconds * 1000 + micros / 1000;
-        let mut views: Vec<Option<Result<View, Failure>>> = Vec::with_capacity(keys.len());
-        for _ in &keys {
-            // All of them at once, since an error leaves the others to be read.
-            let replies = std::array::from_fn(|_| replies.next());
-            views.push(quick_look(node, replies, now).transpose());
+        match (look(node, database, prefix, names), names) {
+            (Err(failure @ Failure::TooLarge(_)), [name]) => {
+                locks.push((name.clone(), Err(failure)));
+            }
+            (Err(Failure::TooLarge(_)), names) => {
+                let (first, second) = names.split_at(names.len() / 2);
+                locks.extend(views(node, database, prefix, first)?);
+                locks.extend(views(node, database, prefix, second)?);
+            }
+            (looked, _) => locks.extend(looked?),
         }
-        let unclear = keys.iter().zip(&mut views).filter(|(_, view)| view.is_none());
-        let (unclear, places): (Vec<&Key>, Vec<_>) = unclear.unzip();
-        for (place, view) in places.into_iter().zip(proper_look(node, database, &unclear)?) {
-            *place = Some(view);
-        }
-        let views = views.into_iter().flatten();
-        locks.extend(names.iter().cloned().zip(views));
     }
     Ok(locks)
 }
 
+/// A quick look at each, and a proper one at those that are not plainly held: that somebody waits
+/// for, that are another tool's, that many hold, or that have changed between two commands.
+fn look(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: &[Name],
+) -> Result<Vec<Listed>, Failure> {
+    let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
+    let questions = keys.iter().flat_map(questions);
+    let flight: Vec<Cmd> = [redis::cmd("TIME")].into_iter().chain(questions).collect();
+    let mut replies = node.ask_all(flight)?.into_iter();
+    let (seconds, micros): (u64, u64) = read(node, replies.next())?;
+    let now = seconds * 1000 + micros / 1000;
+    let mut sights = Vec::with_capacity(keys.len());
+    for _ in &keys {
+        // All of them at once, since an error leaves the others to be read.
+        let replies = std::array::from_fn(|_| replies.next());
+        sights.push(Sight::of(node, replies));
+    }
+    let mut views = quick_look(node, &keys, sights, now)?;
+    let unclear = keys.iter().zip(&mut views).filter(|(_, view)| view.is_none());
+    let (unclear, places): (Vec<&Key>, Vec<_>) = unclear.unzip();
+    for (place, view) in places.into_iter().zip(proper_look(node, database, &unclear)?) {
+        *place = Some(view);
+    }
+    Ok(names.iter().cloned().zip(views.into_iter().flatten()).collect())
+}
+
+/// A guard is a token. Of another tool's, which may be anything, a little is enough to tell.
+const LONGEST_GUARD: usize = 256;
+
+/// More holders than this are for a script to count.
+const MOST_HOLDERS: usize = 100;
+
+/// The fields of a lock's state that are about the lock.
+const OF_THE_LOCK: [&str; 5] = ["guard", "mode", "fence", "floor", "ticket"];
+
+/// Those about each hold, after its token and a colon.
+const OF_A_HOLD: [&str; 7] = ["owner", "mode", "about", "fence", "acquired", "renewed", "standing"];
+
 fn questions(key: &Key) -> [Cmd; 3] {
+    let (last_byte, last_holder) = (LONGEST_GUARD - 1, MOST_HOLDERS);
     [
-        redis::cmd("GET").arg(key.as_str()).to_owned(),
-        redis::cmd("ZRANGE").arg(key.side("holds")).arg(&["0", "-1", "WITHSCORES"]).to_owned(),
-        redis::cmd("HGETALL").arg(key.side("state")).to_owned(),
+        redis::cmd("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte).to_owned(),
+        redis::cmd("ZRANGE")
+            .arg(key.side("holds"))
+            .arg(0)
+            .arg(last_holder)
+            .arg("WITHSCORES")
+            .to_owned(),
+        redis::cmd("HMGET").arg(key.side("state")).arg(&OF_THE_LOCK).to_owned(),
     ]
 }
 
-/// `None` if that is not enough.
+/// What a lock looks like before its holders are looked at.
+enum Sight {
+    Plain(Snapshot),
+    /// Only a script can tell.
+    Unclear,
+    Unreadable(Failure),
+}
+
+impl Sight {
+    fn of(node: &Node, replies: [Option<Value>; 3]) -> Self {
+        match Self::read(node, replies) {
+            Ok(Some(snapshot)) => Self::Plain(snapshot),
+            Ok(None) => Self::Unclear,
+            Err(failure) => Self::Unreadable(failure),
+        }
+    }
+
+    fn read(
+        node: &Node,
+        [guard, holds, state]: [Option<Value>; 3],
+    ) -> Result<Option<Snapshot>, Failure> {
+        let holds: Vec<(String, f64)> = read(node, holds)?;
+        // Whole milliseconds, which are exact.
+        let holds: Vec<_> =
+            holds.into_iter().map(|(token, deadline)| (token, deadline as u64)).collect();
+        let guard: Vec<u8> = read(node, guard)?;
+        let state: Vec<Option<String>> = read(node, state)?;
+        let state = with_names(OF_THE_LOCK.map(str::to_owned), state);
+        // Somebody waits.
+        let queued = state.iter().any(|(field, _)| field == "ticket");
+        Ok(match String::from_utf8(guard) {
+            Ok(guard) if !queued && holds.len() <= MOST_HOLDERS && guard.len() < LONGEST_GUARD => {
+                Some(Snapshot { guard: Some(guard).filter(|g| !g.is_empty()), holds, state })
+            }
+            _ => None,
+        })
+    }
+}
+
+fn with_names(
+    names: impl IntoIterator<Item = String>,
+    values: Vec<Option<String>>,
+) -> Vec<(String, String)> {
+    let all = names.into_iter().zip(values);
+    all.filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// The holders of those that are plainly held. `None` where only a script can tell.
 fn quick_look(
-    node: &Node,
-    [guard, holds, state]: [Option<Value>; 3],
+    node: &mut Node,
+    keys: &[Key],
+    sights: Vec<Sight>,
     now: u64,
-) -> Result<Option<View>, Failure> {
-    let holds: Vec<(String, f64)> = read(node, holds)?;
-    // Whole milliseconds, which are exact.
-    let holds = holds.into_iter().map(|(token, deadline)| (token, deadline as u64)).collect();
-    // Another tool's may be anything.
-    let guard: Option<Vec<u8>> = read(node, guard)?;
-    let Some(Ok(guard)) = guard.map(String::from_utf8) else { return Ok(None) };
-    let snapshot = Snapshot { guard: Some(guard), holds, state: read(node, state)? };
-    Ok(snapshot.view(now))
+) -> Result<Vec<Option<Result<View, Failure>>>, Failure> {
+    let fields = |snapshot: &Snapshot| -> Vec<String> {
+        let tokens = snapshot.holds.iter().map(|(token, _)| token);
+        tokens.flat_map(|token| OF_A_HOLD.map(|detail| format!("{token}:{detail}"))).collect()
+    };
+    let flight = keys.iter().zip(&sights).filter_map(|(key, sight)| match sight {
+        Sight::Plain(snapshot) if !snapshot.holds.is_empty() => {
+            Some(redis::cmd("HMGET").arg(key.side("state")).arg(fields(snapshot)).to_owned())
+        }
+        _ => None,
+    });
+    let flight: Vec<Cmd> = flight.collect();
+    let details = if flight.is_empty() { Vec::new() } else { node.ask_all(flight)? };
+    let mut details = details.into_iter();
+    let mut views = Vec::with_capacity(sights.len());
+    for sight in sights {
+        views.push(match sight {
+            Sight::Unreadable(failure) => Some(Err(failure)),
+            Sight::Unclear => None,
+            Sight::Plain(snapshot) if snapshot.holds.is_empty() => None,
+            Sight::Plain(mut snapshot) => match read(node, details.next()) {
+                Err(failure) => Some(Err(failure)),
+                Ok(values) => {
+                    let fields = fields(&snapshot);
+                    snapshot.state.extend(with_names(fields, values));
+                    snapshot.view(now).map(Ok)
+                }
+            },
+        });
+    }
+    Ok(views)
 }
 
 fn proper_look(
@@ -165,15 +273,20 @@ fn proper_look(
     database: u32,
     keys: &[&Key],
 ) -> Result<Vec<Result<View, Failure>>, Failure> {
-    let call = |key: &&Key| Call::new(scripts::INSPECT, key, None, database).with("");
+    let call =
+        |key: &&Key| Call::new(scripts::INSPECT, key, None, database).with("").with(0).with(0);
     let Some((first, rest)) = keys.split_first() else { return Ok(Vec::new()) };
     let look = |value| reply::view(value).ok_or_else(nonsense);
     // The first one by itself, so that the server surely has the script for the rest.
     let first = node.run(&call(first), false, None).map_err(Failure::from);
     let mut views = vec![first.and_then(|reply| look(reply.value))];
-    let flight: Vec<Cmd> = rest.iter().map(|key| call(key).by_hash()).collect();
-    let replies = node.ask_all(flight)?.into_iter();
-    views.extend(replies.map(|reply| look(read(node, Some(reply))?)));
+    let flight: Vec<Cmd> = rest.iter().map(|key| node.by_hash(&call(key))).collect();
+    for (key, reply) in rest.iter().zip(node.ask_all(flight)?) {
+        views.push(match reply {
+            Value::ServerError(error) => Err(node.refused_script(&error, &call(key)).into()),
+            reply => look(reply),
+        });
+    }
     Ok(views)
 }
 

@@ -11,10 +11,13 @@ use crate::store::single::Single;
 /// Instead of what goes by the server's clock in the prologue: `test:now` is the time, and
 /// `test:until` when the guard expires.
 const CLOCK: &str = "
-local function clock() return tonumber(redis.call('GET', 'test:now')) end
+local function clock()
+  local now = tonumber(redis.call('GET', 'test:now'))
+  return now, now * 1000
+end
 local function read_guard()
   local till = redis.call('GET', 'test:until')
-  if till and tonumber(till) < clock() then redis.call('DEL', GUARD, 'test:until') end
+  if till and tonumber(till) < (clock()) then redis.call('DEL', GUARD, 'test:until') end
   return redis.pcall('GET', GUARD)
 end
 local function write_guard(token, till)
@@ -24,9 +27,11 @@ end
 local function guard_left()
   local till = redis.call('EXISTS', GUARD) == 1 and redis.call('GET', 'test:until')
   if redis.call('EXISTS', GUARD) == 0 then return -2 end
-  return till and tonumber(till) - clock() or -1
+  return till and tonumber(till) - (clock()) or -1
 end
 ";
+
+const BATCH: &str = "local BATCH = 100";
 
 thread_local! {
     /// One of each, since they are never freed.
@@ -42,6 +47,11 @@ impl Scripted<Single> {
     pub(in crate::store) fn send_one(&mut self, command: redis::Cmd) {
         assert!(self.servers.node.ask(command, None).is_ok());
     }
+
+    pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
+        let found = self.servers.node.ask(redis::cmd("EXISTS").arg(key).to_owned(), None);
+        matches!(found, Ok(redis::Value::Int(1)))
+    }
 }
 
 impl Script {
@@ -51,8 +61,11 @@ impl Script {
             let source = self.source();
             let start =
                 source.find("local function clock()").expect("the clock is in the prologue");
-            let end = source.find("local now = clock()").expect("and used after it");
+            let end = source.find("local now, micros = clock()").expect("and used after it");
             let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
+            // As in the model, a few in tests.
+            assert!(source.contains(BATCH), "the size of a batch is in the prologue");
+            let source = source.replace(BATCH, "local BATCH = 3");
             Self::of(Box::leak(source.into_boxed_str()))
         };
         CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))

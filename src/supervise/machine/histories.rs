@@ -113,7 +113,7 @@ impl World {
             Step::Unanswered => self.happens(Event::Unanswered("refused".into()), away),
             Step::NotHeld => {
                 self.lost_at.get_or_insert(self.now);
-                self.happens(Event::NotHeld, away);
+                self.happens(Event::NotHeld(Reason::unknown()), away);
             }
             Step::Signal(signal, reached) => {
                 self.happens(Event::Signal { signal: *signal, reached: *reached }, away);

@@ -1,0 +1,123 @@
+//! An open directory. What is in it is named from here, and never reached through a link: others
+//! may have put one there.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
+
+/// What a directory is opened with that is only there to name what is in it.
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// What everything else is opened with: no link is followed, and a pipe does not block.
+const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
+
+pub(super) struct Folder(OwnedFd);
+
+impl Folder {
+    /// The directory itself may be a link, since it is the user who names it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(nix::fcntl::open(path, DIRECTORY, Mode::empty())?))
+    }
+
+    /// A directory in this one.
+    pub(super) fn within(&self, name: &str) -> io::Result<Self> {
+        Ok(Self(openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?))
+    }
+
+    pub(super) fn make_within(&self, name: &str) -> io::Result<()> {
+        match mkdirat(&self.0, name, Mode::S_IRWXU) {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    pub(super) fn status(&self) -> io::Result<FileStat> {
+        Ok(fstat(&self.0)?)
+    }
+
+    /// What stands under a name; `None` if nothing does.
+    pub(super) fn status_of(&self, name: &str) -> io::Result<Option<FileStat>> {
+        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(status) => Ok(Some(status)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Opens a regular file that has no other name, and nothing else.
+    pub(super) fn file(&self, name: &str, access: OFlag) -> io::Result<(File, FileStat)> {
+        let file = match openat(&self.0, name, access | SAFELY, Mode::S_IRUSR | Mode::S_IWUSR) {
+            // A link, a directory, a socket.
+            Err(Errno::ELOOP | Errno::EISDIR | Errno::ENXIO) => return Err(not_a_file()),
+            opened => opened?,
+        };
+        let status = fstat(&file)?;
+        if !is_file(&status) {
+            return Err(not_a_file());
+        }
+        Ok((file.into(), status))
+    }
+
+    /// Makes a file that only its owner may read and write, whatever the umask.
+    pub(super) fn new_file(&self, name: &str) -> io::Result<File> {
+        let (file, _) = self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        Ok(file)
+    }
+
+    /// Makes a named pipe that only its owner may read and write, whatever the umask.
+    pub(super) fn make_pipe(&self, name: &str) -> io::Result<()> {
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        mkfifoat(&self.0, name, mode)?;
+        // Where the system cannot do that to what may be a link, opening it will tell.
+        let _ = fchmodat(&self.0, name, mode, FchmodatFlags::NoFollowSymlink);
+        Ok(())
+    }
+
+    /// Opens a named pipe, and nothing else.
+    pub(super) fn pipe(&self, name: &str, access: OFlag) -> io::Result<File> {
+        let pipe = openat(&self.0, name, access | SAFELY, Mode::empty())?;
+        match kind(&fstat(&pipe)?) {
+            SFlag::S_IFIFO => Ok(pipe.into()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a named pipe")),
+        }
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    /// The names in it that are UTF-8, as all of rlock's are.
+    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+        let access = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut directory = Dir::openat(&self.0, ".", access, Mode::empty())?;
+        let names = directory.iter().flatten();
+        Ok(names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned())).collect())
+    }
+}
+
+/// Is it a regular file that has no other name?
+pub(super) fn is_file(status: &FileStat) -> bool {
+    kind(status) == SFlag::S_IFREG && status.st_nlink <= 1
+}
+
+pub(super) fn not_a_file() -> io::Error {
+    let what = "not a regular file with a single link; remove it";
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+fn kind(status: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
+}

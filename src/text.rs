@@ -1,0 +1,15 @@
+//! Text that people see or paste: without what deceives, quoted for a shell, measured in columns.
+
+mod columns;
+mod printable;
+mod shell;
+
+pub(crate) use columns::{columns, cut, padded};
+pub(crate) use printable::{is_invisible, is_unsafe, printable};
+pub(crate) use shell::quoted;
+
+/// As much of a text as fits into so many bytes, to the end of a character.
+pub(crate) fn at_most(bytes: usize, text: &str) -> &str {
+    let mut ends = (0..=bytes.min(text.len())).rev();
+    &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]
+}

@@ -1,0 +1,51 @@
+//! How wide text is on a terminal, where a letter of Chinese or an emoji takes two columns and an
+//! accent that follows its letter none.
+
+use unicode_width::UnicodeWidthChar;
+
+/// Each character counts by itself, as terminals that draw no joined emoji have it: no others need
+/// more.
+pub(crate) fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().map(columns_of).sum() }
+}
+
+/// Text that takes so many columns at most, with `…` in place of what does not fit.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let Some(mut left) = width.checked_sub(1) else { return String::new() };
+    let fits = |c: &char| {
+        let rest = left.checked_sub(columns_of(*c));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// Text that takes so many columns at least, with spaces behind it.
+pub(crate) fn padded(text: &str, width: usize) -> String {
+    let missing = width.saturating_sub(columns(text));
+    format!("{text}{:missing$}", "")
+}
+
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_and_padded_by_columns() {
+        assert_eq!((columns("abc"), columns("日本"), columns("e\u{301}")), (3, 4, 1));
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!((cut("日本", 1), cut("日本", 0)), ("…".into(), String::new()));
+        assert_eq!(padded("日", 4), "日  ");
+        assert_eq!(padded("abcde", 4), "abcde");
+    }
+}

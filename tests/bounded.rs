@@ -1,0 +1,150 @@
+//! No call keeps a server busy, whatever happened before it; what one call leaves, later ones do.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use support::{Finished, Server, run, until};
+
+/// As many as may lapse together.
+const MANY: u32 = 50_000;
+
+/// Shared holds whose leases expire after so many milliseconds, which may be negative.
+const HOLDS: &str = "
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local deadline, token = now + ARGV[2], nil
+    for i = 1, ARGV[1] do
+        token = string.format('%08d-of-a-hold', i)
+        redis.call('ZADD', KEYS[2], deadline, token)
+        redis.call('HSET', KEYS[3], token .. ':mode', 'shared', token .. ':owner', token,
+            token .. ':about', 'h\\nu\\n1\\nc\\nexec\\n', token .. ':fence', i, token .. ':ttl', 30000,
+            token .. ':acquired', now, token .. ':renewed', now, token .. ':attempt', 1)
+        if ARGV[3] ~= '' then redis.call('HSET', KEYS[3], token .. ':standing', ARGV[3]) end
+    end
+    redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'life', 'l')
+    if deadline > now then redis.call('SET', KEYS[1], token, 'PXAT', deadline) end";
+
+/// Waiters that are believed to be alive until then.
+const WAITERS: &str = "
+    for i = 1, ARGV[1] do
+        local token = string.format('w%07d-of-a-waiter', i)
+        redis.call('ZADD', KEYS[4], i, token)
+        redis.call('HSET', KEYS[3], token .. ':mode', 'exclusive', token .. ':owner', token,
+            token .. ':about', 'h\\nu\\n1\\nc\\nexec\\n', token .. ':alive', ARGV[2],
+            token .. ':since', 1, token .. ':ttl', 30000, token .. ':attempt', 1)
+    end
+    redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'life', 'l')";
+
+fn prepare(server: &Server, script: &str, arguments: &[&str]) {
+    let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state", "{rlock:L}?queue"];
+    server.cli(&[&["EVAL", script, "4"][..], &keys, arguments].concat());
+    // A script that is sent in full takes longer.
+    run(&mut server.rlock(["inspect", "warm"]));
+    run(&mut server.rlock(["exec", "warm", "true"]));
+    server.cli(&["CONFIG", "RESETSTAT"]);
+}
+
+/// One call that did it all would take a hundred times as long.
+#[track_caller]
+fn no_call_took_long(server: &Server) {
+    let statistics = server.cli(&["INFO", "commandstats"]);
+    let of_scripts = statistics.lines().filter(|line| line.starts_with("cmdstat_evalsha"));
+    let field = |calls: &str, name| {
+        let (_, rest) = calls.split_once(name).unwrap();
+        rest.split(',').next().unwrap().trim().parse::<f64>().unwrap()
+    };
+    let times: Vec<(f64, f64)> =
+        of_scripts.map(|calls| (field(calls, "calls="), field(calls, "usec_per_call="))).collect();
+    for (number, mean) in times {
+        assert!(mean < 5_000.0, "{number} calls, {mean} us each");
+    }
+}
+
+#[test]
+fn fifty_thousand_leases_that_expired_together_cost_no_call_much() {
+    let server = Server::start();
+    let many = MANY.to_string();
+    // Nobody is left.
+    prepare(&server, HOLDS, &[&many, "-5", ""]);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    no_call_took_long(&server);
+    assert_eq!(server.cli(&["HLEN", "{rlock:L}?state"]), "2");
+
+    // Somebody waits.
+    prepare(&server, HOLDS, &[&many, "-5", ""]);
+    prepare(&server, WAITERS, &["2", "99999999999999"]);
+    let refused = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+    assert_eq!(refused.code(), 75, "{refused:?}");
+    no_call_took_long(&server);
+    assert!(server.cli(&["GET", "rlock:L"]).starts_with("w0000001"));
+    server.cli(&["FLUSHALL"]);
+
+    // One of them is left.
+    prepare(&server, HOLDS, &[&many, "-5", ""]);
+    prepare(&server, &HOLDS.replace("%08d", "1%07d"), &["1", "600000", ""]);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    no_call_took_long(&server);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn fifty_thousand_dead_waiters_cost_no_call_much() {
+    let server = Server::start();
+    prepare(&server, WAITERS, &[&MANY.to_string(), "5"]);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    no_call_took_long(&server);
+    assert_eq!(server.cli(&["EXISTS", "{rlock:L}?queue"]), "0");
+}
+
+#[test]
+fn a_revocation_of_fifty_thousand_costs_no_call_much() {
+    let server = Server::start();
+    let many = MANY.to_string();
+    let token = "00000001-of-a-hold";
+    // At once.
+    prepare(&server, HOLDS, &[&many, "600000", ""]);
+    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    no_call_took_long(&server);
+    assert!(server.is_free("L"));
+
+    // Those that are kept after their release go at once too.
+    prepare(&server, HOLDS, &[&many, "600000", "cooling"]);
+    let revoked = run(&mut server.rlock(["release", "--force", "L"]));
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    no_call_took_long(&server);
+    assert!(server.is_free("L"));
+
+    // When their holders are told, by one mark.
+    prepare(&server, HOLDS, &[&many, "600000", ""]);
+    let force = support::Running::start(&mut server.rlock(["release", "--force", "L"]));
+    until("they are revoked", || server.inspect("L")["state"] == "revoked");
+    no_call_took_long(&server);
+    let renewed = run(&mut server.rlock(["renew", "L", token]));
+    assert_eq!(renewed.code(), 77, "{renewed:?}");
+    assert!(renewed.err().contains("was revoked by"), "{renewed:?}");
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    force.signal("TERM");
+    force.end();
+
+    // By whoever deletes the key.
+    server.cli(&["FLUSHALL"]);
+    prepare(&server, HOLDS, &[&many, "600000", ""]);
+    server.cli(&["DEL", "rlock:L"]);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    no_call_took_long(&server);
+    let renewed = run(&mut server.rlock(["renew", "L", token]));
+    assert!(renewed.err().contains("was deleted"), "{renewed:?}");
+}
+
+#[test]
+fn fifty_thousand_holders_and_waiters_are_looked_at_page_by_page() {
+    let server = Server::start();
+    let many = MANY.to_string();
+    prepare(&server, HOLDS, &[&many, "600000", ""]);
+    prepare(&server, WAITERS, &[&many, "99999999999999"]);
+    let seen = server.inspect("L");
+    assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
+    assert_eq!(seen["waiters"].as_array().unwrap().len(), 1_000);
+    no_call_took_long(&server);
+}

@@ -1,0 +1,255 @@
+//! `local:` where the same directory is used under several clocks: in containers of one host, which
+//! may have a boot id or a time namespace of their own, and before and after a reboot.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::{Finished, READY, Running, rlock, run};
+use tempfile::TempDir;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// A directory of locks, and rlock with it under this clock and under others.
+struct Host(TempDir);
+
+/// What makes a clock another one.
+#[derive(Clone, Copy, Debug)]
+enum Clock {
+    Own,
+    /// As in a container whose runtime hides the host's; each number is another one.
+    Boot(u32),
+    /// In a time namespace, so many seconds ahead of the host.
+    Ahead(i32),
+}
+
+use Clock::{Ahead, Boot, Own};
+
+impl Host {
+    fn new() -> Self {
+        Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap())
+    }
+
+    fn locks(&self) -> PathBuf {
+        self.0.path().join("locks")
+    }
+
+    /// rlock under a clock.
+    #[track_caller]
+    fn rlock(&self, clock: Clock, arguments: &[&str]) -> Command {
+        let plain = rlock(arguments);
+        let mut command = match clock {
+            Own => plain,
+            Boot(number) => {
+                let id = self.0.path().join(format!("boot-{number}"));
+                fs::write(&id, format!("00000000-0000-4000-8000-{number:012}\n")).unwrap();
+                let script = "mount --bind \"$0\" \"$1\" && shift && exec \"$@\"";
+                inside(&["-m", "sh", "-c", script, id.to_str().unwrap(), BOOT_ID], &plain)
+            }
+            Ahead(seconds) => {
+                let seconds = seconds.to_string();
+                // Unlike what it starts, unshare itself stays outside of the namespace.
+                inside(&["-T", "--fork", "--kill-child", "--boottime", &seconds], &plain)
+            }
+        };
+        command.env("RLOCK_URL", format!("local:{}", self.locks().display()));
+        command
+    }
+
+    /// An exec under a clock that has the lock until `finish`.
+    #[track_caller]
+    fn holder(&self, clock: Clock, options: &[&str]) -> Running {
+        let command = ["L", "--", "sh", "-c", READY];
+        let arguments: Vec<&str> =
+            ["exec"].iter().chain(options).chain(&command).copied().collect();
+        let mut holder = Running::start(&mut self.rlock(clock, &arguments));
+        assert_eq!(holder.line(), "READY");
+        holder
+    }
+
+    #[track_caller]
+    fn is_busy(&self, clock: Clock) {
+        let output = run(&mut self.rlock(clock, &["exec", "-n", "L", "echo", "ENTERED"]));
+        assert_eq!((output.code(), output.out().as_str()), (75, ""), "{clock:?}: {output:?}");
+    }
+
+    /// The fence of a grant under a clock, waited for as long as it takes.
+    #[track_caller]
+    fn fence(&self, clock: Clock) -> u64 {
+        let output = run(&mut self.rlock(clock, &["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
+        assert_eq!(output.code(), 0, "{clock:?}: {output:?}");
+        output.out().parse().unwrap()
+    }
+}
+
+/// The same command in namespaces of its own. A kernel that has none makes the test fail.
+#[track_caller]
+fn inside(options: &[&str], plain: &Command) -> Command {
+    let namespaces: Vec<&&str> = options.iter().take_while(|it| it.starts_with('-')).collect();
+    let namespace = namespaces.first().unwrap();
+    let probe = Command::new("unshare").args([namespace, "true"]).output().unwrap();
+    assert!(
+        probe.status.success(),
+        "this test needs root and a kernel that lets it `unshare {namespace}`: {probe:?}"
+    );
+    let mut command = Command::new("unshare");
+    command.args(options);
+    if options.contains(&"--boottime") {
+        command.arg("--");
+    }
+    command.arg(plain.get_program()).args(plain.get_args());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+#[test]
+fn containers_of_one_host_exclude_each_other() {
+    for (one, other) in [(Own, Boot(1)), (Boot(1), Own), (Boot(1), Boot(2)), (Own, Ahead(100_000))]
+    {
+        let host = Host::new();
+        let holder = host.holder(one, &["--ttl", "1h"]);
+        host.is_busy(other);
+        host.is_busy(other);
+        let output = holder.finish();
+        assert_eq!(output.code(), 0, "{one:?} {other:?}: {output:?}");
+        assert!(host.fence(other) > 0);
+    }
+}
+
+#[test]
+fn a_clock_that_is_behind_or_ahead_makes_no_lease_longer_or_shorter() {
+    for (one, other) in [(Ahead(100_000), Own), (Own, Ahead(-1)), (Ahead(100_000), Ahead(200_000))]
+    {
+        let host = Host::new();
+        let output = run(&mut host.rlock(one, &["acquire", "--ttl", "2s", "L"]));
+        assert_eq!(output.code(), 0, "{output:?}");
+        let start = Instant::now();
+        host.is_busy(other);
+        host.fence(other);
+        let took = start.elapsed();
+        assert!(took > Duration::from_millis(1_900), "{one:?} {other:?}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{one:?} {other:?}: {took:?}");
+    }
+}
+
+#[test]
+fn a_holder_that_renews_keeps_those_of_another_clock_out() {
+    let host = Host::new();
+    let holder = host.holder(Own, &["--ttl", "1s"]);
+    // Longer than its lease from the first sight, and from any other.
+    let patient = ["exec", "-w", "4s", "L", "echo", "ENTERED"];
+    let output = run(&mut host.rlock(Boot(1), &patient));
+    assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
+    let output = holder.finish();
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn a_dead_holder_of_another_clock_costs_one_ttl_from_the_first_sight() {
+    let host = Host::new();
+    // Its lease is over by its own clock too, as after a reboot that took longer than that.
+    let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
+    assert_eq!(first.code(), 0, "{first:?}");
+    std::thread::sleep(Duration::from_millis(5_100));
+    let start = Instant::now();
+    host.is_busy(Own);
+    // Nobody who looks later makes it longer, under whichever clock.
+    std::thread::sleep(Duration::from_millis(3_500));
+    for clock in [Own, Boot(2), Ahead(100_000)] {
+        host.is_busy(clock);
+    }
+    host.fence(Own);
+    let took = start.elapsed();
+    assert!(took >= Duration::from_secs(5), "{took:?}");
+    assert!(took < Duration::from_secs(8), "it counted from a later look: {took:?}");
+}
+
+#[test]
+fn those_who_wait_under_another_clock_are_served_in_order() {
+    let host = Host::new();
+    let holder = host.holder(Own, &[]);
+    let log = host.0.path().join("log");
+    let waiters: Vec<Running> = [Boot(1), Own, Ahead(100_000), Boot(2)]
+        .into_iter()
+        .enumerate()
+        .map(|(number, clock)| {
+            let note = format!("echo {number} >> {}", log.display());
+            let mut waiter =
+                Running::start(&mut host.rlock(clock, &["exec", "L", "--", "sh", "-c", &note]));
+            waiter.told(&format!("waiting in place {}", number + 1));
+            waiter
+        })
+        .collect();
+    let start = Instant::now();
+    assert_eq!(holder.finish().code(), 0);
+    for waiter in waiters {
+        let output = waiter.end();
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(log).unwrap(), "0\n1\n2\n3\n");
+    assert!(start.elapsed() < Duration::from_secs(8), "they are woken: {:?}", start.elapsed());
+}
+
+#[test]
+fn a_waiter_that_died_under_another_clock_is_passed_over() {
+    let host = Host::new();
+    let holder = host.holder(Own, &["--ttl", "1s"]);
+    let mut dead =
+        Running::start(&mut host.rlock(Boot(1), &["exec", "--ttl", "300ms", "L", "true"]));
+    dead.told("waiting in place 1");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    let mut next = Running::start(&mut host.rlock(Own, &["exec", "L", "true"]));
+    next.told("waiting in place 2");
+    assert_eq!(holder.finish().code(), 0);
+    let output = next.end();
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn a_lock_that_cools_does_so_under_every_clock() {
+    let host = Host::new();
+    let output = run(&mut host.rlock(Own, &["exec", "--at-least", "3s", "L", "true"]));
+    let start = Instant::now();
+    assert_eq!(output.code(), 0, "{output:?}");
+    host.is_busy(Boot(1));
+    host.fence(Boot(1));
+    assert!(start.elapsed() > Duration::from_millis(2_500), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_hold_can_be_renewed_and_released_under_another_clock() {
+    let host = Host::new();
+    let token = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "1s", "L"])).out();
+    let output = run(&mut host.rlock(Own, &["renew", "--ttl", "1h", "L", &token]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    std::thread::sleep(Duration::from_millis(1_100));
+    host.is_busy(Boot(1));
+    host.is_busy(Own);
+    let output = run(&mut host.rlock(Ahead(100_000), &["release", "L", &token]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(host.fence(Boot(1)) > 0);
+}
+
+#[test]
+fn a_reboot_keeps_the_fence() {
+    let host = Host::new();
+    let before = host.fence(Boot(1));
+    // As if it had been handed out by a clock that was far ahead.
+    let ahead = before + 10_000_000;
+    let state = host.locks().join(".rlock:L.state");
+    let text = fs::read_to_string(&state).unwrap();
+    let [was, is] = [before, ahead].map(|fence| format!("\"fence\":{fence}"));
+    assert!(text.contains(&was));
+    fs::write(&state, text.replace(&was, &is)).unwrap();
+    assert_eq!(host.fence(Boot(2)), ahead + 1);
+}
