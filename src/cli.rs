@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{Span, Timeout, Ttl};
 use crate::exit;
+use crate::lock::pattern::Subject;
 use crate::lock::{Label, Name, Owner, Prefix, ProcessNumber, Token};
-use crate::pattern::Subject;
 use crate::policy::{OnLost, OnUnreachable};
 
 /// Everything on the command line.

@@ -12,18 +12,17 @@ mod release;
 mod releasing;
 mod renew;
 mod reported;
-mod searching;
+
+use output::Output;
 
 use crate::cli::{Command, Common};
 use crate::config;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inherited::Inherited;
 use crate::lock::Name;
-use crate::pattern::Subject;
+use crate::lock::pattern::Subject;
 use crate::report::{Report, Verbosity};
-
-use output::Output;
+use crate::system::inherited::Inherited;
 
 /// Runs a subcommand to the end of the process.
 pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {

@@ -10,9 +10,9 @@ use nix::sys::signal::Signal;
 use crate::duration::show;
 use crate::exit::{self, Exit};
 use crate::lock::Mode;
+use crate::lock::view::{Reason, View};
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
-use crate::view::{Reason, View};
 
 /// One line each, for somebody who is tired: what happened, and what to do.
 #[derive(Debug)]

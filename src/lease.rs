@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::Instant;
 use crate::duration::Ttl;
+use crate::system::clock::Instant;
 
 /// A lease as its holder counts it: never longer than the server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

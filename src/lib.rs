@@ -12,26 +12,19 @@ pub mod cli;
 pub mod exit;
 
 mod back_off;
-mod clock;
 mod commands;
 mod config;
 mod duration;
 mod error;
-mod inherited;
 mod inspect;
 mod lease;
 mod lock;
-mod notice;
-mod pattern;
 mod policy;
-mod poll;
-mod progress;
 mod report;
-mod signals;
 mod store;
 mod supervise;
+mod system;
 mod text;
-mod view;
 mod wait;
 
 use clap::Parser;
@@ -44,7 +37,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
         // At once, from whichever thread: what rlock holds lapses with its lease.
         std::process::exit(exit::INTERNAL.into());
     }));
-    let inherited = match inherited::Inherited::take_over() {
+    let inherited = match system::inherited::Inherited::take_over() {
         Ok(inherited) => inherited,
         Err(error) => {
             report::alert(format_args!("cannot set up signals: {error}"));

@@ -2,6 +2,8 @@
 
 mod about;
 mod held;
+pub(crate) mod pattern;
+pub(crate) mod view;
 
 use std::fmt;
 use std::num::NonZeroU32;

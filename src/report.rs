@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::clock::Instant;
-use crate::poll::{Want, ready};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 use crate::text::{at_most, printable};
 
 /// How much to tell.
@@ -54,10 +54,6 @@ impl Report {
     /// Whether from now on a line takes the place of what is on the terminal's present one.
     pub(crate) fn make_way(&self, makes_way: bool) {
         self.makes_way.store(makes_way, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.verbosity == Verbosity::Quiet
     }
 
     /// What went wrong.

@@ -2,41 +2,30 @@
 //!
 //! Nothing outside this module knows which kind it talks to, nor what it talks.
 
-mod address;
-mod cluster;
-mod connection;
-mod dial;
 mod local;
 mod location;
 mod model;
-mod node;
+mod open;
 mod pause;
 mod quorum;
-
-mod refusal;
-mod reply;
-mod scripted;
-mod scripts;
-mod sentinel;
-mod single;
-mod tls;
+mod server;
+mod wire;
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-pub(crate) use address::Credentials;
 pub(crate) use local::Directory;
 pub(crate) use location::Location;
-pub(crate) use tls::{Identity, Pem, TlsFiles};
+pub(crate) use open::open;
+pub(crate) use wire::{Credentials, Identity, Pem, TlsFiles};
 
-use crate::clock::Instant;
 use crate::duration::{Ttl, show};
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{Holder, Outcome, Reason, View};
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
-use crate::pattern::Pattern;
-use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Holder, Outcome, Reason, View};
+use crate::system::clock::Instant;
 
 /// Cuts an exchange short when it becomes readable.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
@@ -290,13 +279,8 @@ pub(crate) trait Store: Send {
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
     /// All locks under a prefix that are held by anybody and match. One that cannot be read does not
-    /// hide the others. The progress counts the keys that were looked at, other people's too.
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        progress: &Progress,
-    ) -> Result<Listing, Failure>;
+    /// hide the others.
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
 
     /// What about the servers may cost locks, for an operator to mend.
     fn hazards(&mut self) -> Vec<String> {
@@ -307,31 +291,4 @@ pub(crate) trait Store: Send {
     fn remarks(&mut self) -> Vec<Remark> {
         Vec::new()
     }
-}
-
-/// Opens the store at a location, where grants and renewals count once so many replicas have them.
-/// Connects on first use only; an error is a file for TLS that cannot be used.
-pub(crate) fn open(
-    location: &Location,
-    io_timeout: Duration,
-    min_replicas: u32,
-) -> Result<Box<dyn Store>, String> {
-    use scripted::Scripted;
-    Ok(match location {
-        Location::Server(server) => {
-            let server = single::Single::new(server.clone(), io_timeout, None)?;
-            Box::new(Scripted::new(server, min_replicas))
-        }
-        Location::Sentinels(sentinels) => {
-            let sentinel = sentinel::Sentinel::new(sentinels, io_timeout)?;
-            Box::new(Scripted::new(sentinel, min_replicas))
-        }
-        Location::Cluster(nodes) => {
-            Box::new(Scripted::new(cluster::Cluster::new(nodes, io_timeout)?, min_replicas))
-        }
-        Location::Quorum(servers) => {
-            Box::new(quorum::Quorum::new(servers, io_timeout, min_replicas)?)
-        }
-        Location::Local(directory) => Box::new(local::Local::new(directory.clone(), io_timeout)),
-    })
 }

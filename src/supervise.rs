@@ -5,6 +5,7 @@ mod descendants;
 mod group;
 mod keeper;
 mod machine;
+pub(crate) mod notice;
 mod process;
 mod terminal;
 pub(crate) mod watch;
@@ -22,18 +23,18 @@ use keeper::{Channels, Keeper};
 use machine::{Action, Event, Machine};
 use terminal::{Scope, Terminal};
 
-use crate::clock::{Alarm, Instant};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inherited::Inherited;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::policy::{Group, OnLost, Parting};
-use crate::poll::{Want, ready};
 use crate::report::Report;
-use crate::signals::{self, Arrival, Signals};
 use crate::store::{Failure, Fate, Store};
+use crate::system::clock::{Alarm, Instant};
+use crate::system::inherited::Inherited;
+use crate::system::poll::{Want, ready};
+use crate::system::signals::{self, Arrival, Signals};
 
 /// The hold under which a command runs.
 pub(crate) struct Hold {

@@ -7,17 +7,17 @@ use std::time::Duration;
 use live::{Live, Standing as Line};
 
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::config::Patience;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
+use crate::lock::view::{Standing, State, View};
 use crate::lock::{Fence, Kind, Token};
-use crate::poll::{Want, ready};
 use crate::report::Report;
-use crate::signals::Signals;
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
-use crate::view::{Standing, State, View};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
+use crate::system::signals::Signals;
 
 /// A waiter is heard of this often at least; more often if it asks for a short lease, since one
 /// who wants that wants to know early.

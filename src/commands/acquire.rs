@@ -11,8 +11,8 @@ use super::{identity, keep};
 use crate::cli;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inherited::Inherited;
 use crate::report::Report;
+use crate::system::inherited::Inherited;
 use crate::text::quoted;
 
 pub(super) fn run(

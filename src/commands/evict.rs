@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::identity;
 use super::output::{self, Done};
 use super::reported::Reported;
-use crate::clock::Instant;
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::lock::view::{Holder, Standing, State};
 use crate::lock::{Key, Name};
-use crate::poll::ready;
 use crate::store::Eviction;
+use crate::system::clock::Instant;
+use crate::system::poll::ready;
 use crate::text::printable;
-use crate::view::{Holder, Standing, State};
 
 /// Between two looks at whether those who were evicted are gone: nobody tells us.
 const LOOK: Duration = Duration::from_millis(250);

@@ -4,17 +4,17 @@ use super::grant::Grant;
 use super::reported::Reported;
 use super::{identity, releasing};
 use crate::cli;
-use crate::clock::Instant;
 use crate::duration::{Span, show};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inherited::Inherited;
+use crate::lock::view::Outcome;
 use crate::policy::{Group, OnUnreachable, Parting};
 use crate::report::Report;
-use crate::signals::{self, Signals};
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Ending, Hold, Lock};
-use crate::view::Outcome;
+use crate::system::clock::Instant;
+use crate::system::inherited::Inherited;
+use crate::system::signals::{self, Signals};
 
 pub(super) fn run(
     options: &cli::Exec,

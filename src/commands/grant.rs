@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use crate::cli;
 use crate::config::{Config, Patience, Terms};
 use crate::error::Error;
-use crate::inherited::Inherited;
 use crate::lock::{About, Held, Key, Label, Name, Owner, Token};
 use crate::report::Report;
-use crate::signals::Signals;
 use crate::store::{Request, Store};
+use crate::system::inherited::Inherited;
+use crate::system::signals::Signals;
 use crate::wait::{self, Won};
 
 /// A lock that was granted, and what it takes to keep it and to give it back.

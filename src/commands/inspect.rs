@@ -1,23 +1,22 @@
 //! `rlock inspect`: who holds a lock, and who waits for it.
 
+use super::identity;
 use super::output::{self, Screen};
-use super::{identity, searching};
 use crate::cli;
-use crate::clock::Instant;
 use crate::config::Config;
 use crate::duration::Timeout;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::concern::{self, Concern, Here};
 use crate::inspect::{json, page, table};
+use crate::lock::pattern::Subject;
+use crate::lock::view::{State, View};
 use crate::lock::{Key, Name, Prefix};
-use crate::pattern::Subject;
-use crate::poll::ready;
-use crate::progress::Progress;
 use crate::report::Report;
 use crate::store::{Failure, Listing, Store};
+use crate::system::clock::Instant;
+use crate::system::poll::ready;
 use crate::text::printable;
-use crate::view::{State, View};
 
 pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
     let (subject, watch) = subject_and_watch(options)?;
@@ -129,9 +128,7 @@ impl Look<'_> {
             }
             several => {
                 let pattern = several.and_then(Subject::pattern);
-                let progress = Progress::default();
-                let _telling = searching::tell(&progress, self.report);
-                self.store.list(self.prefix, pattern, &progress)
+                self.store.list(self.prefix, pattern)
             }
         };
         self.report.remarks(self.store.remarks());

@@ -21,18 +21,17 @@ use super::grant::Grant;
 use super::reported::Reported;
 use super::{identity, releasing};
 use crate::cli;
-use crate::clock::Instant;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inherited::{self, Inherited};
+use crate::lock::view::Outcome;
 use crate::lock::{ProcessNumber, Token};
-use crate::notice::Notice;
 use crate::policy::{OnLost, Parting};
 use crate::report::Report;
-use crate::supervise::watch;
+use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
-use crate::supervise::{Hold, Lock};
-use crate::view::Outcome;
+use crate::supervise::{Hold, Lock, watch};
+use crate::system::clock::Instant;
+use crate::system::inherited::{self, Inherited};
 
 /// Has the token of the hold to be kept, in the keeper and nowhere else.
 pub(super) const VARIABLE: &str = "RLOCK_KEEPER_TOKEN";

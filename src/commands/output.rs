@@ -12,9 +12,9 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::error::Error;
 use crate::inspect::json::HolderDocument;
 use crate::inspect::table::Style;
+use crate::lock::view::View;
 use crate::lock::{Fence, Name, Token};
 use crate::text::is_unsafe;
-use crate::view::View;
 
 /// Who reads it.
 #[derive(Clone, Copy, PartialEq, Eq)]

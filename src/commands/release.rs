@@ -7,11 +7,11 @@ use crate::cli;
 use crate::config::{self, Config};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::lock::view::Outcome;
 use crate::lock::{Key, Name, Token};
-use crate::notice::Notice;
 use crate::report::Report;
 use crate::store::{Eviction, Release};
-use crate::view::Outcome;
+use crate::supervise::notice::Notice;
 
 /// Whose holds are to end.
 enum Whose {

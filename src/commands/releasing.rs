@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::reported::Reported;
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::duration::show;
+use crate::lock::view::Outcome;
 use crate::lock::{Key, Token};
-use crate::poll::{Want, ready};
-use crate::signals::Signals;
 use crate::store::{Failure, Release};
-use crate::view::Outcome;
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
+use crate::system::signals::Signals;
 
 /// Nobody's exit is held up for longer, but for the time that the last attempt takes.
 const AT_MOST: Duration = Duration::from_secs(10);

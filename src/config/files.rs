@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use nix::libc;
 
-use crate::clock::Instant;
 use crate::duration::show;
 use crate::error::Error;
-use crate::poll::{Want, ready};
 use crate::report::plain;
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 use crate::text::quoted;
 
 /// What a file is named for.

@@ -7,9 +7,9 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::duration::show;
+use crate::lock::view::{Holder, Standing, State, View};
 use crate::lock::{About, Kind, Name, Prefix};
 use crate::text::quoted;
-use crate::view::{Holder, Standing, State, View};
 
 /// Where somebody looks from, and under which prefix.
 pub(crate) struct Here<'a> {

@@ -5,8 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::lock::view::{Ending, Holder, Outcome, Past, ServerTime, State, View, Waiter};
 use crate::lock::{Fence, Key, Kind, Mode, Name, Owner, Prefix};
-use crate::view::{Ending, Holder, Outcome, Past, ServerTime, State, View, Waiter};
 
 /// One lock.
 #[derive(Serialize)]

@@ -1,12 +1,11 @@
 //! One lock as a page for people.
 
-use crate::duration::show;
-use crate::lock::Name;
-use crate::text::printable;
-use crate::view::{Holder, Outcome, Past, Standing, State, View};
-
 use super::concern::Concern;
 use super::json::rfc3339;
+use crate::duration::show;
+use crate::lock::Name;
+use crate::lock::view::{Holder, Outcome, Past, Standing, State, View};
+use crate::text::printable;
 
 /// One lock with all its holders and waiters and what became of the last holds.
 pub(crate) fn page(name: &Name, view: &View, concerns: &[Concern], hazards: &[String]) -> String {

@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
+use super::concern::Concern;
 use crate::duration::show;
 use crate::lock::Name;
+use crate::lock::view::{State, View};
 use crate::text::{columns, cut, padded, printable};
-use crate::view::{State, View};
-
-use super::concern::Concern;
 
 /// What a table may look like.
 #[derive(Clone, Copy)]

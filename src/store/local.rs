@@ -23,13 +23,12 @@ use super::{
     Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
     Verdict, decided,
 };
-use crate::clock::Instant;
 use crate::duration::{Ttl, show};
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{Outcome, State, View};
 use crate::lock::{Key, Name, Prefix, Token};
-use crate::pattern::Pattern;
-use crate::poll::{Want, ready};
-use crate::progress::Progress;
-use crate::view::{Outcome, State, View};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// A directory of lock files. What is done to one takes a fraction of a millisecond, so there is
 /// nothing to interrupt but the sleep in the queue.
@@ -214,12 +213,7 @@ impl Store for Local {
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.lock.inspect(file.now())))
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        _progress: &Progress,
-    ) -> Result<Listing, Failure> {
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
         let keys = self.directory.keys().map_err(|error| self.failure(error))?;
         let names: BTreeMap<Name, Key> = keys
             .iter()

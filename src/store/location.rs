@@ -1,8 +1,7 @@
 //! Where locks are kept, as the user's URLs say it.
 
-use super::address::{Address, Credentials};
 use super::local::Directory;
-use super::tls::TlsFiles;
+use super::wire::{Address, Credentials, TlsFiles};
 
 /// Where locks are kept.
 pub(crate) enum Location {

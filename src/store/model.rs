@@ -23,8 +23,8 @@ pub(super) use snapshot::Snapshot;
 
 use super::{Eviction, Release, Renewal, Request, Seen, Verdict};
 use crate::duration::Ttl;
+use crate::lock::view::{Ending, Outcome, Standing, View};
 use crate::lock::{Mode, Token};
-use crate::view::{Ending, Outcome, Standing, View};
 
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Failure, Interrupt};
-use crate::clock::Instant;
-use crate::poll::{Want, ready};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// Waits for so long, unless interrupted. Nothing is under way meanwhile.
 pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {

@@ -18,19 +18,18 @@ use ask::{Asked, Votes, ask, if_idle, surely};
 use member::{Member, Node};
 use merge::{free_like, merge, most_common};
 
-use super::address::Address;
 use super::pause::pause;
+use super::wire::Address;
 use super::{
     Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
 };
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::duration::Ttl;
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{Outcome, Reason, State, View};
 use crate::lock::{Fence, Key, Mode, Name, Prefix, Token};
-use crate::pattern::Pattern;
-use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Outcome, Reason, State, View};
+use crate::system::clock::Instant;
 
 /// Between two attempts at a lock that is busy. Half of each is up to chance, so that two who came
 /// at the same time do not do so for ever.
@@ -331,18 +330,12 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        progress: &Progress,
-    ) -> Result<Listing, Failure> {
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
         let (prefix, pattern) = (prefix.clone(), pattern.cloned());
-        let progress = progress.clone();
         let votes = self.ask(
             if_idle,
             move |node, _| {
-                let mut listing = node.list(&prefix, pattern.as_ref(), &progress)?;
+                let mut listing = node.list(&prefix, pattern.as_ref())?;
                 match listing.unseen.pop() {
                     Some(failure) => Err(failure),
                     None => Ok(listing.locks),

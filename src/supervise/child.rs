@@ -15,10 +15,10 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
 use super::group::OwnGroup;
-use crate::clock::Instant;
 use crate::exit::Exit;
-use crate::inherited::Inherited;
 use crate::policy::Group;
+use crate::system::clock::Instant;
+use crate::system::inherited::Inherited;
 
 /// What to run, where, and what to tell it about its lock.
 pub(crate) struct Command {

@@ -11,12 +11,12 @@ use nix::sys::signal::SigSet;
 
 use super::machine::Event;
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
-use crate::poll::{Want, ready};
 use crate::report::plain;
 use crate::store::{Failure, Renewal, Store};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// Between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::clock::Instant;
 use crate::duration::show;
 use crate::lease::Lease;
+use crate::lock::view::Reason;
 use crate::policy::{OnLost, Parting};
 use crate::report::Remark;
-use crate::view::Reason;
+use crate::system::clock::Instant;
 
 /// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
 /// waits for a child that has stopped already (vfork), is stopped by force then: the job is to be

@@ -7,13 +7,13 @@ use super::keeper::{Channels, Keeper};
 use super::machine::{Action, Event, Machine};
 use super::watched::{Rest, Watched, has_ended};
 use super::{Hold, Lock};
-use crate::clock::{Alarm, Instant};
 use crate::error::Error;
-use crate::notice::Notice;
 use crate::policy::Parting;
-use crate::poll::{Want, ready};
 use crate::report::Report;
 use crate::store::Store;
+use crate::supervise::notice::Notice;
+use crate::system::clock::{Alarm, Instant};
+use crate::system::poll::{Want, ready};
 
 /// Keeps the lease until the process has ended, or has released the lock itself. The store comes
 /// back for the release.

@@ -13,9 +13,9 @@ use rustix::process::{
 };
 
 use super::process::{Process, ROUNDS};
-use crate::clock::Instant;
-use crate::poll::{Want, ready};
 use crate::report::Report;
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// Descriptors that are not used for descendants: reading /proc and telling the reason take some.
 const RESERVE: u64 = 8;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
-use crate::clock::Instant;
 use crate::duration::show;
-use crate::poll::{Want, ready};
+use crate::lock::view::View;
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 use crate::text::{cut, printable};
-use crate::view::View;
 
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::clock::Instant;
 use crate::store::model::{Lock, Times};
+use crate::system::clock::Instant;
 
 /// In the year 37,648, in milliseconds since the epoch.
 const FAR: u64 = 1 << 50;

@@ -24,10 +24,10 @@ use super::clock::{Clock, Dates, Timeline};
 use super::directory::{Directory, Place, new_draft};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
-use crate::clock::Instant;
 use crate::lock::Key;
-use crate::poll::{Want, ready};
 use crate::store::model::Lock;
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// The first line of every state. Another version may have another number.
 const HEADER: &str = "rlock lock 2\n";

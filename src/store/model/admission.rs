@@ -3,7 +3,7 @@
 use super::moment::{BATCH, CLAIM, DAY, Moment};
 use super::{Hold, Place};
 use crate::lock::Mode;
-use crate::view::Standing;
+use crate::lock::view::Standing;
 
 impl Moment<'_> {
     /// May a request of this mode be granted now, as far as the present holds go?

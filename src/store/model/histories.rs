@@ -15,9 +15,8 @@ use server::Server;
 
 use super::*;
 use crate::lock::{About, Fence, Key, Label, Owner};
-use crate::store::address::Address;
-use crate::store::scripted::Scripted;
-use crate::store::single::Single;
+use crate::store::server::{Scripted, Single};
+use crate::store::wire::{self, Address};
 use crate::store::{Answer, Store};
 
 /// Where the history starts; so far ahead that no key expires by the server's own clock.
@@ -218,7 +217,7 @@ impl<'a> Both<'a> {
     }
 
     fn send(&mut self, words: &[&str]) {
-        let mut command = redis::cmd(words[0]);
+        let mut command = wire::cmd(words[0]);
         command.arg(&words[1..]);
         self.server.send_one(command);
     }
@@ -437,7 +436,7 @@ mod stories {
             both.play(&Step::Pass(59_000));
             both.play(&late);
             both.play(&Step::Pass(1_001));
-            assert_eq!(both.model.inspect(both.now).state, crate::view::State::Free);
+            assert_eq!(both.model.inspect(both.now).state, crate::lock::view::State::Free);
         });
     }
 

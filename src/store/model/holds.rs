@@ -3,7 +3,7 @@
 use super::moment::{BATCH, LAST, LISTED, Moment};
 use super::{Guard, Hold, Revocation};
 use crate::lock::Mode;
-use crate::view::{Ending, Holder, Standing};
+use crate::lock::view::{Ending, Holder, Standing};
 
 impl Moment<'_> {
     /// Is this one of the holds, whatever its standing?

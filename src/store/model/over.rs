@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Mark;
 use super::moment::Moment;
-use crate::view::{Ending, Reason, Standing};
+use crate::lock::view::{Ending, Reason, Standing};
 
 /// So many are known.
 const MARKS: usize = 1_000;

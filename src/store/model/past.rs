@@ -3,9 +3,9 @@
 use super::moment::{LAST, Moment};
 use super::view::id;
 use super::{Ended, Hold};
+use crate::lock::view::{Ending, Outcome, Past, ServerTime, Standing};
 use crate::lock::{About, Fence};
 use crate::text::printable;
-use crate::view::{Ending, Outcome, Past, ServerTime, Standing};
 
 impl Moment<'_> {
     /// What became of the last holds; those too that have ended since anything was written.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::moment::{BATCH, CLAIM, LAST, LISTED, Moment};
 use super::{Ended, Hold, Place};
+use crate::lock::view::{Ending, Outcome, Standing, View};
 use crate::lock::{Fence, Mode};
 use crate::store::{Answer, Eviction, Release, Renewal, Request, Seen, Verdict};
-use crate::view::{Ending, Outcome, Standing, View};
 
 /// Later than the head, the second in the queue looks after a lease.
 const GRACE: u64 = 500;

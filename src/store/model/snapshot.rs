@@ -4,7 +4,7 @@
 use super::moment::Moment;
 use super::{Guard, Hold, Lock, Revocation};
 use crate::lock::Mode;
-use crate::view::{Standing, View};
+use crate::lock::view::{Standing, View};
 
 /// What the keys of a lock have in them; see the prologue of the scripts.
 pub(in crate::store) struct Snapshot {

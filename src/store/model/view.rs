@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Hold;
 use super::moment::{FIRST, Moment};
+use crate::lock::view::{Holder, ServerTime, Standing, State, View, Waiter};
 use crate::lock::{About, Fence};
 use crate::text::printable;
-use crate::view::{Holder, ServerTime, Standing, State, View, Waiter};
 
 impl Moment<'_> {
     /// For a reply to one that waits or is refused, with those whose leases last longest.

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-use crate::store::address::{Address, Endpoint};
-use crate::store::dial::addresses_of;
+use crate::store::wire::{Address, Endpoint, addresses_of};
 
 /// Where a server is to be found, as far as this host can tell.
 #[derive(PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::ballot::{self, Vote};
 use super::member::{Member, Node};
-use crate::clock::Instant;
 use crate::report::Remark;
 use crate::store::{Failure, Fate, Interrupt};
+use crate::system::clock::Instant;
 
 /// What a question is to a member.
 #[derive(Clone, Copy, PartialEq, Eq)]

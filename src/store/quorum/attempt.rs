@@ -8,13 +8,13 @@ use super::member::{Member, Node};
 use super::merge::{free_like, merge};
 use super::{BACK_OFF, Granted, Quorum, needed};
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::duration::show;
 use crate::lock::Fence;
-use crate::store::node::Run;
+use crate::lock::view::{State, View};
 use crate::store::pause::pause;
+use crate::store::server::Run;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
-use crate::view::{State, View};
+use crate::system::clock::Instant;
 
 /// If nobody has a lock that several have asked for at once, they ask again after this long at most,
 /// in milliseconds, one after the other.

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::clock::Instant;
-use crate::poll::{Want, ready};
 use crate::report::Remark;
 use crate::store::{Failure, Interrupt};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// What a member has to say.
 pub(super) struct Vote<T> {

@@ -9,10 +9,8 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 
 use super::ballot::{Ballot, Vote};
-use crate::store::address::Address;
-use crate::store::node::Question;
-use crate::store::scripted::Scripted;
-use crate::store::single::Single;
+use crate::store::server::{Question, Scripted, Single};
+use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
 
 /// A member's store.

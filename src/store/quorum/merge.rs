@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::needed;
 use crate::lock::Fence;
-use crate::view::{Holder, Past, ServerTime, Standing, State, View};
+use crate::lock::view::{Holder, Past, ServerTime, Standing, State, View};
 
 /// A holder as some of the servers see it.
 struct Seen {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
-use crate::clock::Instant;
+use crate::system::clock::Instant;
 
 /// What to wait for on a descriptor.
 #[derive(Clone, Copy)]

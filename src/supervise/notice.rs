@@ -15,8 +15,8 @@ use nix::libc;
 use nix::unistd::{Uid, getuid};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::clock::Instant;
 use crate::lock::Token;
+use crate::system::clock::Instant;
 
 /// How many notices are taken at a time, and how many wait for that.
 const BACKLOG: i32 = 8;

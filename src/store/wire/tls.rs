@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::Socket;
 
-use crate::poll::Want;
+use crate::system::poll::Want;
 use crate::text::quoted;
 
 /// Files that the user names instead of what the system has.
@@ -39,7 +39,7 @@ pub(crate) struct Pem {
 
 /// What it takes to talk to one server in secret.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub(in crate::store) struct Tls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Tls {
 impl Tls {
     /// Reads the files; the system's roots only if no authority is named. The error is a line for
     /// the operator.
-    pub(super) fn prepare(host: &str, files: &TlsFiles) -> Result<Self, String> {
+    pub(in crate::store) fn prepare(host: &str, files: &TlsFiles) -> Result<Self, String> {
         let name = name_of(host)?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
@@ -67,7 +67,7 @@ impl Tls {
     }
 
     /// The same for another server.
-    pub(super) fn for_host(&self, host: &str) -> Result<Self, String> {
+    pub(in crate::store) fn for_host(&self, host: &str) -> Result<Self, String> {
         Ok(Self { config: Arc::clone(&self.config), name: name_of(host)? })
     }
 }
@@ -130,7 +130,7 @@ impl Pem {
 }
 
 /// Why the other end was refused, for somebody who has to mend it.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(in crate::store) fn reason(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
         None => error.to_string(),
@@ -173,7 +173,7 @@ fn reason_of(error: &rustls::Error) -> String {
 }
 
 /// A connected, non-blocking socket, in plain text or not.
-pub(super) enum Stream {
+pub(in crate::store) enum Stream {
     Plain(Socket),
     // Boxed, since it is large and rare.
     Secret(Box<StreamOwned<ClientConnection, Socket>>),
@@ -181,7 +181,7 @@ pub(super) enum Stream {
 
 impl Stream {
     /// The handshake takes place with the first bytes.
-    pub(super) fn new(socket: Socket, tls: Option<&Tls>) -> io::Result<Self> {
+    pub(in crate::store) fn new(socket: Socket, tls: Option<&Tls>) -> io::Result<Self> {
         let Some(Tls { config, name }) = tls else { return Ok(Self::Plain(socket)) };
         let connection = ClientConnection::new(Arc::clone(config), name.clone());
         let connection = connection.map_err(io::Error::other)?;
@@ -189,7 +189,7 @@ impl Stream {
     }
 
     /// Has the other end not shown yet that it speaks TLS, though it should?
-    pub(super) fn is_handshaking(&self) -> bool {
+    pub(in crate::store) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Secret(stream) => stream.conn.is_handshaking(),
@@ -198,7 +198,7 @@ impl Stream {
 
     /// What to wait for when it would block, where plain text would wait for `plainly`: a handshake
     /// reads in order to write.
-    pub(super) fn waits_for(&self, plainly: Want) -> Want {
+    pub(in crate::store) fn waits_for(&self, plainly: Want) -> Want {
         match self {
             Self::Plain(_) => plainly,
             Self::Secret(stream) if stream.conn.wants_write() => Want::Write,

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Script, Scripted};
-use crate::store::address::Address;
-use crate::store::single::Single;
+use crate::store::server::Single;
+use crate::store::wire::{self, Address, Cmd, Value};
 
 /// Instead of what goes by the server's clock in the prologue: `test:now` is the time, and
 /// `test:until` when the guard expires.
@@ -44,13 +44,13 @@ impl Scripted<Single> {
         Self { test_clock: true, ..Self::new(server, 0) }
     }
 
-    pub(in crate::store) fn send_one(&mut self, command: redis::Cmd) {
+    pub(in crate::store) fn send_one(&mut self, command: Cmd) {
         assert!(self.servers.node.ask(command, None).is_ok());
     }
 
     pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
-        let found = self.servers.node.ask(redis::cmd("EXISTS").arg(key).to_owned(), None);
-        matches!(found, Ok(redis::Value::Int(1)))
+        let found = self.servers.node.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
+        matches!(found, Ok(Value::Int(1)))
     }
 }
 

@@ -2,24 +2,22 @@
 
 use std::time::Duration;
 
-use redis::Cmd;
-
-use super::address::Address;
 use super::node::{Node, Question, Reply};
 use super::scripted::Servers;
 use super::scripts::Call;
-use super::{Failure, Interrupt};
 use crate::report::Remark;
+use crate::store::wire::{Address, Cmd};
+use crate::store::{Failure, Interrupt};
 
 /// One server.
-pub(super) struct Single {
-    pub(super) node: Node,
+pub(in crate::store) struct Single {
+    pub(in crate::store) node: Node,
     database: u32,
 }
 
 impl Single {
     /// An error is a file for TLS that cannot be used.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         address: Address,
         io_timeout: Duration,
         question: Option<Question>,

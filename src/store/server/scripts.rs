@@ -1,12 +1,11 @@
 //! The scripts of `lua/`, and the call of one.
 
-use redis::Cmd;
-
 use crate::lock::{Key, Token};
+use crate::store::wire::{self, Cmd};
 
 /// A script with the prologue before it, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
-pub(super) struct Script {
+pub(in crate::store) struct Script {
     source: &'static str,
     hash: &'static str,
 }
@@ -16,17 +15,17 @@ include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 #[cfg(test)]
 impl Script {
-    pub(super) fn of(source: &'static str) -> Self {
+    pub(in crate::store) fn of(source: &'static str) -> Self {
         Self { source, hash: "none" }
     }
 
-    pub(super) fn source(self) -> &'static str {
+    pub(in crate::store) fn source(self) -> &'static str {
         self.source
     }
 }
 
 /// A script with its arguments, ready to be sent in either way.
-pub(super) struct Call {
+pub(in crate::store) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
     min_replicas: u32,
@@ -34,7 +33,12 @@ pub(super) struct Call {
 
 impl Call {
     /// The keys and first arguments that every script has; `with` adds those of its own.
-    pub(super) fn new(script: Script, key: &Key, token: Option<&Token>, database: u32) -> Self {
+    pub(in crate::store) fn new(
+        script: Script,
+        key: &Key,
+        token: Option<&Token>,
+        database: u32,
+    ) -> Self {
         let token = token.map_or("", Token::as_str);
         let keys = [
             key.as_str().to_owned(),
@@ -50,29 +54,29 @@ impl Call {
         Self { script, arguments, min_replicas: 0 }.with(database).with(token)
     }
 
-    pub(super) fn with(mut self, argument: impl ToString) -> Self {
+    pub(in crate::store) fn with(mut self, argument: impl ToString) -> Self {
         self.arguments.push(argument.to_string().into_bytes());
         self
     }
 
     /// What it does counts only once so many replicas have it.
-    pub(super) fn confirmed_by(self, min_replicas: u32) -> Self {
+    pub(in crate::store) fn confirmed_by(self, min_replicas: u32) -> Self {
         Self { min_replicas, ..self }
     }
 
-    pub(super) fn min_replicas(&self) -> u32 {
+    pub(in crate::store) fn min_replicas(&self) -> u32 {
         self.min_replicas
     }
 
     /// The command that a line of the script calls, to name it when it was denied.
-    pub(super) fn command_at(&self, line: usize) -> Option<&'static str> {
+    pub(in crate::store) fn command_at(&self, line: usize) -> Option<&'static str> {
         let line = self.script.source.lines().nth(line.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
 
     /// What an ACL rule has to allow for the lock: its guard, and the keys beside it.
-    pub(super) fn key_patterns(&self) -> [String; 2] {
+    pub(in crate::store) fn key_patterns(&self) -> [String; 2] {
         let key = |index: usize| {
             String::from_utf8_lossy(self.arguments.get(index).map_or(&[][..], Vec::as_slice))
         };
@@ -82,27 +86,27 @@ impl Call {
     }
 
     /// By its hash, for a server that has seen it before.
-    pub(super) fn by_hash(&self, verbs: Verbs) -> Cmd {
+    pub(in crate::store) fn by_hash(&self, verbs: Verbs) -> Cmd {
         self.command(verbs.by_hash(), self.script.hash)
     }
 
     /// In full, which also makes the server remember it.
-    pub(super) fn in_full(&self, verbs: Verbs) -> Cmd {
+    pub(in crate::store) fn in_full(&self, verbs: Verbs) -> Cmd {
         self.command(verbs.in_full(), self.script.source)
     }
 
     /// Does it leave everything as it is?
-    pub(super) fn only_looks(&self) -> bool {
+    pub(in crate::store) fn only_looks(&self) -> bool {
         self.script.hash == INSPECT.hash
     }
 
     /// Does it undo what was asked for before?
-    pub(super) fn takes_back(&self) -> bool {
+    pub(in crate::store) fn takes_back(&self) -> bool {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }
 
     fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(verb);
+        let mut command = wire::cmd(verb);
         command.arg(script).arg(&self.arguments);
         command
     }
@@ -110,7 +114,7 @@ impl Call {
 
 /// The commands that run a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verbs {
+pub(in crate::store) enum Verbs {
     Any,
     /// For those that only look: users with no right to write have these. From Redis 7 on.
     ToLook,
@@ -133,7 +137,7 @@ impl Verbs {
 }
 
 /// The list on which a waiter sleeps.
-pub(super) fn mailbox(key: &Key, token: &str) -> String {
+pub(in crate::store) fn mailbox(key: &Key, token: &str) -> String {
     key.side(&format!("mail:{token}"))
 }
 

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use redis::Value;
-
-use super::{Answer, Release, Renewal, Verdict};
+use crate::lock::view::{Ending, Holder, Past, Reason, ServerTime, Standing, State, View, Waiter};
 use crate::lock::{About, Fence, Mode};
+use crate::store::wire::Value;
+use crate::store::{Answer, Release, Renewal, Verdict};
 use crate::text::printable;
-use crate::view::{Ending, Holder, Past, Reason, ServerTime, Standing, State, View, Waiter};
 
 /// Reads an array from front to back.
 struct Fields(std::vec::IntoIter<Value>);
@@ -80,7 +79,7 @@ impl Fields {
     }
 }
 
-pub(super) fn verdict(reply: Value) -> Option<Verdict> {
+pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()? },
@@ -99,7 +98,7 @@ pub(super) fn verdict(reply: Value) -> Option<Verdict> {
     }))
 }
 
-pub(super) fn renewal(reply: Value) -> Option<Renewal> {
+pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "renewed" => Some(Renewal::Renewed { fence: fields.fence()?, left: fields.millis()? }),
@@ -108,7 +107,7 @@ pub(super) fn renewal(reply: Value) -> Option<Renewal> {
     }
 }
 
-pub(super) fn release(reply: Value) -> Option<Release> {
+pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "released" => Some(Release::Released),
@@ -117,7 +116,7 @@ pub(super) fn release(reply: Value) -> Option<Release> {
     }
 }
 
-pub(super) fn left(reply: Value) -> Option<View> {
+pub(in crate::store) fn left(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "left" => view(fields.0.next()?),
@@ -127,7 +126,7 @@ pub(super) fn left(reply: Value) -> Option<View> {
 
 /// The lock as it was before, if this was the first call, and from which hold on to go on if there is
 /// more to be done.
-pub(super) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
+pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
     let again = match fields.text()?.as_str() {
         "revoked" => false,
@@ -141,7 +140,7 @@ pub(super) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     Some((before, if again { Some(fields.count()?) } else { None }))
 }
 
-pub(super) fn view(reply: Value) -> Option<View> {
+pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     let now = fields.time()?;
     let state = match fields.text()?.as_str() {

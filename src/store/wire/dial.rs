@@ -11,11 +11,11 @@ use nix::errno::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::address::Endpoint;
-use super::{Failure, Fate, Interrupt};
-use crate::clock::Instant;
 use crate::duration::show;
-use crate::poll::{Want, ready};
 use crate::report::plain;
+use crate::store::{Failure, Fate, Interrupt};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// How often a full backlog of a unix socket, which nothing announces the end of, is tried again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
@@ -33,7 +33,7 @@ impl From<io::Error> for Undialled {
 }
 
 /// A connected, non-blocking socket.
-pub(super) fn dial(
+pub(in crate::store) fn dial(
     endpoint: &Endpoint,
     patience: Duration,
     interrupt: Interrupt<'_>,
@@ -60,7 +60,7 @@ pub(super) fn dial(
 }
 
 /// The addresses of a host, if they are found in time.
-pub(super) fn addresses_of(host: &str, port: u16, patience: Duration) -> Vec<SocketAddr> {
+pub(in crate::store) fn addresses_of(host: &str, port: u16, patience: Duration) -> Vec<SocketAddr> {
     resolve(host, port, Instant::now() + patience, None).unwrap_or_default()
 }
 

@@ -3,19 +3,17 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-
-use super::address::Endpoint;
-use super::location::Sentinels;
 use super::node::{Node, Question, Reply};
 use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
-use super::{Failure, Fate, Interrupt};
 use crate::report::Remark;
+use crate::store::location::Sentinels;
+use crate::store::wire::{self, Cmd, Endpoint, Value};
+use crate::store::{Failure, Fate, Interrupt};
 
 /// The sentinels of a service, and its master.
-pub(super) struct Sentinel {
+pub(in crate::store) struct Sentinel {
     /// Who answered last comes first.
     sentinels: Vec<Node>,
     service: String,
@@ -26,7 +24,10 @@ pub(super) struct Sentinel {
 
 impl Sentinel {
     /// An error is a file for TLS that cannot be used.
-    pub(super) fn new(location: &Sentinels, io_timeout: Duration) -> Result<Self, String> {
+    pub(in crate::store) fn new(
+        location: &Sentinels,
+        io_timeout: Duration,
+    ) -> Result<Self, String> {
         let Sentinels { sentinels, service, master } = location;
         // All of them together have the time for one answer.
         let each = io_timeout / u32::try_from(sentinels.len()).unwrap_or(u32::MAX);
@@ -71,7 +72,7 @@ impl Sentinel {
     fn ask(&mut self, index: usize, interrupt: Interrupt<'_>) -> Result<Endpoint, Failure> {
         let Self { sentinels, service, .. } = self;
         let sentinel = &mut sentinels[index];
-        let question = redis::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*service).clone();
+        let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*service).clone();
         let answer = sentinel.ask(question, interrupt).map_err(|refusal| match refusal.into() {
             Failure::Misconfigured { what, .. } if what.contains("lacks a command") => {
                 let what = format!(
@@ -89,7 +90,7 @@ impl Sentinel {
                 executed: false,
             }),
             answer => {
-                let address = redis::from_redis_value::<(String, u16)>(answer);
+                let address = wire::from_redis_value::<(String, u16)>(answer);
                 let (host, port) = address.map_err(|_| sentinel.nonsense())?;
                 Ok(Endpoint::Tcp { host, port })
             }

@@ -16,18 +16,18 @@ const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for
 /// One server, with everything needed to talk to it.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(super) endpoint: Endpoint,
+    pub(in crate::store) endpoint: Endpoint,
     /// With TLS, and these files.
-    pub(super) tls: Option<TlsFiles>,
-    pub(super) database: u32,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<String>,
+    pub(in crate::store) tls: Option<TlsFiles>,
+    pub(in crate::store) database: u32,
+    pub(in crate::store) username: Option<String>,
+    pub(in crate::store) password: Option<String>,
     /// Where a password is to be set, for messages.
-    pub(super) keyring: &'static str,
+    pub(in crate::store) keyring: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
+pub(in crate::store) enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
@@ -42,7 +42,7 @@ pub(crate) struct Credentials {
 impl Address {
     /// Reads a URL strictly: what Redis' own URL rules would silently ignore is an error. No error
     /// repeats the URL, since it may have a password in it.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::store) fn parse(text: &str) -> Result<Self, String> {
         if text.contains(char::is_whitespace) {
             return Err(format!("a URL with white space in it; {FORMS}"));
         }
@@ -106,26 +106,26 @@ impl Address {
     }
 
     /// Another server for the same user.
-    pub(super) fn at(&self, endpoint: Endpoint) -> Self {
+    pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
         Self { endpoint, ..self.clone() }
     }
 
     /// The same, if it is a sentinel.
-    pub(super) fn of_a_sentinel(self) -> Self {
+    pub(in crate::store) fn of_a_sentinel(self) -> Self {
         Self { keyring: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
 
     /// Is it the same server, as far as names tell?
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(in crate::store) fn is_same(&self, other: &Self) -> bool {
         self.endpoint == other.endpoint
     }
 
-    pub(super) fn has_password(&self) -> bool {
+    pub(in crate::store) fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
     /// Fills in what the URL left out.
-    pub(super) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
+    pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
         self.password = self.password.or_else(|| credentials.password.clone());
         self.username = self.username.or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
@@ -135,7 +135,7 @@ impl Address {
     }
 
     /// Sets the files for TLS, which are an error without it: nobody names them by accident.
-    pub(super) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
+    pub(in crate::store) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         let TlsFiles { authority, identity } = files;
         let named = authority.is_some() || identity.is_some();
         match &mut self.tls {

@@ -12,11 +12,11 @@ use redis::{Cmd, Parser, Value};
 use super::address::Endpoint;
 use super::dial::dial;
 use super::tls::{Stream, Tls, reason};
-use super::{Failure, Fate, Interrupt};
-use crate::clock::Instant;
 use crate::duration::show;
-use crate::poll::{Want, ready};
 use crate::report::plain;
+use crate::store::{Failure, Fate, Interrupt};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
 
 /// No flight is answered with more than this, not even a list of all locks.
 const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
@@ -24,7 +24,7 @@ const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 /// A connection to one server. After a request that was late or cut short it is still in step: it
 /// knows what it has not sent and which replies nobody has read yet. After any other failure it
 /// must be dropped.
-pub(super) struct Connection {
+pub(in crate::store) struct Connection {
     stream: Stream,
     parser: Parser,
     peer: String,
@@ -46,7 +46,7 @@ enum Broken {
 }
 
 impl Connection {
-    pub(super) fn open(
+    pub(in crate::store) fn open(
         endpoint: &Endpoint,
         tls: Option<&Tls>,
         patience: Duration,
@@ -68,7 +68,7 @@ impl Connection {
     /// Sends the commands in one flight and reads one reply to each, after those that are owed to
     /// earlier flights, which nobody waits for any more. An error that the server answers is a reply
     /// (`Value::ServerError`), not a failure.
-    pub(super) fn exchange(
+    pub(in crate::store) fn exchange(
         &mut self,
         commands: &[Cmd],
         patience: Duration,

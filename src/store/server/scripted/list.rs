@@ -3,17 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use redis::{Cmd, FromRedisValue, Value};
-
 use super::{Servers, nonsense};
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{State, View};
 use crate::lock::{Key, Name, Prefix};
-use crate::pattern::Pattern;
-use crate::progress::Progress;
 use crate::store::model::Snapshot;
-use crate::store::node::Node;
-use crate::store::scripts::{self, Call};
-use crate::store::{Failure, Listed, Listing, reply};
-use crate::view::{State, View};
+use crate::store::server::node::Node;
+use crate::store::server::reply;
+use crate::store::server::scripts::{self, Call};
+use crate::store::wire::{self, Cmd, FromRedisValue, Value};
+use crate::store::{Failure, Listed, Listing};
 
 /// How many keys a step of SCAN looks at: few enough not to keep a server from others for more than
 /// a few milliseconds.
@@ -28,13 +27,12 @@ pub(super) fn list(
     servers: &mut impl Servers,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
-    progress: &Progress,
 ) -> Result<Listing, Failure> {
     let mut listing = Listing::default();
     let database = servers.database();
     for node in servers.masters()? {
-        let listed = names(node, prefix, pattern, progress)
-            .and_then(|names| all_views(node, database, prefix, names));
+        let listed =
+            names(node, prefix, pattern).and_then(|names| all_views(node, database, prefix, names));
         match listed {
             Ok(locks) => listing.locks.extend(locks),
             Err(failure) => listing.unseen.push(failure),
@@ -50,12 +48,11 @@ fn names(
     node: &mut Node,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
-    progress: &Progress,
 ) -> Result<BTreeSet<Name>, Failure> {
     let mut names = BTreeSet::new();
     let mut cursor = b"0".to_vec();
     loop {
-        let scan = redis::cmd("SCAN")
+        let scan = wire::cmd("SCAN")
             .arg(cursor)
             .arg("MATCH")
             .arg(format!("{}*", prefix.as_str()))
@@ -64,14 +61,13 @@ fn names(
             .arg("TYPE")
             .arg("string")
             .to_owned();
-        let page = redis::from_redis_value(node.ask(scan, None)?);
+        let page = wire::from_redis_value(node.ask(scan, None)?);
         let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = page.map_err(|_| nonsense())?;
         let name = |key: Vec<u8>| -> Option<Name> {
             String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
         };
         let found = keys.into_iter().filter_map(name);
         names.extend(found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name))));
-        progress.advance(STEP);
         cursor = next;
         if cursor == b"0" {
             return Ok(names);
@@ -137,7 +133,7 @@ fn look(
 ) -> Result<Vec<Listed>, Failure> {
     let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
     let questions = keys.iter().flat_map(questions);
-    let flight: Vec<Cmd> = [redis::cmd("TIME")].into_iter().chain(questions).collect();
+    let flight: Vec<Cmd> = [wire::cmd("TIME")].into_iter().chain(questions).collect();
     let mut replies = node.ask_all(flight)?.into_iter();
     let (seconds, micros): (u64, u64) = read(node, replies.next())?;
     let now = seconds * 1000 + micros / 1000;
@@ -171,14 +167,14 @@ const OF_A_HOLD: [&str; 7] = ["owner", "mode", "about", "fence", "acquired", "re
 fn questions(key: &Key) -> [Cmd; 3] {
     let (last_byte, last_holder) = (LONGEST_GUARD - 1, MOST_HOLDERS);
     [
-        redis::cmd("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte).to_owned(),
-        redis::cmd("ZRANGE")
+        wire::cmd("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte).to_owned(),
+        wire::cmd("ZRANGE")
             .arg(key.side("holds"))
             .arg(0)
             .arg(last_holder)
             .arg("WITHSCORES")
             .to_owned(),
-        redis::cmd("HMGET").arg(key.side("state")).arg(&OF_THE_LOCK).to_owned(),
+        wire::cmd("HMGET").arg(key.side("state")).arg(&OF_THE_LOCK).to_owned(),
     ]
 }
 
@@ -242,7 +238,7 @@ fn quick_look(
     };
     let flight = keys.iter().zip(&sights).filter_map(|(key, sight)| match sight {
         Sight::Plain(snapshot) if !snapshot.holds.is_empty() => {
-            Some(redis::cmd("HMGET").arg(key.side("state")).arg(fields(snapshot)).to_owned())
+            Some(wire::cmd("HMGET").arg(key.side("state")).arg(fields(snapshot)).to_owned())
         }
         _ => None,
     });
@@ -293,7 +289,7 @@ fn proper_look(
 fn read<T: FromRedisValue>(node: &Node, reply: Option<Value>) -> Result<T, Failure> {
     match reply {
         Some(Value::ServerError(error)) => Err(node.refused(&error).into()),
-        Some(reply) => redis::from_redis_value(reply).map_err(|_| nonsense()),
+        Some(reply) => wire::from_redis_value(reply).map_err(|_| nonsense()),
         None => Err(nonsense()),
     }
 }

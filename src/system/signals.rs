@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-use crate::inherited::{self, Inherited};
+use crate::system::inherited::{self, Inherited};
 
 /// What ends a process that does not handle it, and therefore ends a wait; and what a command is
 /// told of, so that rlock does not end before it. That of a timer too: `perl -e 'alarm 60; exec …'`

@@ -6,23 +6,22 @@ mod test_clock;
 
 use std::time::Duration;
 
-use redis::Cmd;
-
 use super::node::{Node, Reply};
+use super::reply;
 use super::scripts::{self, Call, Script, mailbox};
-use super::{
-    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, Verdict,
-    decided, reply,
-};
 use crate::duration::Ttl;
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Owner, Prefix, Token};
-use crate::pattern::Pattern;
-use crate::progress::Progress;
 use crate::report::Remark;
-use crate::view::{Outcome, View};
+use crate::store::wire::{self, Cmd, Value};
+use crate::store::{
+    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, Verdict,
+    decided,
+};
 
 /// The servers that keep locks between them, each lock on one of them.
-pub(super) trait Servers: Send {
+pub(in crate::store) trait Servers: Send {
     /// Runs a script on the server that has its lock.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
 
@@ -47,15 +46,15 @@ pub(super) trait Servers: Send {
 }
 
 /// The store on such servers, where grants and renewals count once so many replicas have them.
-pub(super) struct Scripted<S> {
-    pub(super) servers: S,
+pub(in crate::store) struct Scripted<S> {
+    pub(in crate::store) servers: S,
     min_replicas: u32,
     #[cfg(test)]
     test_clock: bool,
 }
 
 impl<S: Servers> Scripted<S> {
-    pub(super) fn new(servers: S, min_replicas: u32) -> Self {
+    pub(in crate::store) fn new(servers: S, min_replicas: u32) -> Self {
         Self {
             servers,
             min_replicas,
@@ -74,7 +73,7 @@ impl<S: Servers> Scripted<S> {
     fn run<T>(
         &mut self,
         call: &Call,
-        read: impl FnOnce(redis::Value) -> Option<T>,
+        read: impl FnOnce(Value) -> Option<T>,
         interrupt: Interrupt<'_>,
     ) -> Result<Read<T>, Failure> {
         let Reply { value, repeated, unconfirmed } = self.servers.run(call, interrupt)?;
@@ -108,7 +107,7 @@ fn nonsense() -> Failure {
 
 impl<S: Servers> Scripted<S> {
     /// Asks once.
-    pub(super) fn ask(
+    pub(in crate::store) fn ask(
         &mut self,
         request: &Request,
         attempt: u64,
@@ -170,7 +169,7 @@ impl<S: Servers> Store for Scripted<S> {
         // sure of the last one.
         let at_most = at_most.max(Duration::from_millis(1));
         let timeout = at_most + Duration::from_micros(500);
-        let sleep = redis::cmd("BLPOP")
+        let sleep = wire::cmd("BLPOP")
             .arg(mailbox(&request.key, request.token.as_str()))
             .arg(format!("{:.4}", timeout.as_secs_f64()))
             .to_owned();
@@ -251,13 +250,8 @@ impl<S: Servers> Store for Scripted<S> {
         Ok(view)
     }
 
-    fn list(
-        &mut self,
-        prefix: &Prefix,
-        pattern: Option<&Pattern>,
-        progress: &Progress,
-    ) -> Result<Listing, Failure> {
-        list::list(&mut self.servers, prefix, pattern, progress)
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+        list::list(&mut self.servers, prefix, pattern)
     }
 
     /// Servers that may drop locks when they run out of memory. One that may not be asked is not

@@ -4,18 +4,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-
-use super::address::{Address, Endpoint};
 use super::node::{Node, Reply};
-use super::pause::pause;
 use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
-use super::{Failure, Interrupt};
 use crate::back_off::BackOff;
-use crate::clock::Instant;
 use crate::report::Remark;
+use crate::store::pause::pause;
+use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::store::{Failure, Interrupt};
+use crate::system::clock::Instant;
 
 /// More redirections in a row are no way to anywhere.
 const MOST: u32 = 8;
@@ -24,7 +22,7 @@ const MOST: u32 = 8;
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
 
 /// The nodes that are known by now.
-pub(super) struct Cluster {
+pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
     /// Whom to ask first.
     owner: usize,
@@ -36,7 +34,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// An error is a file for TLS that cannot be used.
-    pub(super) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
+    pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
         // Until one answers, all of them together have the time for one answer.
         let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
@@ -70,7 +68,7 @@ impl Cluster {
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
         let mut first_failure = None;
         for index in 0..self.nodes.len() {
-            let slots = redis::cmd("CLUSTER").arg("SLOTS").clone();
+            let slots = wire::cmd("CLUSTER").arg("SLOTS").clone();
             match self.nodes[index].ask(slots, None) {
                 Ok(slots) => {
                     let here = self.nodes[index].endpoint().clone();

@@ -87,7 +87,7 @@ impl AsFd for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poll::{Want, ready};
+    use crate::system::poll::{Want, ready};
 
     #[test]
     fn an_alarm_goes_off_at_its_moment_and_not_before() {

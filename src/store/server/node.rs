@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
-
-use super::address::{Address, Endpoint};
-use super::connection::Connection;
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
-use super::tls::Tls;
-use super::{Failure, Fate, Interrupt};
-use crate::clock::Instant;
 use crate::report::Remark;
+use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
+use crate::store::{Failure, Fate, Interrupt};
+use crate::system::clock::Instant;
 
 /// How much longer than asked for a server may sleep: it looks at its clock ten times a second.
 const TICK: Duration = Duration::from_millis(250);
 
 /// One server. The connection is made when first needed, kept, and made again after a failure.
-pub(super) struct Node {
+pub(in crate::store) struct Node {
     address: Address,
     tls: Option<Tls>,
     io_timeout: Duration,
@@ -69,7 +65,7 @@ impl<'a> Flight<'a> {
 
 /// What a new connection asks first, in the same flight as all else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Question {
+pub(in crate::store) enum Question {
     /// Are you a master? One that is not, refuses.
     Role,
     /// How long have you been up?
@@ -77,16 +73,16 @@ pub(super) enum Question {
 }
 
 /// A reply, and whether the request may have been carried out once before this reply's request.
-pub(super) struct Reply {
-    pub(super) value: Value,
-    pub(super) repeated: bool,
+pub(in crate::store) struct Reply {
+    pub(in crate::store) value: Value,
+    pub(in crate::store) repeated: bool,
     /// Why it does not count if it is a success: too few replicas have it.
-    pub(super) unconfirmed: Option<Failure>,
+    pub(in crate::store) unconfirmed: Option<Failure>,
 }
 
 impl Node {
     /// An error is a file for TLS that cannot be used.
-    pub(super) fn new(
+    pub(in crate::store) fn new(
         address: Address,
         io_timeout: Duration,
         question: Option<Question>,
@@ -110,7 +106,7 @@ impl Node {
     }
 
     /// Another server that takes the same user, password and authorities.
-    pub(super) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
+    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
         let tls = match (&endpoint, &self.tls) {
             (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host)?),
             _ => None,
@@ -119,29 +115,29 @@ impl Node {
         Ok(Self::of(address, tls, self.io_timeout, self.question))
     }
 
-    pub(super) fn endpoint(&self) -> &Endpoint {
+    pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         &self.address.endpoint
     }
 
     /// What it has said of its uptime, if it was asked.
-    pub(super) fn this_run(&self) -> Option<&Run> {
+    pub(in crate::store) fn this_run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
 
     /// What it has said since the last call that was about itself.
-    pub(super) fn remarks(&mut self) -> Vec<Remark> {
+    pub(in crate::store) fn remarks(&mut self) -> Vec<Remark> {
         std::mem::take(&mut self.remarks)
     }
 
     /// Gives it another time to answer.
-    pub(super) fn set_io_timeout(&mut self, io_timeout: Duration) {
+    pub(in crate::store) fn set_io_timeout(&mut self, io_timeout: Duration) {
         self.io_timeout = io_timeout;
     }
 
     /// Runs a script. It travels as its hash, together with AUTH if the connection is new; a server
     /// that does not know it yet costs one more round trip. `asking` asks a node of a cluster that
     /// is being given the lock's keys.
-    pub(super) fn run(
+    pub(in crate::store) fn run(
         &mut self,
         call: &Call,
         asking: bool,
@@ -149,7 +145,7 @@ impl Node {
     ) -> Result<Reply, Refusal> {
         let wait = self.wait(call);
         let flight = |command: Cmd| {
-            let asking = asking.then(|| redis::cmd("ASKING"));
+            let asking = asking.then(|| wire::cmd("ASKING"));
             asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
         };
         let (mut replies, repeated) =
@@ -221,7 +217,7 @@ impl Node {
     }
 
     /// A script by its hash, to be sent along with others to a server that knows it.
-    pub(super) fn by_hash(&self, call: &Call) -> Cmd {
+    pub(in crate::store) fn by_hash(&self, call: &Call) -> Cmd {
         call.by_hash(self.verbs(call))
     }
 
@@ -230,13 +226,13 @@ impl Node {
     fn wait(&self, call: &Call) -> Option<Cmd> {
         let patience = (self.io_timeout / 4).as_millis();
         (call.min_replicas() > 0)
-            .then(|| redis::cmd("WAIT").arg(call.min_replicas()).arg(patience).to_owned())
+            .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(patience).to_owned())
     }
 
     /// Sleeps in a blocking command for so long at most, on the connection there is. Without one
     /// there is nothing to wait for: the message that a lost reply brought does not come again, and
     /// asking will tell.
-    pub(super) fn sleep(
+    pub(in crate::store) fn sleep(
         &mut self,
         command: Cmd,
         asking: bool,
@@ -245,7 +241,7 @@ impl Node {
     ) -> Result<(), Refusal> {
         let Some((mut connection, Fit::Any)) = self.connection.take() else { return Ok(()) };
         let mut flight = self.select();
-        flight.extend(asking.then(|| redis::cmd("ASKING")));
+        flight.extend(asking.then(|| wire::cmd("ASKING")));
         flight.push(command);
         let patience = at_most + self.io_timeout + TICK;
         let replies = connection.exchange(&flight, patience, interrupt);
@@ -260,7 +256,11 @@ impl Node {
     }
 
     /// One command that is not a script. An error that the server answers is an error here.
-    pub(super) fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Refusal> {
+    pub(in crate::store) fn ask(
+        &mut self,
+        command: Cmd,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Value, Refusal> {
         let mut flight = self.select();
         flight.push(command);
         let flight = Flight::plain(&flight, self.io_timeout, interrupt);
@@ -276,7 +276,10 @@ impl Node {
     }
 
     /// Many commands in one flight. Errors are left among the replies.
-    pub(super) fn ask_all(&mut self, mut commands: Vec<Cmd>) -> Result<Vec<Value>, Refusal> {
+    pub(in crate::store) fn ask_all(
+        &mut self,
+        mut commands: Vec<Cmd>,
+    ) -> Result<Vec<Value>, Refusal> {
         let select = self.select();
         let ahead = select.len();
         commands.splice(0..0, select);
@@ -289,9 +292,9 @@ impl Node {
     }
 
     /// Says so if it evicts keys rather than refuse writes when it is out of memory.
-    pub(super) fn may_evict(&mut self) -> Option<String> {
-        let memory = self.ask(redis::cmd("INFO").arg("memory").to_owned(), None).ok()?;
-        let memory: String = redis::from_redis_value(memory).ok()?;
+    pub(in crate::store) fn may_evict(&mut self) -> Option<String> {
+        let memory = self.ask(wire::cmd("INFO").arg("memory").to_owned(), None).ok()?;
+        let memory: String = wire::from_redis_value(memory).ok()?;
         let field = |name: &str| {
             let line = memory.lines().find_map(|line| line.strip_prefix(name));
             line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
@@ -420,13 +423,13 @@ impl Node {
     fn introduction(&self) -> Vec<Cmd> {
         let mut commands = Vec::new();
         if let Some(password) = &self.address.password {
-            let mut auth = redis::cmd("AUTH");
+            let mut auth = wire::cmd("AUTH");
             auth.arg(self.address.username.as_slice()).arg(password);
             commands.push(auth);
         }
         commands.extend(self.question.map(|question| match question {
-            Question::Role => redis::cmd("ROLE"),
-            Question::Uptime => redis::cmd("INFO").arg("server").to_owned(),
+            Question::Role => wire::cmd("ROLE"),
+            Question::Uptime => wire::cmd("INFO").arg("server").to_owned(),
         }));
         commands
     }
@@ -435,15 +438,15 @@ impl Node {
     fn select(&self) -> Vec<Cmd> {
         match self.address.database {
             0 => Vec::new(),
-            database => vec![redis::cmd("SELECT").arg(database).to_owned()],
+            database => vec![wire::cmd("SELECT").arg(database).to_owned()],
         }
     }
 
-    pub(super) fn refused(&self, error: &redis::ServerError) -> Refusal {
+    pub(in crate::store) fn refused(&self, error: &ServerError) -> Refusal {
         refusal::of(error, &self.address)
     }
 
-    pub(super) fn refused_script(&self, error: &redis::ServerError, call: &Call) -> Refusal {
+    pub(in crate::store) fn refused_script(&self, error: &ServerError, call: &Call) -> Refusal {
         refusal::of_script(error, &self.address, call)
     }
 
@@ -458,7 +461,7 @@ impl Node {
     }
 
     /// For a reply that is well-formed and means nothing to us.
-    pub(super) fn nonsense(&mut self) -> Failure {
+    pub(in crate::store) fn nonsense(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
             what: format!("{} answered something that no Redis or Valkey answers", self.address),
@@ -478,11 +481,11 @@ fn is_master(role: &Value) -> bool {
 
 /// One run of a server's program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(in crate::store) struct Run {
     /// No two servers have the same, whatever they are called.
-    pub(super) id: String,
+    pub(in crate::store) id: String,
     /// Since when at least.
-    pub(super) since: Instant,
+    pub(in crate::store) since: Instant,
 }
 
 impl Run {

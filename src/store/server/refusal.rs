@@ -1,13 +1,11 @@
 //! What a server's error replies mean for somebody who wants a lock.
 
-use redis::ServerError;
-
-use super::Failure;
-use super::address::{Address, Endpoint};
 use super::scripts::Call;
+use crate::store::Failure;
+use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server gives no answer.
-pub(super) enum Refusal {
+pub(in crate::store) enum Refusal {
     /// It is a node of a cluster, and another one has the lock; or is being given it, which only
     /// one who asks for it gets to see.
     Elsewhere {
@@ -55,7 +53,7 @@ impl From<Refusal> for Failure {
 const BURIED: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
 
 /// Sorts an error reply into what passes by itself and what somebody must mend.
-pub(super) fn of(error: &ServerError, address: &Address) -> Refusal {
+pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
     let peer = address.to_string();
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
@@ -105,7 +103,7 @@ pub(super) fn of(error: &ServerError, address: &Address) -> Refusal {
 }
 
 /// Sorts the error reply to a script: what it was denied, the server names by a line at best.
-pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
+pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let lasting = |what: String| {
         let what = format!("{address} denies this user {what}");
@@ -128,7 +126,7 @@ pub(super) fn of_script(error: &ServerError, address: &Address, call: &Call) -> 
 }
 
 /// Does the server, or our user there, not have the command?
-pub(super) fn lacks_a_command(error: &ServerError) -> bool {
+pub(in crate::store) fn lacks_a_command(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     error.code() == "NOPERM" && text.contains("command") || text.contains("unknown command")
 }
@@ -165,10 +163,10 @@ fn first_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
+    use crate::store::wire::{Value, parse_redis_value};
 
     use super::*;
-    use crate::store::scripts;
+    use crate::store::server::scripts;
 
     /// What comes of an error reply to an acquire.
     fn told(reply: &str) -> (bool, String) {
@@ -176,7 +174,7 @@ mod tests {
         let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
-        let Ok(Value::ServerError(error)) = redis::parse_redis_value(reply.as_bytes()) else {
+        let Ok(Value::ServerError(error)) = parse_redis_value(reply.as_bytes()) else {
             panic!("no error: {reply}")
         };
         let failure = Failure::from(of_script(&error, &address, &call));

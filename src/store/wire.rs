@@ -1,0 +1,20 @@
+//! One connection to a server: its address, dialing, TLS, commands out and replies in.
+//!
+//! No other module names the redis crate, which packs the commands and parses the replies.
+
+mod address;
+mod connection;
+mod dial;
+mod tls;
+
+pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
+
+#[cfg(test)]
+pub(super) use redis::parse_redis_value;
+
+pub(crate) use address::Credentials;
+pub(super) use address::{Address, Endpoint};
+pub(super) use connection::Connection;
+pub(super) use dial::addresses_of;
+pub(super) use tls::Tls;
+pub(crate) use tls::{Identity, Pem, TlsFiles};
