@@ -208,7 +208,7 @@ fn the_files_can_be_pipes_and_have_any_name() {
     let (server, url) = authority.serves("server", "yes");
     let script = "tls='--tls-ca ca.crt --tls-cert client.crt'
         $rlock exec $tls --tls-key <(cat client.key) L echo in
-        t=$($rlock acquire --ttl 600ms --while-pid $$ $tls --tls-key <(cat client.key) L) || exit
+        t=$($rlock acquire --ttl 3s --while-pid $$ $tls --tls-key <(cat client.key) L) || exit
         until $rlock inspect $tls --tls-key client.key L | grep -q 'renewed [1-9]'; do :; done
         $rlock release $tls --tls-key client.key L $t";
     let mut bash = Command::new("bash");
