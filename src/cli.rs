@@ -8,10 +8,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
-use crate::duration::{Span, Timeout, Ttl};
+use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::exit;
 use crate::lock::pattern::Subject;
-use crate::lock::{Label, Name, Owner, Prefix, ProcessNumber, Token};
+use crate::lock::{Label, Name, Owner, Prefix, ProcessId, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
 /// Everything on the command line.
@@ -114,7 +114,7 @@ pub(crate) struct Common {
 #[derive(Args)]
 pub(crate) struct Terms {
     #[command(flatten)]
-    pub(crate) lease: Lease,
+    pub(crate) lease: LeaseArgs,
     /// Hold the lock alone; the default
     #[arg(short = 'x', long, group = "mode")]
     pub(crate) exclusive: bool,
@@ -129,14 +129,14 @@ pub(crate) struct Terms {
     pub(crate) nonblock: bool,
     /// Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]
     #[arg(short, long, value_name = "D", visible_alias = "timeout")]
-    pub(crate) wait: Option<Span>,
+    pub(crate) wait: Option<BoundedDuration>,
     /// Exit status when the lock is busy
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Keep others out for at least D from the start, even if it is released sooner; rlock itself
     /// does not wait. For cron on hosts whose clocks differ
     #[arg(long, value_name = "D")]
-    pub(crate) at_least: Option<Span>,
+    pub(crate) at_least: Option<BoundedDuration>,
     /// Enter again a lock that an enclosing exec, or the same --owner, holds
     #[arg(long, conflicts_with = "slots")]
     pub(crate) reentrant: bool,
@@ -153,7 +153,7 @@ pub(crate) struct Terms {
 }
 
 #[derive(Args)]
-pub(crate) struct Lease {
+pub(crate) struct LeaseArgs {
     /// Lease: how soon the lock frees itself if this host dies, not how long the work may take. exec
     /// and --while-pid renew it; at least 100ms [env: RLOCK_TTL] [default: 30s]
     #[arg(short, long, value_name = "D")]
@@ -162,7 +162,7 @@ pub(crate) struct Lease {
 
 // Which hold is meant: on renew and release.
 #[derive(Args)]
-pub(crate) struct Hold {
+pub(crate) struct HoldArgs {
     /// The lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
@@ -183,7 +183,7 @@ pub(crate) struct Exec {
     /// Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default:
     /// 5s]
     #[arg(short, long, value_name = "D")]
-    pub(crate) kill_after: Option<Span>,
+    pub(crate) kill_after: Option<BoundedDuration>,
     /// What to do with the command when the lock is lost
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     pub(crate) on_lost: OnLost,
@@ -219,7 +219,7 @@ pub(crate) struct Acquire {
     /// Leave a keeper behind that renews while this process lives, releases when it ends, and stops
     /// it if the lock is lost; $$ in a script
     #[arg(long, value_name = "PID")]
-    pub(crate) while_pid: Option<ProcessNumber>,
+    pub(crate) while_pid: Option<ProcessId>,
 }
 
 #[derive(Args)]
@@ -230,7 +230,7 @@ pub(crate) struct Renew {
     #[arg(short, long, value_name = "D")]
     pub(crate) ttl: Option<Ttl>,
     #[command(flatten)]
-    pub(crate) hold: Hold,
+    pub(crate) hold: HoldArgs,
 }
 
 #[derive(Args)]
@@ -238,7 +238,7 @@ pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) common: Common,
     #[command(flatten)]
-    pub(crate) hold: Hold,
+    pub(crate) hold: HoldArgs,
     /// Take the lock away from all who have it, stop their commands, and wait until they have let go
     #[arg(long, conflicts_with = "token")]
     pub(crate) force: bool,

@@ -28,41 +28,41 @@ use crate::system::inherited::Inherited;
 pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
     match command {
         Command::Exec(options) => {
-            let stage = Stage::new(&options.common, Some(&options.name), Output::Human);
-            stage.finish(exec::run(&options, inherited, &stage.report))
+            let invocation = Invocation::new(&options.common, Some(&options.name), Output::Human);
+            invocation.finish(exec::run(&options, inherited, &invocation.report))
         }
         Command::Acquire(options) => {
             let output = if options.shell { Output::Shell } else { options.json.into() };
-            let stage = Stage::new(&options.common, Some(&options.name), output);
-            stage.finish(acquire::run(&options, inherited, &stage.report))
+            let invocation = Invocation::new(&options.common, Some(&options.name), output);
+            invocation.finish(acquire::run(&options, inherited, &invocation.report))
         }
         Command::Renew(options) => {
             let hold = &options.hold;
-            let stage = Stage::new(&options.common, Some(&hold.name), hold.json.into());
-            stage.finish(renew::run(&options, &stage.report))
+            let invocation = Invocation::new(&options.common, Some(&hold.name), hold.json.into());
+            invocation.finish(renew::run(&options, &invocation.report))
         }
         Command::Release(options) => {
             let hold = &options.hold;
-            let stage = Stage::new(&options.common, Some(&hold.name), hold.json.into());
-            stage.finish(release::run(&options, &stage.report))
+            let invocation = Invocation::new(&options.common, Some(&hold.name), hold.json.into());
+            invocation.finish(release::run(&options, &invocation.report))
         }
         Command::Inspect(options) => {
             let name = options.subject.as_ref().and_then(Subject::name);
-            let stage = Stage::new(&options.common, name, options.json.into());
-            stage.finish(inspect::run(&options, &stage.report))
+            let invocation = Invocation::new(&options.common, name, options.json.into());
+            invocation.finish(inspect::run(&options, &invocation.report))
         }
     }
 }
 
 /// Where a command's results and errors go.
-struct Stage {
+struct Invocation {
     report: Report,
     verbosity: Verbosity,
     name: Option<Name>,
     output: Output,
 }
 
-impl Stage {
+impl Invocation {
     fn new(common: &Common, name: Option<&Name>, output: Output) -> Self {
         let verbosity = config::verbosity(common);
         let subject = name.map(|name| name as &dyn std::fmt::Display);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use files::{Files, Role};
 
 use crate::cli;
-use crate::duration::{Span, Timeout, Ttl};
+use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity};
@@ -36,7 +36,7 @@ pub(crate) struct Terms {
     pub(crate) at_least: Duration,
     pub(crate) owner: Option<Owner>,
     pub(crate) reentrant: bool,
-    pub(crate) patience: Patience,
+    pub(crate) wait_limit: WaitLimit,
     pub(crate) conflict_exit_code: u8,
     pub(crate) min_replicas: u32,
     pub(crate) label: Option<Label>,
@@ -44,7 +44,7 @@ pub(crate) struct Terms {
 
 /// How long to wait for a busy lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     None,
     For(Duration),
     Forever,
@@ -118,11 +118,11 @@ impl Config {
 impl Terms {
     pub(crate) fn resolve(terms: &cli::Terms) -> Result<Self, Error> {
         let wait = if terms.nonblock { None } else { setting(terms.wait, "RLOCK_WAIT")? };
-        let patience = match wait.map(Span::get) {
-            _ if terms.nonblock => Patience::None,
-            Some(Duration::ZERO) => Patience::None,
-            Some(duration) => Patience::For(duration),
-            None => Patience::Forever,
+        let wait_limit = match wait.map(BoundedDuration::get) {
+            _ if terms.nonblock => WaitLimit::None,
+            Some(Duration::ZERO) => WaitLimit::None,
+            Some(duration) => WaitLimit::For(duration),
+            None => WaitLimit::Forever,
         };
         let mode = match (terms.slots, terms.shared) {
             (Some(slots), _) => Mode::Slots(slots),
@@ -132,10 +132,10 @@ impl Terms {
         Ok(Self {
             mode,
             ttl: chosen_ttl(terms.lease.ttl)?.unwrap_or(Ttl::DEFAULT),
-            at_least: terms.at_least.map_or(Duration::ZERO, Span::get),
+            at_least: terms.at_least.map_or(Duration::ZERO, BoundedDuration::get),
             owner: setting(terms.owner.clone(), "RLOCK_OWNER")?,
             reentrant: terms.reentrant,
-            patience,
+            wait_limit,
             conflict_exit_code: terms.conflict_exit_code,
             min_replicas: number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0),
             label: terms.label.clone().or_else(|| given("RLOCK_LABEL").map(Label::from)),
@@ -210,7 +210,7 @@ pub(crate) fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
     setting(given, "RLOCK_TTL")
 }
 
-pub(crate) fn token(hold: &cli::Hold) -> Result<Token, Error> {
+pub(crate) fn token(hold: &cli::HoldArgs) -> Result<Token, Error> {
     setting(hold.token.clone(), "RLOCK_TOKEN")?.ok_or_else(|| {
         Error::Usage("no token given; set RLOCK_TOKEN to the token that acquire printed".into())
     })

@@ -7,15 +7,15 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A duration given on the command line or in the environment: at most a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(Duration);
+pub(crate) struct BoundedDuration(Duration);
 
-impl Span {
+impl BoundedDuration {
     pub(crate) fn get(self) -> Duration {
         self.0
     }
 }
 
-impl FromStr for Span {
+impl FromStr for BoundedDuration {
     type Err = String;
 
     /// A bare number is seconds, fractions allowed, as in flock(1); anything else is humantime's.
@@ -54,7 +54,7 @@ impl FromStr for Timeout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Span(duration) = text.parse()?;
+        let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(1) {
             return Err("a timeout is at least 1ms long".into());
         }
@@ -88,7 +88,7 @@ impl FromStr for Ttl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Span(duration) = text.parse()?;
+        let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(100) {
             return Err("a lease is at least 100ms long".into());
         }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn span(text: &str) -> Option<Duration> {
-        text.parse::<Span>().ok().map(Span::get)
+        text.parse::<BoundedDuration>().ok().map(BoundedDuration::get)
     }
 
     #[test]
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn five_months_are_refused_and_the_mistake_is_named() {
-        let message = "5M".parse::<Span>().unwrap_err();
+        let message = "5M".parse::<BoundedDuration>().unwrap_err();
         assert!(message.contains("months"), "{message}");
-        assert!("99999999999999999999".parse::<Span>().is_err());
+        assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) enum Error {
     /// No server, or not one that can be used.
     Store(Failure),
     /// The server has stopped answering somebody who was in line.
-    Abandoned(Failure),
+    LostWhileQueued(Failure),
     /// Somebody else has the lock.
     Busy { view: Box<View>, asked: Mode, waited: Waited, status: u8 },
     /// The lock is held by a command that this one is a part of: it would wait for itself.
@@ -32,7 +32,7 @@ pub(crate) enum Error {
     /// Exclusive inside of a shared hold of the same owner, which can never be.
     Upgrade { status: u8 },
     /// The lock is another tool's, which cannot be told to let go.
-    Deaf,
+    ForeignLock,
     /// A token that does not hold the lock.
     NotHeld(Reason),
     /// A command that cannot be started.
@@ -63,12 +63,14 @@ impl Error {
             Self::Usage(_) => exit::USAGE,
             Self::Config(_)
             | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
-            | Self::Abandoned(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => exit::CONFIG,
-            Self::Store(_) | Self::Abandoned(_) => exit::UNREACHABLE,
+            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
+                exit::CONFIG
+            }
+            Self::Store(_) | Self::LostWhileQueued(_) => exit::UNREACHABLE,
             Self::Busy { status, .. } | Self::Nested { status } | Self::Upgrade { status } => {
                 *status
             }
-            Self::Deaf => exit::BUSY,
+            Self::ForeignLock => exit::BUSY,
             Self::NotHeld(_) => exit::NOT_HELD,
             Self::Command { error, .. } => match error.kind() {
                 io::ErrorKind::NotFound => exit::NOT_FOUND,
@@ -86,9 +88,13 @@ impl Error {
             Self::Usage(_) => "usage",
             Self::Config(_)
             | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
-            | Self::Abandoned(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => "config",
-            Self::Store(_) | Self::Abandoned(_) => "unreachable",
-            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::Deaf => "busy",
+            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
+                "config"
+            }
+            Self::Store(_) | Self::LostWhileQueued(_) => "unreachable",
+            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::ForeignLock => {
+                "busy"
+            }
             Self::NotHeld(_) => "not-held",
             Self::Command { .. } => "command",
             Self::Stopped(_) => "stopped",
@@ -98,8 +104,8 @@ impl Error {
     }
 
     /// Has no server answered that could give a lock or refuse it?
-    pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.is_absence())
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.is_unreachable())
     }
 
     /// May it be over without anybody's doing?
@@ -121,7 +127,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) | Self::Config(what) => f.write_str(what),
-            Self::Store(failure) | Self::Abandoned(failure) => failure.fmt(f),
+            Self::Store(failure) | Self::LostWhileQueued(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;
                 match waited {
@@ -137,7 +143,7 @@ impl fmt::Display for Error {
                 "held in shared mode by a command that this one runs inside of, and asked for \
                  exclusively, which can never be; ask for it exclusively outside",
             ),
-            Self::Deaf => f.write_str(
+            Self::ForeignLock => f.write_str(
                 "held by another tool, which cannot be told to let go; --force --now deletes its \
                  key",
             ),

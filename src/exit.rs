@@ -72,8 +72,8 @@ impl Exit {
     pub fn leave(self) -> i32 {
         match self {
             Self::Status(_) => {}
-            Self::Signal(signal) => die_by(signal, Scope::Process),
-            Self::Job(signal) => die_by(signal, Scope::Job),
+            Self::Signal(signal) => die_by(signal, SignalTarget::Process),
+            Self::Job(signal) => die_by(signal, SignalTarget::Job),
         }
         self.shown()
     }
@@ -88,12 +88,12 @@ impl Exit {
 }
 
 /// Who dies.
-enum Scope {
+enum SignalTarget {
     Process,
     Job,
 }
 
-fn die_by(signal: i32, scope: Scope) {
+fn die_by(signal: i32, scope: SignalTarget) {
     // A core dump of ours would only be taken for one of the command's.
     let _ = nix::sys::prctl::set_dumpable(false);
     // SAFETY: the default action is no handler of ours, the set is initialised by sigemptyset
@@ -105,8 +105,8 @@ fn die_by(signal: i32, scope: Scope) {
         nix::libc::sigaddset(set.as_mut_ptr(), signal);
         nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
         match scope {
-            Scope::Process => nix::libc::raise(signal),
-            Scope::Job => nix::libc::kill(0, signal),
+            SignalTarget::Process => nix::libc::raise(signal),
+            SignalTarget::Job => nix::libc::kill(0, signal),
         };
     }
 }

@@ -37,7 +37,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
         // At once, from whichever thread: what rlock holds lapses with its lease.
         std::process::exit(exit::INTERNAL.into());
     }));
-    let inherited = match system::inherited::Inherited::take_over() {
+    let inherited = match system::inherited::Inherited::capture() {
         Ok(inherited) => inherited,
         Err(error) => {
             report::alert(format_args!("cannot set up signals: {error}"));

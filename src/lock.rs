@@ -1,6 +1,6 @@
 //! The words of the domain: what a lock is called, and what a hold of it is.
 
-mod about;
+mod client_info;
 mod held;
 pub(crate) mod pattern;
 pub(crate) mod view;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-pub(crate) use about::{About, Kind, Label, ProcessNumber};
+pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub(crate) use held::Held;
 
 use crate::text::{at_most, is_invisible, is_unsafe, printable};

@@ -29,12 +29,12 @@ pub(crate) enum Group {
 
 /// How to part from a command that has lost its lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parting {
+pub(crate) struct LossPolicy {
     pub(crate) on_lost: OnLost,
     /// Between SIGTERM and SIGKILL.
     pub(crate) kill_after: Duration,
 }
 
-impl Parting {
+impl LossPolicy {
     pub(crate) const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
 }

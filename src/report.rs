@@ -19,7 +19,7 @@ pub(crate) enum Verbosity {
 
 /// What somebody we depend on has said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Remark {
+pub(crate) enum Diagnostic {
     /// For those who want to know what happens.
     Detail(String),
     /// For everybody: it works, but should be mended.
@@ -77,11 +77,11 @@ impl Report {
     }
 
     /// What others have said, each as it is meant.
-    pub(crate) fn remarks(&self, remarks: Vec<Remark>) {
-        for remark in remarks {
-            match remark {
-                Remark::Detail(what) => self.detail(what),
-                Remark::Warning(what) => self.warn(what),
+    pub(crate) fn diagnostics(&self, diagnostics: Vec<Diagnostic>) {
+        for diagnostic in diagnostics {
+            match diagnostic {
+                Diagnostic::Detail(what) => self.detail(what),
+                Diagnostic::Warning(what) => self.warn(what),
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Holder, Outcome, Reason, View};
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
 /// Cuts an exchange short when it becomes readable.
@@ -49,7 +49,7 @@ pub(crate) struct Request {
     pub(crate) reentrant: bool,
     /// How often a waiter tells that it is alive; `None` for one who does not wait.
     pub(crate) heartbeat: Option<Duration>,
-    pub(crate) about: String,
+    pub(crate) client: String,
     /// What the fence is to be, if the server has not given away a larger one. For a lock that is
     /// on several servers.
     pub(crate) fence: Option<Fence>,
@@ -103,7 +103,7 @@ pub(crate) enum Answer {
     /// Somebody else has it, and the request was not to wait.
     Busy(View),
     /// It would wait for the hold that it comes from inside of.
-    Inside,
+    Nested,
     /// Exclusive inside of its owner's shared hold, which can never be.
     Upgrade,
     /// The token was released, or the request given up.
@@ -135,7 +135,7 @@ pub(crate) enum Renewal {
 
 /// How holders lose a lock that is taken away from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eviction {
+pub(crate) enum Revocation {
     /// They are told, and keep others out until they have let go or their leases have ended.
     WhenGone,
     /// At once, for holders that are known to be dead, and for another tool's lock.
@@ -199,7 +199,7 @@ impl Failure {
     }
 
     /// Has no server answered at all?
-    pub(crate) fn is_absence(&self) -> bool {
+    pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
 
@@ -273,7 +273,7 @@ pub(crate) trait Store: Send {
 
     /// Takes the lock away from all who have it, and returns it as it was before. `by` is who does
     /// that, for those who ask later.
-    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure>;
+    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
 
     /// One lock as it is now, and what became of its last holds.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
@@ -288,7 +288,7 @@ pub(crate) trait Store: Send {
     }
 
     /// Which server has said what since the last call, where that is not plain.
-    fn remarks(&mut self) -> Vec<Remark> {
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
         Vec::new()
     }
 }

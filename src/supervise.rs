@@ -3,10 +3,10 @@
 mod child;
 mod descendants;
 mod group;
-mod keeper;
 mod machine;
 pub(crate) mod notice;
 mod process;
+mod renewer;
 mod terminal;
 pub(crate) mod watch;
 pub(crate) mod watched;
@@ -19,16 +19,16 @@ use nix::sys::signal::Signal;
 pub(crate) use child::Command;
 use child::{Child, NotStarted};
 use descendants::Descendants;
-use keeper::{Channels, Keeper};
 use machine::{Action, Event, Machine};
-use terminal::{Scope, Terminal};
+use renewer::{Channels, Renewer};
+use terminal::{StopTarget, Terminal};
 
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
-use crate::policy::{Group, OnLost, Parting};
+use crate::policy::{Group, LossPolicy, OnLost};
 use crate::report::Report;
 use crate::store::{Failure, Fate, Store};
 use crate::system::clock::{Alarm, Instant};
@@ -48,7 +48,7 @@ pub(crate) struct Ending {
     /// How rlock ends to be like the command.
     pub(crate) exit: Exit,
     /// Whether the lock was still held then.
-    pub(crate) lock: Lock,
+    pub(crate) lock: LockOutcome,
     /// A signal to end the command that came when it had ended by itself.
     pub(crate) late: Option<Signal>,
     /// As it was last renewed.
@@ -57,7 +57,7 @@ pub(crate) struct Ending {
 
 /// What became of the lock while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lock {
+pub(crate) enum LockOutcome {
     Kept,
     Lost,
 }
@@ -67,7 +67,7 @@ pub(crate) enum Lock {
 pub(crate) fn run(
     command: &Command,
     hold: Hold,
-    parting: Parting,
+    loss_policy: LossPolicy,
     store: Box<dyn Store>,
     signals: &mut Signals,
     inherited: Inherited,
@@ -80,7 +80,7 @@ pub(crate) fn run(
             return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
         }
     };
-    let machine = Machine::new(hold.lease, parting);
+    let machine = Machine::new(hold.lease, loss_policy);
     let (descendants, child) = match signals
         .listen_for_a_command()
         .and_then(|()| Descendants::adopt(&hold.token))
@@ -92,18 +92,18 @@ pub(crate) fn run(
         Err(why) => return (Some(store), Err(not_started(command, why))),
     };
     let terminal = Terminal::open();
-    let keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
+    let renewer = Renewer::new(store, hold.key, hold.token, hold.lease, channels);
     Supervisor {
         child,
         descendants,
-        keeper,
+        renewer,
         machine,
         alarm,
         terminal,
         signals,
         report,
-        on_lost: parting.on_lost,
-        lock: Lock::Kept,
+        on_lost: loss_policy.on_lost,
+        lock: LockOutcome::Kept,
         late: None,
         interrupted: false,
     }
@@ -135,14 +135,14 @@ fn not_started(command: &Command, why: NotStarted) -> Error {
 struct Supervisor<'a> {
     child: Child,
     descendants: Descendants,
-    keeper: Keeper,
+    renewer: Renewer,
     machine: Machine,
     alarm: Alarm,
     terminal: Terminal,
     signals: &'a mut Signals,
     report: &'a Report,
     on_lost: OnLost,
-    lock: Lock,
+    lock: LockOutcome,
     late: Option<Signal>,
     /// We have passed an interrupt on, from somebody who has not sent it to all of our job.
     interrupted: bool,
@@ -165,13 +165,13 @@ impl Supervisor<'_> {
                     self.child.signal(Signal::SIGKILL);
                     self.terminal.take_back();
                     return (
-                        self.keeper.stop(),
+                        self.renewer.stop(),
                         Err(Error::system("cannot wait for events", &error)),
                     );
                 }
             };
         }
-        let store = self.keeper.stop();
+        let store = self.renewer.stop();
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
         let by_terminal = self.terminal.was_lent() && !self.interrupted;
         let ending = self.child.reap().map(|exit| match exit {
@@ -186,21 +186,21 @@ impl Supervisor<'_> {
     }
 
     fn next_events(&mut self) -> std::io::Result<Vec<Event>> {
-        let wake_at = [self.machine.wake_at(), self.keeper.wake_at()];
+        let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
         self.alarm.set(wake_at.into_iter().flatten().min())?;
         let [_, signalled, kept] = ready(
             [
                 (self.alarm.as_fd(), Want::Read),
                 (self.signals.arrival(), Want::Read),
-                (self.keeper.arrival(), Want::Read),
+                (self.renewer.arrival(), Want::Read),
             ],
             self.signals.has_kept().then(Instant::now),
         )?;
         let signalled = signalled || self.signals.has_kept();
         // A renewal first: it may have been in time even if we look only now.
-        let mut events = if kept { self.keeper.events() } else { Vec::new() };
+        let mut events = if kept { self.renewer.events() } else { Vec::new() };
         events.push(Event::Tick);
-        events.extend(self.keeper.start_if_due(Instant::now()).err());
+        events.extend(self.renewer.start_if_due(Instant::now()).err());
         if signalled {
             let (children, others): (Vec<Arrival>, Vec<Arrival>) = self
                 .signals
@@ -255,18 +255,18 @@ impl Supervisor<'_> {
             Event::Unanswered(reason) => {
                 self.report.detail(format_args!("not renewed: {reason}; trying again"));
             }
-            Event::Remark(remark) => self.report.remarks(vec![remark.clone()]),
+            Event::Diagnostic(diagnostic) => self.report.diagnostics(vec![diagnostic.clone()]),
             _ => {}
         }
     }
 
     /// A ^Z that was for the command alone, since it had the terminal, and a background job's wish
     /// for the terminal stop all of our job. Anything else has reached whom it was meant for.
-    fn who_stops(&self, signal: Signal) -> Scope {
+    fn who_stops(&self, signal: Signal) -> StopTarget {
         let wish = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         match self.child.group() {
-            Group::Own if wish || self.terminal.was_lent() => Scope::Job,
-            Group::Own | Group::Ours => Scope::Process,
+            Group::Own if wish || self.terminal.was_lent() => StopTarget::Job,
+            Group::Own | Group::Ours => StopTarget::Process,
         }
     }
 
@@ -291,7 +291,7 @@ impl Supervisor<'_> {
                 self.child.signal(signal);
             }
             Action::Tell(loss) => {
-                self.lock = Lock::Lost;
+                self.lock = LockOutcome::Lost;
                 let then = match self.on_lost {
                     OnLost::Kill => "stopping the command",
                     OnLost::Continue => "letting the command finish without it",

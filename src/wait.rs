@@ -4,14 +4,14 @@ mod live;
 
 use std::time::Duration;
 
-use live::{Live, Standing as Line};
+use live::{Live, WaitStatus};
 
 use crate::back_off::BackOff;
-use crate::config::Patience;
+use crate::config::WaitLimit;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::view::{Standing, State, View};
+use crate::lock::view::{HoldState, State, View};
 use crate::lock::{Fence, Kind, Token};
 use crate::report::Report;
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
@@ -31,7 +31,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 const FIRST_WORD: Duration = Duration::from_secs(60);
 
 /// A lock that was won.
-pub(crate) struct Won {
+pub(crate) struct Acquired {
     /// Not always that of the request: see `Store::keeps_places`.
     pub(crate) token: Token,
     pub(crate) lease: Lease,
@@ -43,20 +43,20 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until it is granted, the patience is over, or a signal comes. Whatever the reason
+/// Asks for a lock until it is granted, the wait limit is reached, or a signal comes. Whatever the reason
 /// for failing, nothing is left behind as far as the server can still be told.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
-    patience: Patience,
+    wait_limit: WaitLimit,
     conflict_exit_code: u8,
     signals: &mut Signals,
     report: &Report,
-) -> Result<Won, Error> {
+) -> Result<Acquired, Error> {
     let started = Instant::now();
-    let until = match patience {
-        Patience::For(duration) => Some(started + duration),
-        Patience::None | Patience::Forever => None,
+    let until = match wait_limit {
+        WaitLimit::For(duration) => Some(started + duration),
+        WaitLimit::None | WaitLimit::Forever => None,
     };
     let (contact, told) = (Contact::None, false);
     let mut wait = Wait {
@@ -103,7 +103,7 @@ struct Wait<'a> {
 enum Contact {
     /// It has not answered yet.
     None,
-    InLine,
+    Queued,
     /// In line, as far as we know, but it does not answer.
     Lost {
         since: Instant,
@@ -113,7 +113,7 @@ enum Contact {
 }
 
 impl Wait<'_> {
-    fn until_won(&mut self) -> Result<Won, Error> {
+    fn until_won(&mut self) -> Result<Acquired, Error> {
         loop {
             let asked = self.ask();
             if !self.store.keeps_places() && !matches!(asked, Ok((_, Answer::Granted { .. }))) {
@@ -126,7 +126,7 @@ impl Wait<'_> {
                     Err(failure) => self.ride_out(failure)?,
                 },
                 Ok((_, Answer::Busy(view))) => return Err(self.busy(view, Waited::NotAtAll)),
-                Ok((_, Answer::Inside)) => {
+                Ok((_, Answer::Nested)) => {
                     return Err(self.give_up(Error::Nested { status: self.conflict_exit_code }));
                 }
                 Ok((_, Answer::Upgrade)) => {
@@ -156,7 +156,7 @@ impl Wait<'_> {
                 let away = show(Instant::now().since(since));
                 self.report.note(format_args!("the server is back after {away}"));
             }
-            self.contact = Contact::InLine;
+            self.contact = Contact::Queued;
         }
         Ok((sent, answer))
     }
@@ -166,7 +166,7 @@ impl Wait<'_> {
         let seen = self.seen(sent);
         let answer = self.store.acquire(&self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
-        self.report.remarks(self.store.remarks());
+        self.report.diagnostics(self.store.diagnostics());
         (sent, answer)
     }
 
@@ -176,8 +176,8 @@ impl Wait<'_> {
     fn seen(&self, now: Instant) -> Vec<Seen> {
         let Some((then, view)) = &self.seen else { return Vec::new() };
         let holders = view.holders.iter().map(|holder| {
-            let left = match (holder.standing, holder.about.kind) {
-                (Standing::Held, Kind::Exec | Kind::WhilePid) => {
+            let left = match (holder.standing, holder.client.kind) {
+                (HoldState::Held, Kind::Exec | Kind::WhilePid) => {
                     holder.deadline.since(holder.renewed)
                 }
                 _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
@@ -195,7 +195,7 @@ impl Wait<'_> {
     }
 
     /// A grant counts only while its lease does: an answer may have been long under way.
-    fn won(&self, sent: Instant, fence: Fence) -> Result<Won, Failure> {
+    fn won(&self, sent: Instant, fence: Fence) -> Result<Acquired, Failure> {
         let now = Instant::now();
         let lease = Lease::won(sent, self.request.ttl);
         if now >= lease.deadline() {
@@ -204,18 +204,19 @@ impl Wait<'_> {
         }
         let waited = show(now.since(self.started));
         self.report.detail(format_args!("granted after {waited}, fencing token {fence}"));
-        Ok(Won { token: self.request.token.clone(), lease, fence })
+        Ok(Acquired { token: self.request.token.clone(), lease, fence })
     }
 
     fn stand_in_line(
         &mut self,
         view: View,
-        place: Option<u64>,
+        position: Option<u64>,
         sleep: Duration,
     ) -> Result<(), Error> {
         let now = Instant::now();
-        self.tell(&view, place, now);
-        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
+        self.tell(&view, position, now);
+        let position =
+            position.map_or(String::new(), |position| format!(" at position {position}"));
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         if left.is_zero() {
             // The answer to the farewell is the newest there is.
@@ -223,7 +224,7 @@ impl Wait<'_> {
             return Err(self.busy(view, Waited::For(now.since(self.started))));
         }
         let sleep = sleep.min(left);
-        self.report.detail(format_args!("waiting{place}, asleep for {} at most", show(sleep)));
+        self.report.detail(format_args!("waiting{position}, asleep for {} at most", show(sleep)));
         // Another tool's key says nothing of those that it has displaced.
         if view.state != State::Foreign {
             self.seen = Some((now, view));
@@ -235,16 +236,16 @@ impl Wait<'_> {
     }
 
     /// Says how the wait stands: at once, and then rarely; at a terminal in one line all the time.
-    fn tell(&mut self, view: &View, place: Option<u64>, now: Instant) {
+    fn tell(&mut self, view: &View, position: Option<u64>, now: Instant) {
         let begins = matches!(self.contact, Contact::None);
         if begins {
-            self.contact = Contact::InLine;
+            self.contact = Contact::Queued;
         }
-        let line = || Line {
+        let line = || WaitStatus {
             subject: self.report.subject().to_owned(),
             view: view.clone(),
             then: now,
-            place,
+            position,
             until: self.until,
         };
         match &self.live {
@@ -258,15 +259,17 @@ impl Wait<'_> {
             }
             None => {}
         }
-        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
+        let position =
+            position.map_or(String::new(), |position| format!(" at position {position}"));
         let reason = view.mismatch(self.request.mode);
         if begins {
-            self.report.note(format_args!("waiting{place}: {view}{reason}"));
+            self.report.note(format_args!("waiting{position}: {view}{reason}"));
         } else if now >= self.next_word {
             let waited = now.since(self.started);
             self.next_word = now + 3 * waited;
             let waited = show(waited);
-            self.report.note(format_args!("still waiting{place} after {waited}: {view}{reason}"));
+            self.report
+                .note(format_args!("still waiting{position} after {waited}: {view}{reason}"));
         }
     }
 
@@ -278,7 +281,7 @@ impl Wait<'_> {
         let in_time = self.until.is_none_or(|until| now < until);
         match (&failure, self.contact) {
             (Failure::Interrupted { .. }, _) => self.stop_if_told(),
-            (Failure::Unreachable { .. } | Failure::Unavailable(_), Contact::InLine) if in_time => {
+            (Failure::Unreachable { .. } | Failure::Unavailable(_), Contact::Queued) if in_time => {
                 self.report.detail(format_args!("{failure}; asking again"));
                 self.contact = Contact::Lost { since: now, noted: false, back_off: BACK_OFF };
                 Ok(())
@@ -295,8 +298,8 @@ impl Wait<'_> {
                 self.pause(self.until.map_or(again, |until| until.min(again)))
             }
             // A server that has answered once knows of a holder who may be at work.
-            (_, Contact::InLine | Contact::Lost { .. }) => {
-                Err(self.give_up(Error::Abandoned(failure)))
+            (_, Contact::Queued | Contact::Lost { .. }) => {
+                Err(self.give_up(Error::LostWhileQueued(failure)))
             }
             (_, Contact::None) => Err(self.give_up(failure.into())),
         }
@@ -336,7 +339,7 @@ impl Wait<'_> {
             return None;
         }
         let left = self.store.leave(&self.request);
-        self.report.remarks(self.store.remarks());
+        self.report.diagnostics(self.store.diagnostics());
         match left {
             Ok(view) => Some(view),
             Err(failure) => {

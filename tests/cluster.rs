@@ -258,7 +258,7 @@ fn a_dead_master_is_replaced_while_the_others_go_on() {
     let token = run(&mut at(&url, &exec)).out();
     let mut waiter =
         Running::start(&mut at(&url, &["exec", "--ttl", "6s", lost, "echo", "ENTERED"]));
-    waiter.told("waiting in place 1");
+    waiter.told("waiting at position 1");
     assert_eq!(run(&mut at(&url, &["acquire", "--ttl", "60s", &names[1]])).code(), 0);
 
     cluster.node_mut(0).kill();

@@ -437,7 +437,7 @@ fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     let mut second = server.rlock(["exec", "L", "echo", "entered"]);
     second.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret");
     let mut second = support::Running::start(&mut second);
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
     first.finish();
     assert_eq!(second.end().out(), "entered");
     ci(&["acquire", "--reentrant", "--owner", "me", "L"]);

@@ -32,7 +32,7 @@ fn twenty_waiters_enter_in_the_order_they_came() {
         .map(|number| {
             let enter = format!("echo {number} >> {}", order.display());
             let mut waiter = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", &enter]));
-            waiter.told(&format!("waiting in place {}:", number + 1));
+            waiter.told(&format!("waiting at position {}:", number + 1));
             waiter
         })
         .collect();

@@ -197,7 +197,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
         .map(|_| {
             let mut options = local.rlock(&["exec", "--ttl", "300ms", "L", "true"]);
             let mut waiter = Running::start(&mut options);
-            waiter.told("waiting in place");
+            waiter.told("waiting at position");
             waiter
         })
         .collect();
@@ -265,7 +265,7 @@ fn whoever_waits_sleeps_until_it_is_woken() {
     let mut first = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
     assert_eq!(first.line(), "READY");
     let mut second = Running::start(&mut local.rlock(&["exec", "L", "true"]));
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
     let ticks = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -289,7 +289,7 @@ fn what_nobody_has_used_for_a_day_is_removed() {
     }
     assert_eq!(run(&mut local.rlock(&["acquire", "--ttl", "1h", "held"])).code(), 0);
     let mut waiting = Running::start(&mut local.rlock(&["exec", "held", "true"]));
-    waiting.told("waiting in place 1");
+    waiting.told("waiting at position 1");
     let file = |name: &str| local.locks().join(name);
     let names = || -> Vec<String> {
         let files = fs::read_dir(local.locks()).unwrap();
@@ -362,7 +362,7 @@ fn what_is_planted_in_the_directory_leads_nowhere() {
         let mut holder = Running::start(&mut local.rlock(&["exec", "M", "sh", "-c", READY]));
         assert_eq!(holder.line(), "READY");
         let mut dead = Running::start(&mut local.rlock(&["exec", "M", "true"]));
-        dead.told("waiting in place 1");
+        dead.told("waiting at position 1");
         dead.signal("KILL");
         dead.process.wait().unwrap();
         let entries = fs::read_dir(local.locks()).unwrap().map(|entry| entry.unwrap().path());
@@ -430,7 +430,7 @@ fn no_file_is_named_by_a_token() {
     let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", show]));
     let held = holder.line();
     let mut waiter = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", show]));
-    waiter.told("waiting in place 1");
+    waiter.told("waiting at position 1");
     let names = || -> Vec<String> {
         let files = fs::read_dir(local.locks()).unwrap();
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()

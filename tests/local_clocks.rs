@@ -185,7 +185,7 @@ fn those_who_wait_under_another_clock_are_served_in_order() {
             let note = format!("echo {number} >> {}", log.display());
             let mut waiter =
                 Running::start(&mut host.rlock(clock, &["exec", "L", "--", "sh", "-c", &note]));
-            waiter.told(&format!("waiting in place {}", number + 1));
+            waiter.told(&format!("waiting at position {}", number + 1));
             waiter
         })
         .collect();
@@ -205,11 +205,11 @@ fn a_waiter_that_died_under_another_clock_is_passed_over() {
     let holder = host.holder(Own, &["--ttl", "1s"]);
     let mut dead =
         Running::start(&mut host.rlock(Boot(1), &["exec", "--ttl", "300ms", "L", "true"]));
-    dead.told("waiting in place 1");
+    dead.told("waiting at position 1");
     dead.signal("KILL");
     dead.process.wait().unwrap();
     let mut next = Running::start(&mut host.rlock(Own, &["exec", "L", "true"]));
-    next.told("waiting in place 2");
+    next.told("waiting at position 2");
     assert_eq!(holder.finish().code(), 0);
     let output = next.end();
     assert_eq!(output.code(), 0, "{output:?}");

@@ -37,7 +37,7 @@ fn a_writer_enters_when_the_last_reader_has_left_and_readers_after_it() {
     let second = holder(&server, &["--shared"], "L");
     let script = "echo ENTERED writer; read _ || :";
     let mut writer = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script]));
-    writer.told("waiting in place 1: shared by");
+    writer.told("waiting at position 1: shared by");
     let reader = waiter(&server, &["-s"], "L", "reader");
     assert_eq!(first.finish().code(), 0);
     assert_eq!(server.waiting("L"), 2);
@@ -249,7 +249,7 @@ fn a_dead_holder_is_evicted_at_once_with_now() {
     let token = acquire(&server, &["--ttl", "1h"], "L");
     let tell_fence = ["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"];
     let mut second = Running::start(&mut server.rlock(tell_fence));
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
     let fence = server.fence("L");
     let output = run(&mut server.rlock(["release", "--force", "--now", "--json", "L"]));
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
@@ -323,7 +323,7 @@ fn waiters_of_one_owner_enter_together() {
     let mut both: Vec<Running> = (0..2)
         .map(|_| {
             let mut waiter = Running::start(&mut server.rlock(mine));
-            waiter.told("waiting in place");
+            waiter.told("waiting at position");
             waiter
         })
         .collect();

@@ -51,7 +51,7 @@ fn a_siblings_lock_is_waited_for_as_anybodys() {
     let sibling = holder(&server, &[], "L");
     let script = format!("{RLOCK} exec L echo in");
     let mut nested = Running::start(&mut server.rlock(["exec", "outer", "sh", "-c", &script]));
-    nested.told("waiting in place 1");
+    nested.told("waiting at position 1");
     sibling.finish();
     assert_eq!(nested.finish().out(), "in");
 }
@@ -63,7 +63,7 @@ fn a_hold_that_is_over_stands_in_nobodys_way() {
     let mut command = server.rlock(["exec", "L", "echo", "in"]);
     command.env("RLOCK_HELD", "rlock:L=00000000-0000-4000-8000-000000000000");
     let mut left_over = Running::start(&mut command);
-    left_over.told("waiting in place 1");
+    left_over.told("waiting at position 1");
     first.finish();
     assert_eq!(left_over.finish().out(), "in");
 }

@@ -103,7 +103,7 @@ fn round(fault: Fault, seed: u64) -> f64 {
         exec(&wires[0], "first", ttl + millis(random, 700, 2_700), random.below(2) == 0);
     until("the first command runs", || runs(&file).contains_key("first"));
     let mut second = exec(&wires[1], "second", millis(random, 50, 500), false);
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
 
     // The moment and the length of the fault are what varies.
     std::thread::sleep(millis(random, 0, 700));

@@ -116,7 +116,7 @@ fn a_deployment_waits_for_the_one_before_it() {
         let mut deployment = place.shell(command);
         deployment.env(variable, "https://ci/1");
         let mut deployment = support::Running::start(&mut deployment);
-        deployment.told("waiting in place 1");
+        deployment.told("waiting at position 1");
         assert_eq!(server.inspect("deploy:prod")["waiters"][0]["label"], "https://ci/1");
         first.say("");
         first.finish();

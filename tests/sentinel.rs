@@ -119,7 +119,7 @@ fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
     assert_eq!(holder.line(), "READY");
     let enter = ["exec", "--ttl", "6s", "L", "echo", "ENTERED"];
     let mut waiter = Running::start(&mut on(&service, &enter));
-    waiter.told("waiting in place 1");
+    waiter.told("waiting at position 1");
     let script = run(&mut on(&service, &[&["acquire"], &SURE[..], &["M"]].concat())).out();
 
     let master = service.master_port();

@@ -231,7 +231,7 @@ fn process_1_of_a_container_ends_with_128_and_the_signals_number() {
 
     let first = support::holder(&server, &[], "L");
     let mut waiting = Running::start(&mut contained(&["exec", "L", "true"]));
-    waiting.told("waiting in place 1");
+    waiting.told("waiting at position 1");
     let children = format!("/proc/{0}/task/{0}/children", waiting.pid());
     let process_1 = std::fs::read_to_string(children).unwrap();
     support::send_signal(process_1.trim().parse().unwrap(), "TERM");
@@ -285,7 +285,7 @@ fn whoever_knows_of_a_holder_does_not_run_unlocked_when_the_server_goes() {
     let first = support::holder(&server, &[], "L");
     let options = ["exec", "-w", "1s", "--on-unreachable", "run", "L", "echo", "RUNS"];
     let mut second = Running::start(&mut server.rlock(options));
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
     server.kill();
     let output = second.end();
     assert_eq!((output.code(), output.out()), (69, String::new()), "{output:?}");

@@ -58,13 +58,13 @@ fn a_wait_is_one_line_that_is_kept_up_to_date() {
     let mut first = support::holder(&server, &["--label", "job/17"], "L");
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec -w 60 L echo EN''TERED");
-    terminal.sees("waiting in place 1, ");
+    terminal.sees("waiting at position 1, ");
     let rest = terminal.sees("\u{1b}[K");
     assert!(rest.contains("s left: held by "), "{rest}");
     assert!(rest.contains(&format!("pid {} (sh) for ", first.pid())), "{rest}");
     // In the same line once more, with other times.
     let again = terminal.sees("\u{1b}[K");
-    assert!(again.starts_with("\rrlock: L: waiting in place 1, 5"), "{again}");
+    assert!(again.starts_with("\rrlock: L: waiting at position 1, 5"), "{again}");
     first.say("");
     first.finish();
     let end = terminal.sees("ENTERED");
@@ -84,9 +84,9 @@ fn a_wait_takes_one_line_however_wide_its_characters_are() {
     let first = support::holder(&server, &["--label", &"日本".repeat(60)], "L");
     let mut terminal = Terminal::start(&server);
     terminal.enters("stty cols 120; $rlock exec L echo ENTER''ED");
-    terminal.sees("\rrlock: L: waiting in place 1: ");
+    terminal.sees("\rrlock: L: waiting at position 1: ");
     let rest = terminal.sees("\u{1b}[K");
-    let line = format!("rlock: L: waiting in place 1: {}", rest.trim_end_matches("\u{1b}[K"));
+    let line = format!("rlock: L: waiting at position 1: {}", rest.trim_end_matches("\u{1b}[K"));
     assert!(line.contains("日本"), "{line}");
     let columns: usize = line.chars().map(|c| if c > '\u{1100}' { 2 } else { 1 }).sum();
     assert!(columns <= 120, "{columns}: {line}");

@@ -87,7 +87,7 @@ fn a_lock_over_tls_works_as_any() {
     let mut first = Running::start(&mut trusting(&authority, &url, &hold));
     assert_eq!(first.line(), "READY");
     let mut second = Running::start(&mut trusting(&authority, &url, &["exec", "L", "echo", "in"]));
-    second.told("waiting in place 1");
+    second.told("waiting at position 1");
     support::until("it is renewed", || server.calls_of("evalsha") >= 4);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().out(), "in");

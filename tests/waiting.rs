@@ -80,7 +80,7 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
         assert_eq!(server.waiting("L"), 0, "{signal}");
     }
     let mut acquiring = Running::start(&mut server.rlock(["acquire", "L"]));
-    acquiring.told("waiting in place 1");
+    acquiring.told("waiting at position 1");
     acquiring.signal("TERM");
     assert_eq!(acquiring.end().status.signal(), Some(15));
     assert_eq!(server.waiting("L"), 0);
@@ -169,7 +169,7 @@ fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let dead = waiter(&server, &["--ttl", "300ms"], "L", "dead");
     let exec = ["exec", "--ttl", "1500ms", "L", "sh", "-c", READY];
     let mut next = Running::start(&mut server.rlock(exec));
-    next.told("waiting in place 2");
+    next.told("waiting at position 2");
     dead.signal("KILL");
     dead.end();
     // A few heartbeats of 100 ms and a claim later it does not count any more.
@@ -191,11 +191,11 @@ fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
             .rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"])
             .env("RLOCK_URL", proxy.url()),
     );
-    patient.told("waiting in place 1");
+    patient.told("waiting at position 1");
     let second = waiter(&server, &[], "L", "second");
     proxy.cut();
-    patient.told("in place 1, asleep");
-    patient.told("in place 1, asleep");
+    patient.told("at position 1, asleep");
+    patient.told("at position 1, asleep");
     first.finish();
     assert_eq!(patient.finish().out(), "in");
     second.finish();
@@ -225,7 +225,7 @@ fn a_waiter_keeps_its_connection_even_if_its_heart_beats_fast() {
     let first = holder(&server, &[], "L");
     let mut patient =
         Running::start(&mut server.rlock(["exec", "-v", "--ttl", "100ms", "L", "true"]));
-    patient.told("waiting in place");
+    patient.told("waiting at position");
     for _ in 0..10 {
         patient.told("asleep");
     }

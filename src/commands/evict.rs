@@ -8,9 +8,9 @@ use super::reported::Reported;
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::view::{Holder, Standing, State};
+use crate::lock::view::{HoldState, Holder, State};
 use crate::lock::{Key, Name};
-use crate::store::Eviction;
+use crate::store::Revocation;
 use crate::system::clock::Instant;
 use crate::system::poll::ready;
 use crate::text::printable;
@@ -23,15 +23,15 @@ pub(super) fn run(
     store: &mut Reported<'_>,
     key: &Key,
     name: &Name,
-    eviction: Eviction,
+    revocation: Revocation,
     json: bool,
 ) -> Result<Exit, Error> {
     let report = store.report();
     let by = identity::of_operator();
-    let before = store.ask(|store| store.revoke(key, eviction, &by))?;
-    match (before.state, eviction) {
-        (State::Foreign, Eviction::WhenGone) => return Err(Error::Deaf),
-        (State::Foreign, Eviction::Now) => report.note("deleted the key of another tool"),
+    let before = store.ask(|store| store.revoke(key, revocation, &by))?;
+    match (before.state, revocation) {
+        (State::Foreign, Revocation::WhenGone) => return Err(Error::ForeignLock),
+        (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
         (State::Free, _) => report.note("nobody holds it"),
         (State::Held | State::Revoked | State::Cooling, _) => {}
     }
@@ -39,7 +39,7 @@ pub(super) fn run(
         let evicted = before.holders.iter().map(|holder| {
             let held = show(before.now.since(holder.acquired));
             let line =
-                format!("{name}: revoked {}, held for {held}, id {}", holder.about, holder.id);
+                format!("{name}: revoked {}, held for {held}, id {}", holder.client, holder.id);
             printable(&line) + "\n"
         });
         let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
@@ -49,7 +49,7 @@ pub(super) fn run(
         };
         output::text(&(evicted.collect::<String>() + &more))?;
     }
-    if eviction == Eviction::WhenGone {
+    if revocation == Revocation::WhenGone {
         until_gone(store, key, &before.holders)?;
     }
     if json {
@@ -63,7 +63,7 @@ fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result
     let report = store.report();
     // Who has let go already is not waited for.
     let mut left: Vec<&Holder> =
-        evicted.iter().filter(|holder| holder.standing != Standing::Cooling).collect();
+        evicted.iter().filter(|holder| holder.standing != HoldState::Cooling).collect();
     let mut told = false;
     loop {
         let view = store.ask(|store| store.inspect(key))?;
@@ -71,18 +71,18 @@ fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result
             .into_iter()
             .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
         for holder in gone {
-            report.note(format_args!("{} has released it", holder.about));
+            report.note(format_args!("{} has released it", holder.client));
         }
         left = still;
         // Of those that were not listed, there is one as long as any is revoked.
-        let revoked = |holder: &&Holder| holder.standing == Standing::Revoked;
+        let revoked = |holder: &&Holder| holder.standing == HoldState::Revoked;
         let first = left.first().copied().or_else(|| view.holders.iter().find(revoked));
         let Some(first) = first else { return Ok(()) };
         if !told {
             let end = view.ttl.map_or("the end of the lease".into(), show);
             report.note(format_args!(
                 "waiting up to {end} for {} to release it; if it is dead, use --now",
-                first.about
+                first.client
             ));
             told = true;
         }

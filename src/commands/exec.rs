@@ -4,14 +4,14 @@ use super::grant::Grant;
 use super::reported::Reported;
 use super::{identity, releasing};
 use crate::cli;
-use crate::duration::{Span, show};
+use crate::duration::{BoundedDuration, show};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
-use crate::policy::{Group, OnUnreachable, Parting};
+use crate::policy::{Group, LossPolicy, OnUnreachable};
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
-use crate::supervise::{self, Command, Ending, Hold, Lock};
+use crate::supervise::{self, Command, Ending, Hold, LockOutcome};
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
@@ -31,15 +31,15 @@ pub(super) fn run(
         group: if options.foreground { Group::Ours } else { Group::Own },
         variables: Vec::new(),
     };
-    let parting = Parting {
+    let loss_policy = LossPolicy {
         on_lost: options.on_lost,
-        kill_after: options.kill_after.map_or(Parting::DEFAULT_KILL_AFTER, Span::get),
+        kill_after: options.kill_after.map_or(LossPolicy::DEFAULT_KILL_AFTER, BoundedDuration::get),
     };
     let granted =
         Grant::obtain(&options.name, &options.common, &options.terms, about, inherited, report);
     let mut grant = match (granted, options.on_unreachable) {
         (Ok(grant), _) => grant,
-        (Err(error), OnUnreachable::Run) if error.is_absence() => {
+        (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
             report.warn(format_args!("{error}; running the command without a lock"));
             return Err(supervise::run_unlocked(&command, inherited));
         }
@@ -59,7 +59,7 @@ pub(super) fn run(
     let Grant { store, request, won, mut signals, .. } = grant;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let (store, ending) =
-        supervise::run(&command, hold, parting, store, &mut signals, inherited, report);
+        supervise::run(&command, hold, loss_policy, store, &mut signals, inherited, report);
 
     let outcome = outcome(&ending);
     let ends = ending.as_ref().map_or(won.lease.deadline(), |ending| ending.lease.deadline());
@@ -73,22 +73,24 @@ pub(super) fn run(
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
     match (ending.lock, released, ending.exit, late) {
-        (Lock::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
+        (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
             report.warn(format_args!(
                 "the lock {why}, but the command ended before the loss was detected"
             ));
             Ok(Exit::Status(exit::LOST))
         }
-        (Lock::Lost, _, _, _) => Ok(Exit::Status(exit::LOST)),
-        (Lock::Kept, _, Exit::Status(exit::OK), Some(signal)) => Ok(Exit::Signal(signal as i32)),
-        (Lock::Kept, _, exit, _) => Ok(exit),
+        (LockOutcome::Lost, _, _, _) => Ok(Exit::Status(exit::LOST)),
+        (LockOutcome::Kept, _, Exit::Status(exit::OK), Some(signal)) => {
+            Ok(Exit::Signal(signal as i32))
+        }
+        (LockOutcome::Kept, _, exit, _) => Ok(exit),
     }
 }
 
 /// What those who ask later are told of the command.
 fn outcome(ending: &Result<Ending, Error>) -> Outcome {
     let exit = match ending {
-        Ok(Ending { lock: Lock::Lost, .. }) => return Outcome::Lost,
+        Ok(Ending { lock: LockOutcome::Lost, .. }) => return Outcome::Lost,
         Ok(Ending { exit, .. }) => *exit,
         Err(error @ Error::Command { .. }) => error.exit(),
         Err(_) => return Outcome::Unknown,
@@ -109,7 +111,8 @@ fn release(
     report: &Report,
 ) -> Result<Release, Failure> {
     let (key, token) = (&request.key, &request.token);
-    let hold = releasing::Hold { key, token, outcome, ends: Some(ends), signals: Some(signals) };
+    let hold =
+        releasing::Releasing { key, token, outcome, ends: Some(ends), signals: Some(signals) };
     let released = releasing::release(&mut Reported::new(store, report), hold);
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),

@@ -3,20 +3,20 @@
 use std::ffi::OsString;
 
 use crate::cli;
-use crate::config::{Config, Patience, Terms};
+use crate::config::{Config, Terms, WaitLimit};
 use crate::error::Error;
-use crate::lock::{About, Held, Key, Label, Name, Owner, Token};
+use crate::lock::{ClientInfo, Held, Key, Label, Name, Owner, Token};
 use crate::report::Report;
 use crate::store::{Request, Store};
 use crate::system::inherited::Inherited;
 use crate::system::signals::Signals;
-use crate::wait::{self, Won};
+use crate::wait::{self, Acquired};
 
 /// A lock that was granted, and what it takes to keep it and to give it back.
 pub(super) struct Grant {
     pub(super) store: Box<dyn Store>,
     pub(super) request: Request,
-    pub(super) won: Won,
+    pub(super) won: Acquired,
     pub(super) signals: Signals,
     /// What a keeper cannot read again, for its environment.
     pub(super) read_once: Vec<(&'static str, OsString)>,
@@ -28,7 +28,7 @@ impl Grant {
         name: &Name,
         common: &cli::Common,
         terms: &cli::Terms,
-        about: impl FnOnce(Option<Label>) -> About,
+        about: impl FnOnce(Option<Label>) -> ClientInfo,
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
@@ -37,16 +37,16 @@ impl Grant {
     }
 
     /// Takes over a hold that was granted already: asks for it again, by its token.
-    pub(super) fn take_over(
+    pub(super) fn resume(
         token: Token,
         name: &Name,
         common: &cli::Common,
         terms: &cli::Terms,
-        about: impl FnOnce(Option<Label>) -> About,
+        about: impl FnOnce(Option<Label>) -> ClientInfo,
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let terms = Terms { patience: Patience::None, ..Terms::resolve(terms)? };
+        let terms = Terms { wait_limit: WaitLimit::None, ..Terms::resolve(terms)? };
         Self::obtain_as(token, name, common, terms, about, inherited, report)
     }
 
@@ -55,7 +55,7 @@ impl Grant {
         name: &Name,
         common: &cli::Common,
         terms: Terms,
-        about: impl FnOnce(Option<Label>) -> About,
+        about: impl FnOnce(Option<Label>) -> ClientInfo,
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
@@ -73,11 +73,11 @@ impl Grant {
             fresh_owner: Owner::fresh(),
             enclosing,
             reentrant: terms.reentrant,
-            heartbeat: match terms.patience {
-                Patience::None => None,
-                Patience::For(_) | Patience::Forever => Some(wait::heartbeat(terms.ttl.get())),
+            heartbeat: match terms.wait_limit {
+                WaitLimit::None => None,
+                WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),
             },
-            about: about(terms.label).to_lines(),
+            client: about(terms.label).to_lines(),
             fence: None,
         };
         let mut signals = Signals::listen(inherited)
@@ -86,7 +86,7 @@ impl Grant {
         let won = wait::acquire(
             &mut *store,
             &request,
-            terms.patience,
+            terms.wait_limit,
             terms.conflict_exit_code,
             &mut signals,
             report,

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use nix::unistd::{Pid, getppid, getuid};
 
-use crate::lock::{About, Kind, Label, ProcessNumber};
+use crate::lock::{ClientInfo, Kind, Label, ProcessId};
 use crate::text::{at_most, printable};
 
 /// An exec: this process, and the program it runs.
-pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
+pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     let program = Path::new(program).file_name().unwrap_or(program);
-    About {
+    ClientInfo {
         host: host(),
         user: user(),
         pid: std::process::id(),
@@ -23,19 +23,19 @@ pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> About {
 }
 
 /// An acquire: the process that called it and lives on, a shell as a rule.
-pub(super) fn of_caller(label: Option<Label>) -> About {
+pub(super) fn of_caller(label: Option<Label>) -> ClientInfo {
     of_process(getppid(), Kind::Acquire, label)
 }
 
 /// A process that a keeper watches.
-pub(super) fn of_watched(process: ProcessNumber, label: Option<Label>) -> About {
+pub(super) fn of_watched(process: ProcessId, label: Option<Label>) -> ClientInfo {
     of_process(Pid::from_raw(process.get()), Kind::WhilePid, label)
 }
 
-fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> About {
+fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
     // A process may call itself anything.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    About {
+    ClientInfo {
         host: host(),
         user: user(),
         pid: pid.as_raw().unsigned_abs(),

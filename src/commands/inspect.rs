@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::duration::Timeout;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inspect::concern::{self, Concern, Here};
+use crate::inspect::problem::{self, Here, Problem};
 use crate::inspect::{json, page, table};
 use crate::lock::pattern::Subject;
 use crate::lock::view::{State, View};
@@ -75,7 +75,7 @@ enum Form {
 
 /// What was found.
 struct Found {
-    locks: Vec<(Name, View, Vec<Concern>)>,
+    locks: Vec<(Name, View, Vec<Problem>)>,
     /// Whether there was nothing that could not be looked at.
     complete: bool,
 }
@@ -131,7 +131,7 @@ impl Look<'_> {
                 self.store.list(self.prefix, pattern)
             }
         };
-        self.report.remarks(self.store.remarks());
+        self.report.diagnostics(self.store.diagnostics());
         self.readable(found?)
     }
 
@@ -143,8 +143,8 @@ impl Look<'_> {
         for (name, view) in listing.locks {
             match view {
                 Ok(view) => {
-                    let concerns = concern::of(&name, &view, &self.here);
-                    locks.push((name, view, concerns));
+                    let problems = problem::of(&name, &view, &self.here);
+                    locks.push((name, view, problems));
                 }
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
@@ -172,10 +172,10 @@ impl Look<'_> {
             Form::Names => return Ok(held.map(|(name, _, _)| format!("{name}\n")).collect()),
         }
         Ok(match &locks[..] {
-            [(name, view, concerns)] if one => {
+            [(name, view, problems)] if one => {
                 // Only for those who read it: it costs a round trip.
                 let hazards = self.store.hazards();
-                page::page(name, view, concerns, &hazards)
+                page::page(name, view, problems, &hazards)
             }
             locks => table::list(locks, screen.style()),
         })

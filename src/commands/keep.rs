@@ -24,12 +24,12 @@ use crate::cli;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
-use crate::lock::{ProcessNumber, Token};
-use crate::policy::{OnLost, Parting};
+use crate::lock::{ProcessId, Token};
+use crate::policy::{LossPolicy, OnLost};
 use crate::report::Report;
 use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
-use crate::supervise::{Hold, Lock, watch};
+use crate::supervise::{Hold, LockOutcome, watch};
 use crate::system::clock::Instant;
 use crate::system::inherited::{self, Inherited};
 
@@ -40,7 +40,7 @@ pub(super) const VARIABLE: &str = "RLOCK_KEEPER_TOKEN";
 const READY: &[u8] = b"ready";
 
 /// A process that can be watched, and stopped.
-pub(super) fn watchable(process: ProcessNumber) -> Result<OwnedFd, Error> {
+pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let number = process.get();
     let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
     // Of all processes, its end is the end of all others; in a container nobody can stop it.
@@ -113,7 +113,7 @@ fn close_others_at_exec() -> std::io::Result<()> {
 /// The keeper's life: takes over the hold, and keeps it until the process on its stdin has ended.
 pub(super) fn run(
     token: Token,
-    process: ProcessNumber,
+    process: ProcessId,
     options: &cli::Acquire,
     inherited: Inherited,
     report: &Report,
@@ -128,7 +128,7 @@ pub(super) fn run(
     }
     let about = |label| identity::of_watched(process, label);
     let (name, common, terms) = (&options.name, &options.common, &options.terms);
-    let grant = Grant::take_over(token, name, common, terms, about, inherited, report)?;
+    let grant = Grant::resume(token, name, common, terms, about, inherited, report)?;
     let Grant { store, request, won, signals, .. } = grant;
     // Handlers would undo the ignoring.
     drop(signals);
@@ -139,22 +139,23 @@ pub(super) fn run(
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     tell_ready().map_err(|error| Error::system("cannot tell that it has begun", &error))?;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
-    let parting = Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };
-    let (store, lock) = watch::run(watched, notice, hold, store, parting, report);
+    let loss_policy =
+        LossPolicy { on_lost: OnLost::Kill, kill_after: LossPolicy::DEFAULT_KILL_AFTER };
+    let (store, lock) = watch::run(watched, notice, hold, store, loss_policy, report);
     let outcome = match lock {
-        Ok(Lock::Lost) => Outcome::Lost,
+        Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
         let (key, token) = (&request.key, &request.token);
         let ends = Some(Instant::now() + request.ttl.get());
-        let hold = releasing::Hold { key, token, outcome, ends, signals: None };
+        let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
         // Nobody is left to be told; the lease ends in any case.
         let _ = releasing::release(&mut Reported::new(&mut *store, report), hold);
     }
     Ok(Exit::Status(match lock? {
-        Lock::Kept => exit::OK,
-        Lock::Lost => exit::LOST,
+        LockOutcome::Kept => exit::OK,
+        LockOutcome::Lost => exit::LOST,
     }))
 }
 

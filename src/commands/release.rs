@@ -10,7 +10,7 @@ use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
 use crate::lock::{Key, Name, Token};
 use crate::report::Report;
-use crate::store::{Eviction, Release};
+use crate::store::{Release, Revocation};
 use crate::supervise::notice::Notice;
 
 /// Whose holds are to end.
@@ -18,14 +18,14 @@ enum Whose {
     /// That of this token.
     Own(Token),
     /// All that there are.
-    Everybodys(Eviction),
+    Everybodys(Revocation),
 }
 
 pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error> {
     let whose = match (options.force, options.now) {
         (false, _) => Whose::Own(config::token(&options.hold)?),
-        (true, false) => Whose::Everybodys(Eviction::WhenGone),
-        (true, true) => Whose::Everybodys(Eviction::Now),
+        (true, false) => Whose::Everybodys(Revocation::WhenGone),
+        (true, true) => Whose::Everybodys(Revocation::Now),
     };
     let config = Config::resolve(&options.common, None)?;
     config.warnings(report);
@@ -35,7 +35,7 @@ pub(super) fn run(options: &cli::Release, report: &Report) -> Result<Exit, Error
     let mut store = Reported::new(&mut *store, report);
     match whose {
         Whose::Own(token) => release(&mut store, &key, name, &token, json),
-        Whose::Everybodys(eviction) => evict::run(&mut store, &key, name, eviction, json),
+        Whose::Everybodys(revocation) => evict::run(&mut store, &key, name, revocation, json),
     }
 }
 
@@ -47,7 +47,7 @@ fn release(
     json: bool,
 ) -> Result<Exit, Error> {
     let outcome = Outcome::Unknown;
-    let hold = releasing::Hold { key, token, outcome, ends: None, signals: None };
+    let hold = releasing::Releasing { key, token, outcome, ends: None, signals: None };
     match releasing::release(store, hold)? {
         Release::NotHeld(why) => Err(Error::NotHeld(why)),
         Release::Released | Release::Unknown => {

@@ -20,7 +20,7 @@ const AT_MOST: Duration = Duration::from_secs(10);
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from_millis(500));
 
 /// What is to be released, until when that makes a difference, and what ends the attempts.
-pub(super) struct Hold<'a> {
+pub(super) struct Releasing<'a> {
     pub(super) key: &'a Key,
     pub(super) token: &'a Token,
     pub(super) outcome: Outcome,
@@ -31,12 +31,15 @@ pub(super) struct Hold<'a> {
 }
 
 /// Releases it, and tries again while the server is away.
-pub(super) fn release(store: &mut Reported<'_>, mut hold: Hold<'_>) -> Result<Release, Failure> {
+pub(super) fn release(
+    store: &mut Reported<'_>,
+    mut hold: Releasing<'_>,
+) -> Result<Release, Failure> {
     let longest = Instant::now() + AT_MOST;
     let until = hold.ends.map_or(longest, |ends| ends.min(longest));
     let (mut back_off, mut attempts, mut maybe_done) = (BACK_OFF, 0, false);
     loop {
-        let Hold { key, token, outcome, .. } = &hold;
+        let Releasing { key, token, outcome, .. } = &hold;
         let failure = match store.ask(|store| store.release(key, token, *outcome)) {
             // An earlier attempt may have done it without our hearing of it.
             Ok(Release::NotHeld(why)) if maybe_done && why.is_released() => {

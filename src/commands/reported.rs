@@ -1,9 +1,9 @@
-//! A store whose remarks are told as they come.
+//! A store whose diagnostics are told as they come.
 
 use crate::report::Report;
 use crate::store::Store;
 
-/// The only way to it leads through `ask`, so that no remark is forgotten.
+/// The only way to it leads through `ask`, so that no diagnostic is forgotten.
 pub(super) struct Reported<'a> {
     store: &'a mut dyn Store,
     report: &'a Report,
@@ -17,7 +17,7 @@ impl<'a> Reported<'a> {
     /// Asks it something, and tells what the servers have said meanwhile.
     pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Store) -> T) -> T {
         let answer = question(self.store);
-        self.report.remarks(self.store.remarks());
+        self.report.diagnostics(self.store.diagnostics());
         answer
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::lock::view::{Ending, Holder, Outcome, Past, ServerTime, State, View, Waiter};
+use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
 use crate::lock::{Fence, Key, Kind, Mode, Name, Owner, Prefix};
 
 /// One lock.
@@ -96,7 +96,8 @@ pub(crate) fn documents<'a>(
                 .zip(1..)
                 .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
                 .collect(),
-            history: with_history.then(|| view.past.iter().rev().map(PastDocument::new).collect()),
+            history: with_history
+                .then(|| view.history.iter().rev().map(PastDocument::new).collect()),
         })
         .collect()
 }
@@ -111,16 +112,16 @@ impl<'a> HolderDocument<'a> {
         Self {
             id: &holder.id,
             owner: Owner::shown(&holder.owner),
-            host: &holder.about.host,
-            user: &holder.about.user,
-            pid: holder.about.pid,
-            command: &holder.about.command,
-            label: holder.about.label(),
+            host: &holder.client.host,
+            user: &holder.client.user,
+            pid: holder.client.pid,
+            command: &holder.client.command,
+            label: holder.client.label(),
             fence: holder.fence,
             acquired_at: rfc3339(holder.acquired),
             renewed_at: rfc3339(holder.renewed),
             ttl_ms: millis(holder.deadline.since(now)),
-            kind: holder.about.kind,
+            kind: holder.client.kind,
         }
     }
 }
@@ -131,18 +132,18 @@ impl<'a> WaiterDocument<'a> {
             position,
             id: &waiter.id,
             mode: waiter.mode.name(),
-            host: &waiter.about.host,
-            user: &waiter.about.user,
-            pid: waiter.about.pid,
-            command: &waiter.about.command,
-            label: waiter.about.label(),
+            host: &waiter.client.host,
+            user: &waiter.client.user,
+            pid: waiter.client.pid,
+            command: &waiter.client.command,
+            label: waiter.client.label(),
             waiting_ms: millis(now.since(waiter.since)),
         }
     }
 }
 
 impl<'a> PastDocument<'a> {
-    fn new(past: &'a Past) -> Self {
+    fn new(past: &'a HistoryEntry) -> Self {
         let (exit, signal) = match past.outcome {
             Outcome::Exit(status) => (Some(status), None),
             Outcome::Signal(signal) => (None, Some(signal)),
@@ -152,12 +153,12 @@ impl<'a> PastDocument<'a> {
             event: past.ending,
             at: rfc3339(past.at),
             id: &past.id,
-            host: &past.about.host,
-            user: &past.about.user,
-            pid: past.about.pid,
-            command: &past.about.command,
-            label: past.about.label(),
-            kind: past.about.kind,
+            host: &past.client.host,
+            user: &past.client.user,
+            pid: past.client.pid,
+            command: &past.client.command,
+            label: past.client.label(),
+            kind: past.client.kind,
             fence: past.fence,
             acquired_at: rfc3339(past.acquired),
             held_ms: millis(past.at.since(past.acquired)),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::concern::Concern;
+use super::problem::Problem;
 use crate::duration::show;
 use crate::lock::Name;
 use crate::lock::view::{State, View};
@@ -32,13 +32,13 @@ struct Row {
 
 /// Locks, a line each, those first that somebody should look at, and how many there are of which
 /// kind; nothing at all if there are none.
-pub(crate) fn list(locks: &[(Name, View, Vec<Concern>)], style: Style) -> String {
+pub(crate) fn list(locks: &[(Name, View, Vec<Problem>)], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
     let mut sorted: Vec<_> = locks.iter().collect();
-    sorted.sort_by_key(|(_, view, concerns)| {
-        (concerns.is_empty(), std::cmp::Reverse(view.waiters.len()))
+    sorted.sort_by_key(|(_, view, problems)| {
+        (problems.is_empty(), std::cmp::Reverse(view.waiters.len()))
     });
     let heading = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION"];
     let heading = Row { cells: heading.map(str::to_owned), alarming: false };
@@ -60,7 +60,7 @@ pub(crate) fn list(locks: &[(Name, View, Vec<Concern>)], style: Style) -> String
     table + &summary(locks)
 }
 
-fn row((name, view, concerns): &(Name, View, Vec<Concern>)) -> Row {
+fn row((name, view, problems): &(Name, View, Vec<Problem>)) -> Row {
     let lease = view.ttl.map_or("no expiry".into(), show);
     let waiting = match view.waiters.len() {
         0 => String::new(),
@@ -72,13 +72,13 @@ fn row((name, view, concerns): &(Name, View, Vec<Concern>)) -> Row {
                 0 => String::new(),
                 others => format!(" and {others} more"),
             };
-            (format!("{}{others}", holder.about), show(view.now.since(holder.acquired)))
+            (format!("{}{others}", holder.client), show(view.now.since(holder.acquired)))
         }
         None => ("another tool".into(), String::new()),
     };
-    let concern = concerns.first().map_or(String::new(), |concern| concern.short.clone());
-    let cells = [name.to_string(), who, held, lease, waiting, concern];
-    Row { cells: cells.map(|cell| printable(&cell)), alarming: !concerns.is_empty() }
+    let problem = problems.first().map_or(String::new(), |problem| problem.short.clone());
+    let cells = [name.to_string(), who, held, lease, waiting, problem];
+    Row { cells: cells.map(|cell| printable(&cell)), alarming: !problems.is_empty() }
 }
 
 /// Column widths, with the elastic ones cut to what is left of the line.
@@ -102,7 +102,7 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
 }
 
 /// `3 locks: 2 held, 1 revoked; 4 wait; 1 needs attention`.
-fn summary(locks: &[(Name, View, Vec<Concern>)]) -> String {
+fn summary(locks: &[(Name, View, Vec<Problem>)]) -> String {
     let count = |state| locks.iter().filter(|(_, view, _)| view.state == state).count();
     let kinds = [
         (State::Held, "held"),
@@ -117,7 +117,7 @@ fn summary(locks: &[(Name, View, Vec<Concern>)]) -> String {
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
     let waiting: usize = locks.iter().map(|(_, view, _)| view.waiters.len()).sum();
-    let alarming = locks.iter().filter(|(_, _, concerns)| !concerns.is_empty()).count();
+    let alarming = locks.iter().filter(|(_, _, problems)| !problems.is_empty()).count();
     let plural = if locks.len() == 1 { "" } else { "s" };
     let mut line = format!("{} lock{plural}: {}", locks.len(), kinds.join(", "));
     if waiting > 0 {

@@ -5,7 +5,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use crate::duration::show;
-use crate::lock::{About, Fence, Mode};
+use crate::lock::{ClientInfo, Fence, Mode};
 use crate::text::printable;
 
 /// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
@@ -40,18 +40,18 @@ pub(crate) struct Holder {
     pub(crate) id: String,
     pub(crate) owner: String,
     pub(crate) mode: Mode,
-    pub(crate) about: About,
+    pub(crate) client: ClientInfo,
     pub(crate) fence: Fence,
     pub(crate) acquired: ServerTime,
     pub(crate) renewed: ServerTime,
     pub(crate) deadline: ServerTime,
-    pub(crate) standing: Standing,
+    pub(crate) standing: HoldState,
 }
 
 /// How a hold stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Standing {
+pub(crate) enum HoldState {
     Held,
     /// Its holder does not hold the lock any more, but may not know yet.
     Revoked,
@@ -65,13 +65,13 @@ pub(crate) struct Waiter {
     /// The first 8 characters of the token it will hold the lock with.
     pub(crate) id: String,
     pub(crate) mode: Mode,
-    pub(crate) about: About,
+    pub(crate) client: ClientInfo,
     pub(crate) since: ServerTime,
 }
 
 /// What became of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Past {
+pub(crate) struct HistoryEntry {
     pub(crate) ending: Ending,
     pub(crate) at: ServerTime,
     pub(crate) outcome: Outcome,
@@ -82,7 +82,7 @@ pub(crate) struct Past {
     pub(crate) mode: Mode,
     /// Who took it away, if it was revoked and anybody said.
     pub(crate) by: Option<String>,
-    pub(crate) about: About,
+    pub(crate) client: ClientInfo,
 }
 
 /// How a hold ended.
@@ -257,7 +257,7 @@ pub(crate) struct View {
     pub(crate) waiter_count: u64,
     pub(crate) waiters: Vec<Waiter>,
     /// What became of the last holds, the latest last, if asked for.
-    pub(crate) past: Vec<Past>,
+    pub(crate) history: Vec<HistoryEntry>,
 }
 
 impl View {
@@ -305,8 +305,8 @@ impl fmt::Display for View {
             Some(Mode::Shared) => "shared by",
             _ => "held by",
         };
-        write!(f, "{how} {} for {}", first.about, show(self.now.since(first.acquired)))?;
-        if let Some(label) = first.about.label() {
+        write!(f, "{how} {} for {}", first.client, show(self.now.since(first.acquired)))?;
+        if let Some(label) = first.client.label() {
             write!(f, ", job {label}")?;
         }
         match self.holder_count.saturating_sub(1) {

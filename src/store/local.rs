@@ -20,7 +20,7 @@ use mailbox::Mailbox;
 
 use super::model::Lock;
 use super::{
-    Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
+    Answer, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
     Verdict, decided,
 };
 use crate::duration::{Ttl, show};
@@ -62,7 +62,7 @@ impl Local {
             .map_err(|error| self.failure(error))
     }
 
-    /// Does something to a lock and keeps the result. Whom it concerns among the waiters is woken.
+    /// Does something to a lock and keeps the result. The waiter that it concerns is woken.
     fn change<T>(
         &mut self,
         key: &Key,
@@ -204,8 +204,8 @@ impl Store for Local {
         self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
-        self.act(key, |lock, now| lock.revoke(eviction, by, now))
+    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+        self.act(key, |lock, now| lock.revoke(revocation, by, now))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

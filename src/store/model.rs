@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 use moment::Moment;
 pub(super) use snapshot::Snapshot;
 
-use super::{Eviction, Release, Renewal, Request, Seen, Verdict};
+use super::{Release, Renewal, Request, Revocation, Seen, Verdict};
 use crate::duration::Ttl;
-use crate::lock::view::{Ending, Outcome, Standing, View};
+use crate::lock::view::{Ending, HoldState, Outcome, View};
 use crate::lock::{Mode, Token};
 
 /// Everything about one lock.
@@ -48,7 +48,7 @@ pub(super) struct Lock {
     told: Option<String>,
     /// Revokes all holds up to a fence.
     #[serde(default)]
-    revocation: Revocation,
+    revocation: Revoked,
     /// What became of the last holds, the latest last.
     #[serde(default)]
     past: Vec<Ended>,
@@ -88,12 +88,12 @@ struct Hold {
     #[serde(default)]
     attempt: u64,
     /// `Revoked` only if it was reinstated; others are so by the revocation.
-    standing: Standing,
+    standing: HoldState,
 }
 
 /// All holds up to a fence are revoked.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Revocation {
+struct Revoked {
     floor: u64,
     how: Option<Ending>,
     /// Who did it, if anybody.
@@ -175,8 +175,8 @@ impl Lock {
     }
 
     /// Revokes all holds, and returns the lock as it was before.
-    pub(super) fn revoke(&mut self, eviction: Eviction, by: &str, now: u64) -> View {
-        Moment::of(self, now).revoke(eviction, by)
+    pub(super) fn revoke(&mut self, revocation: Revocation, by: &str, now: u64) -> View {
+        Moment::of(self, now).revoke(revocation, by)
     }
 
     /// Shows the lock with everybody who holds it or waits for it.
@@ -184,7 +184,7 @@ impl Lock {
         // On a copy, since an expired guard is dropped even by a look.
         let mut copy = self.clone();
         let moment = Moment::of(&mut copy, now);
-        View { past: moment.past(), ..moment.view(0, usize::MAX, true) }
+        View { history: moment.past(), ..moment.view(0, usize::MAX, true) }
     }
 
     /// Moves the times by which each hold and each place in the queue ends onto another clock, by

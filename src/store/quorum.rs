@@ -7,28 +7,28 @@
 mod apart;
 mod ask;
 mod attempt;
-mod ballot;
 mod member;
 mod merge;
+mod replies;
 
 use std::time::Duration;
 
 use apart::require_apart;
 use ask::{Asked, Votes, ask, if_idle, surely};
-use member::{Member, Node};
+use member::{Member, Server};
 use merge::{free_like, merge, most_common};
 
 use super::pause::pause;
 use super::wire::Address;
 use super::{
-    Answer, Eviction, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Seen, Store,
+    Answer, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
 };
 use crate::back_off::BackOff;
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, Reason, State, View};
 use crate::lock::{Fence, Key, Mode, Name, Prefix, Token};
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
 /// Between two attempts at a lock that is busy. Half of each is up to chance, so that two who came
@@ -60,7 +60,7 @@ pub(super) struct Quorum {
     granted: Option<Granted>,
     /// What a server may have released while too few others could be told.
     let_go: Option<Token>,
-    remarks: Vec<Remark>,
+    diagnostics: Vec<Diagnostic>,
     /// Those that somebody has to mend, each of which is told once.
     warned: Vec<usize>,
     /// Has anything been asked that is not just a question?
@@ -92,7 +92,7 @@ impl Quorum {
             splits: 0,
             granted: None,
             let_go: None,
-            remarks: Vec::new(),
+            diagnostics: Vec::new(),
             warned: Vec::new(),
             owes: false,
             late: false,
@@ -103,29 +103,29 @@ impl Quorum {
         needed(Mode::Exclusive, self.members.len())
     }
 
-    /// As the function of this name, with a remark on each answer.
+    /// As the function of this name, with a diagnostic on each answer.
     fn ask<T: Send + 'static>(
         &mut self,
         whom: impl Fn(usize, &Member) -> Asked,
-        question: impl Fn(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
+        question: impl Fn(&mut Server, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
         enough: impl Fn(&Votes<T>) -> bool,
         tell: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
-        let Self { members, remarks, warned, .. } = self;
-        let remark = |number: usize, vote: &Result<T, Failure>, theirs: Vec<Remark>| {
-            remarks.extend(theirs);
+        let Self { members, diagnostics, warned, .. } = self;
+        let diagnostic = |number: usize, vote: &Result<T, Failure>, theirs: Vec<Diagnostic>| {
+            diagnostics.extend(theirs);
             let name = members[number].name();
-            remarks.push(match vote {
-                Ok(value) => Remark::Detail(format!("{name}: {}", tell(value))),
+            diagnostics.push(match vote {
+                Ok(value) => Diagnostic::Detail(format!("{name}: {}", tell(value))),
                 Err(failure @ Failure::Misconfigured { .. }) if !warned.contains(&number) => {
                     warned.push(number);
-                    Remark::Warning(format!("{failure}; continuing without this server"))
+                    Diagnostic::Warning(format!("{failure}; continuing without this server"))
                 }
-                Err(failure) => Remark::Detail(failure.to_string()),
+                Err(failure) => Diagnostic::Detail(failure.to_string()),
             });
         };
-        let votes = ask(members, self.io_timeout, whom, question, enough, remark, interrupt)?;
+        let votes = ask(members, self.io_timeout, whom, question, enough, diagnostic, interrupt)?;
         self.late |= votes.late;
         Ok(votes)
     }
@@ -153,7 +153,7 @@ impl Quorum {
         let why = failures.join("; ");
         let what = format!("{useful} of {servers} servers usable, {needed} required: {why}");
         let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
-            Some(vote) => vote.as_ref().is_err_and(Failure::is_absence),
+            Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
             None => true,
         };
         if votes.votes.iter().all(is_absent) {
@@ -172,7 +172,7 @@ impl Quorum {
                 let own = |view: &View| {
                     view.holders.iter().find(|holder| holder.id == id).map(|holder| holder.mode)
                 };
-                let inspect = move |node: &mut Node, _: Interrupt<'_>| node.inspect(&asked);
+                let inspect = move |node: &mut Server, _: Interrupt<'_>| node.inspect(&asked);
                 let found = |votes: &Votes<View>| votes.count(|view| own(view).is_some()) > 0;
                 let votes = self.ask(if_idle, inspect, found, View::to_string, None)?;
                 let found = votes.values().find_map(|(_, view)| own(view));
@@ -315,17 +315,18 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
+    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.owes = true;
         let (asked, by) = (key.clone(), by.to_owned());
-        let revoke = move |node: &mut Node, _: Interrupt<'_>| node.revoke(&asked, eviction, &by);
+        let revoke =
+            move |node: &mut Server, _: Interrupt<'_>| node.revoke(&asked, revocation, &by);
         let votes = self.ask(surely, revoke, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let asked = key.clone();
-        let inspect = move |node: &mut Node, _: Interrupt<'_>| node.inspect(&asked);
+        let inspect = move |node: &mut Server, _: Interrupt<'_>| node.inspect(&asked);
         let votes = self.ask(if_idle, inspect, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
@@ -371,13 +372,13 @@ impl Store for Quorum {
     }
 
     fn hazards(&mut self) -> Vec<String> {
-        let ask = |node: &mut Node, _: Interrupt<'_>| Ok(node.hazards());
+        let ask = |node: &mut Server, _: Interrupt<'_>| Ok(node.hazards());
         let votes = self.ask(if_idle, ask, |_| false, |_| "asked about its memory".into(), None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 
-    fn remarks(&mut self) -> Vec<Remark> {
-        std::mem::take(&mut self.remarks)
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
     }
 }
 
@@ -401,11 +402,11 @@ impl Quorum {
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
         let ttl = ttl.unwrap_or(request.ttl);
         let request = Request { ttl, heartbeat: None, at_least, ..request.clone() };
-        let Ok((ballot, _)) = ballot::open() else { return };
+        let Ok((reply_sender, _)) = replies::open() else { return };
         for &number in servers {
             let request = request.clone();
             self.members[number]
-                .ask(number, &ballot, move |node, _| node.acquire(&request, &[], None));
+                .ask(number, &reply_sender, move |node, _| node.acquire(&request, &[], None));
         }
     }
 }

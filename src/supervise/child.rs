@@ -220,7 +220,7 @@ impl Child {
 pub(super) fn replace(command: &Command, inherited: Inherited) -> NotStarted {
     let ready = command.words().and_then(|words| {
         let environment = Strings::of_environment(&command.variables)?;
-        inherited.hand_on()?;
+        inherited.restore()?;
         Ok((words, environment))
     });
     match ready {
@@ -255,7 +255,7 @@ fn prepare(
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
-    inherited.hand_on()?;
+    inherited.restore()?;
     // It may have been stopped on the way, and rlock with it.
     if Instant::now() < stop_at { Ok(()) } else { Err(Errno::ETIMEDOUT) }
 }

@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 use crate::duration::show;
 use crate::lease::Lease;
 use crate::lock::view::Reason;
-use crate::policy::{OnLost, Parting};
-use crate::report::Remark;
+use crate::policy::{LossPolicy, OnLost};
+use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
 /// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
@@ -28,7 +28,7 @@ pub(super) enum Event {
     /// A renewal got no answer; there will be another.
     Unanswered(String),
     /// A server has said something that is worth a word only.
-    Remark(Remark),
+    Diagnostic(Diagnostic),
     /// The server says that we do not hold the lock.
     NotHeld(Reason),
     /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the
@@ -135,8 +135,8 @@ enum Phase {
 impl Machine {
     /// The time between SIGTERM and SIGKILL is never more than a third of the TTL, or the command
     /// would have to be stopped before a renewal could succeed.
-    pub(super) fn new(lease: Lease, parting: Parting) -> Self {
-        let Parting { on_lost, kill_after } = parting;
+    pub(super) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
+        let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
         Self {
             lease,
@@ -159,7 +159,7 @@ impl Machine {
         }
         self.look_at_the_time(now, &mut actions);
         match event {
-            Event::Tick | Event::Renewed(_) | Event::Remark(_) => {}
+            Event::Tick | Event::Renewed(_) | Event::Diagnostic(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
             Event::Ended | Event::Stopped { .. } if self.awaits_the_rest() => {}
@@ -304,9 +304,9 @@ mod tests {
     use super::*;
     use crate::duration::Ttl;
 
-    const KILL: Parting =
-        Parting { on_lost: OnLost::Kill, kill_after: Parting::DEFAULT_KILL_AFTER };
-    const CONTINUE: Parting = Parting { on_lost: OnLost::Continue, ..KILL };
+    const KILL: LossPolicy =
+        LossPolicy { on_lost: OnLost::Kill, kill_after: LossPolicy::DEFAULT_KILL_AFTER };
+    const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
 
     /// A lease of 30 s won at 0: its deadline is at 29,698 ms.
     fn machine() -> Machine {

@@ -73,7 +73,7 @@ impl Terminal {
 
 /// Who is stopped.
 #[derive(Clone, Copy)]
-pub(super) enum Scope {
+pub(super) enum StopTarget {
     Process,
     Job,
 }
@@ -81,13 +81,13 @@ pub(super) enum Scope {
 /// Stops rlock, or its process group, as the terminal would have; returns when we are continued.
 /// Does nothing in a group that no shell could continue: the kernel sees to that. To be called on
 /// the only thread that does not block signals, which is then surely the one to stop.
-pub(super) fn stop_ourselves(signal: Signal, scope: Scope) -> io::Result<()> {
+pub(super) fn stop_ourselves(signal: Signal, scope: StopTarget) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action is no handler of ours, so nothing can run in it.
     let before = unsafe { sigaction(signal, &default) }?;
     let stopped = match scope {
-        Scope::Process => raise(signal),
-        Scope::Job => killpg(getpgrp(), signal),
+        StopTarget::Process => raise(signal),
+        StopTarget::Job => killpg(getpgrp(), signal),
     };
     // SAFETY: it was the action until just now.
     unsafe { sigaction(signal, &before) }?;

@@ -3,12 +3,12 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::keeper::{Channels, Keeper};
 use super::machine::{Action, Event, Machine};
+use super::renewer::{Channels, Renewer};
 use super::watched::{Rest, Watched, has_ended};
-use super::{Hold, Lock};
+use super::{Hold, LockOutcome};
 use crate::error::Error;
-use crate::policy::Parting;
+use crate::policy::LossPolicy;
 use crate::report::Report;
 use crate::store::Store;
 use crate::supervise::notice::Notice;
@@ -22,9 +22,9 @@ pub(crate) fn run(
     mut notice: Notice,
     hold: Hold,
     store: Box<dyn Store>,
-    parting: Parting,
+    loss_policy: LossPolicy,
     report: &Report,
-) -> (Option<Box<dyn Store>>, Result<Lock, Error>) {
+) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
     let wires = Channels::open().and_then(|channels| Ok((channels, Alarm::new()?)));
     let (channels, alarm) = match wires {
         Ok(wires) => wires,
@@ -32,21 +32,21 @@ pub(crate) fn run(
             return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
         }
     };
-    let mut machine = Machine::new(hold.lease, parting);
-    let mut keeper = Keeper::new(store, hold.key, hold.token, hold.lease, channels);
-    let mut lock = Lock::Kept;
+    let mut machine = Machine::new(hold.lease, loss_policy);
+    let mut renewer = Renewer::new(store, hold.key, hold.token, hold.lease, channels);
+    let mut lock = LockOutcome::Kept;
     let mut events = vec![Event::Tick];
     loop {
         for event in events.drain(..) {
             // By the script, with its token.
             if matches!(&event, Event::NotHeld(why) if why.is_released()) {
-                drop(keeper.stop());
-                return (None, Ok(Lock::Kept));
+                drop(renewer.stop());
+                return (None, Ok(LockOutcome::Kept));
             }
             let actions = machine.on(event, Instant::now());
             // First, since a process that has ended has no stderr any more.
             for loss in actions.iter().filter_map(Action::told) {
-                lock = Lock::Lost;
+                lock = LockOutcome::Lost;
                 watched.warn(report, &loss.to_string());
             }
             for action in actions {
@@ -59,10 +59,10 @@ pub(crate) fn run(
             }
         }
         if notice.is_given(Instant::now()) {
-            keeper.hurry();
+            renewer.hurry();
         }
         if machine.is_over() {
-            return (keeper.stop(), Ok(lock));
+            return (renewer.stop(), Ok(lock));
         }
         match (machine.awaits_the_rest(), watched.rest()) {
             (false, _) if has_ended(watched.process()) => events.push(Event::Ended),
@@ -73,7 +73,7 @@ pub(crate) fn run(
                     Rest::Gone => watched.process(),
                     Rest::Numbers => alarm.as_fd(),
                 };
-                match next_events(&alarm, &machine, &mut keeper, process, &notice) {
+                match next_events(&alarm, &machine, &mut renewer, process, &notice) {
                     Ok(next) => {
                         events = next;
                         // If it is not held, those who wait do so until we have ended.
@@ -86,7 +86,7 @@ pub(crate) fn run(
                     Err(error) => {
                         watched.kill();
                         return (
-                            keeper.stop(),
+                            renewer.stop(),
                             Err(Error::system("cannot wait for events", &error)),
                         );
                     }
@@ -99,22 +99,22 @@ pub(crate) fn run(
 fn next_events(
     alarm: &Alarm,
     machine: &Machine,
-    keeper: &mut Keeper,
+    renewer: &mut Renewer,
     process: BorrowedFd<'_>,
     notice: &Notice,
 ) -> std::io::Result<Vec<Event>> {
-    let renew_at = keeper.wake_at();
+    let renew_at = renewer.wake_at();
     let look_at = notice.wake_at(Instant::now());
     alarm.set([machine.wake_at(), renew_at, look_at].into_iter().flatten().min())?;
     let (alarm, process) = ((alarm.as_fd(), Want::Read), (process, Want::Read));
     // In a pause the alarm alone ends it.
     let notice = if look_at.is_some() { alarm } else { (notice.as_fd(), Want::Read) };
     let mut events = Vec::new();
-    let [_, _, _, kept] = ready([alarm, process, notice, (keeper.arrival(), Want::Read)], None)?;
+    let [_, _, _, kept] = ready([alarm, process, notice, (renewer.arrival(), Want::Read)], None)?;
     if kept {
-        events = keeper.events();
+        events = renewer.events();
     }
-    events.extend(keeper.start_if_due(Instant::now()).err());
+    events.extend(renewer.start_if_due(Instant::now()).err());
     events.push(Event::Tick);
     Ok(events)
 }

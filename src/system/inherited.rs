@@ -33,7 +33,7 @@ pub(crate) struct Inherited {
 impl Inherited {
     /// Takes note of it, then sets up what rlock needs itself. To be called first of all, while
     /// there is one thread.
-    pub(crate) fn take_over() -> io::Result<Self> {
+    pub(crate) fn capture() -> io::Result<Self> {
         let mut ignored = SigSet::empty();
         for signal in touched() {
             if is_ignored(signal)? {
@@ -60,7 +60,7 @@ impl Inherited {
     /// before that is dropped: whoever sent it to the whole group also sent it to rlock, which
     /// forwards it, and a stop would be one of rlock too, which waits for the exec. Makes system
     /// calls only, and may therefore run between fork and exec.
-    pub(crate) fn hand_on(&self) -> Result<(), Errno> {
+    pub(crate) fn restore(&self) -> Result<(), Errno> {
         for signal in touched() {
             act(signal, SigHandler::SigIgn)?;
             if !self.ignores(signal) {
@@ -82,7 +82,7 @@ fn is_ignored(signal: Signal) -> Result<bool, Errno> {
     Ok(unsafe { action.assume_init() }.sa_sigaction == nix::libc::SIG_IGN)
 }
 
-/// Ignores a signal from now on; `hand_on` undoes it for the command.
+/// Ignores a signal from now on; `restore` undoes it for the command.
 pub(crate) fn ignore(signal: Signal) -> Result<(), Errno> {
     act(signal, SigHandler::SigIgn)
 }

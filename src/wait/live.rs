@@ -19,25 +19,25 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// What there is to be said.
 #[derive(Clone)]
-pub(super) struct Standing {
+pub(super) struct WaitStatus {
     pub(super) subject: String,
     /// The lock as it was at that moment.
     pub(super) view: View,
     pub(super) then: Instant,
-    pub(super) place: Option<u64>,
+    pub(super) position: Option<u64>,
     pub(super) until: Option<Instant>,
 }
 
 /// The line, until it is dropped.
 pub(super) struct Live {
-    standing: Arc<Mutex<Standing>>,
+    standing: Arc<Mutex<WaitStatus>>,
     going_on: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Live {
     /// `None` if nobody looks, or the system has no thread for it.
-    pub(super) fn start(standing: Standing) -> Option<Self> {
+    pub(super) fn start(standing: WaitStatus) -> Option<Self> {
         if !stderr().is_terminal() || !is_ours() {
             return None;
         }
@@ -61,7 +61,7 @@ impl Live {
         Some(Self { standing, going_on: Some(going_on), thread: Some(thread.ok()?) })
     }
 
-    pub(super) fn set(&self, standing: Standing) {
+    pub(super) fn set(&self, standing: WaitStatus) {
         if let Ok(mut present) = self.standing.lock() {
             *present = standing;
         }
@@ -78,15 +78,16 @@ impl Drop for Live {
     }
 }
 
-impl Standing {
+impl WaitStatus {
     fn line(&self, now: Instant) -> String {
-        let Self { subject, view, then, place, until } = self;
-        let place = place.map_or(String::new(), |place| format!(" in place {place}"));
+        let Self { subject, view, then, position, until } = self;
+        let position =
+            position.map_or(String::new(), |position| format!(" at position {position}"));
         let view = View { now: view.now + now.since(*then), ..view.clone() };
         // First what must not be cut off.
         let left =
             until.map_or(String::new(), |until| format!(", {} left", show(until.since(now))));
-        format!("rlock: {subject}waiting{place}{left}: {view}")
+        format!("rlock: {subject}waiting{position}{left}: {view}")
     }
 }
 

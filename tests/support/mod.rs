@@ -297,7 +297,7 @@ pub fn waiter(server: &Server, options: &[&str], name: &str, word: &str) -> Runn
     let enter = format!("echo ENTERED {word}");
     let mut waiter =
         Running::start(&mut server.rlock(arguments.chain([name, "--", "sh", "-c", &enter])));
-    waiter.told("waiting in place");
+    waiter.told("waiting at position");
     waiter
 }
 

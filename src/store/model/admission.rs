@@ -3,12 +3,12 @@
 use super::moment::{BATCH, CLAIM, DAY, Moment};
 use super::{Hold, Place};
 use crate::lock::Mode;
-use crate::lock::view::Standing;
+use crate::lock::view::HoldState;
 
 impl Moment<'_> {
     /// May a request of this mode be granted now, as far as the present holds go?
     pub(super) fn admissible(&self, mode: Mode) -> bool {
-        let reinstated = || self.lock.holds.iter().any(|hold| hold.standing == Standing::Revoked);
+        let reinstated = || self.lock.holds.iter().any(|hold| hold.standing == HoldState::Revoked);
         match mode {
             _ if !self.live => !self.foreign(),
             _ if self.lock.mode != Some(mode) || reinstated() => false,
@@ -21,7 +21,7 @@ impl Moment<'_> {
     /// How an owner that was chosen by a user holds the lock. A slot cannot be entered again.
     pub(super) fn mode_of(&self, owner: &str) -> Option<Mode> {
         let own = |hold: &Hold| {
-            hold.named && hold.owner == owner && self.standing(hold) == Standing::Held
+            hold.named && hold.owner == owner && self.standing(hold) == HoldState::Held
         };
         let mode = self.lock.mode.filter(|mode| mode.slots().is_none());
         mode.filter(|_| self.live && self.lock.holds.iter().any(own))
@@ -82,7 +82,7 @@ impl Moment<'_> {
             keep,
             ttl,
             attempt,
-            standing: Standing::Held,
+            standing: HoldState::Held,
         });
         self.watch();
     }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use server::Server;
 
 use super::*;
-use crate::lock::{About, Fence, Key, Label, Owner};
+use crate::lock::{ClientInfo, Fence, Key, Label, Owner};
 use crate::store::server::{Scripted, Single};
 use crate::store::wire::{self, Address};
 use crate::store::{Answer, Store};
@@ -36,7 +36,7 @@ enum Step {
     Leave(u8),
     /// A farewell that overtakes the request: the token is not known yet.
     LeaveEarly(u8),
-    Revoke(Eviction),
+    Revoke(Revocation),
     Pass(u64),
     /// Another tool writes the key, with or without an expiry.
     Write(Option<u64>),
@@ -121,7 +121,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => client().prop_map(Step::LeaveEarly),
         5 => (client(), option::of(any::<u8>())).prop_map(|(client, exit)| Step::Release(client, exit)),
         2 => client().prop_map(Step::Leave),
-        1 => prop_oneof![Just(Eviction::WhenGone), Just(Eviction::Now)].prop_map(Step::Revoke),
+        1 => prop_oneof![Just(Revocation::WhenGone), Just(Revocation::Now)].prop_map(Step::Revoke),
         6 => prop_oneof![0..50_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Step::Pass),
         1 => option::of(1..5_000_u64).prop_map(Step::Write),
         1 => Just(Step::Delete),
@@ -154,7 +154,7 @@ impl Tokens {
 impl Ask {
     fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
         let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
-        let about = About {
+        let about = ClientInfo {
             host: "host".into(),
             user: "user".into(),
             pid: u32::from(self.client),
@@ -176,7 +176,7 @@ impl Ask {
                 .unwrap(),
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
-            about: about.to_lines(),
+            client: about.to_lines(),
             fence: self
                 .fence
                 .map(|ahead| Fence((now * 1_000).saturating_add_signed(ahead * 1_000))),
@@ -296,9 +296,9 @@ impl<'a> Both<'a> {
                     self.asked[usize::from(*client)] = None;
                 }
             }
-            Step::Revoke(eviction) => {
-                let theirs = self.server.revoke(&key, *eviction, "somebody").unwrap();
-                assert_eq!(theirs, self.model.revoke(*eviction, "somebody", now));
+            Step::Revoke(revocation) => {
+                let theirs = self.server.revoke(&key, *revocation, "somebody").unwrap();
+                assert_eq!(theirs, self.model.revoke(*revocation, "somebody", now));
             }
             Step::Pass(time) => {
                 self.now += time;
@@ -412,7 +412,7 @@ mod stories {
         play(|both| {
             let (first, second) = (a_client(0), a_client(1));
             assert!(is_granted(&both.answer(&first, 2, &[])));
-            both.play(&Step::Revoke(Eviction::WhenGone));
+            both.play(&Step::Revoke(Revocation::WhenGone));
             assert_eq!(both.answer(&first, 1, &[]), Verdict::Again);
             assert_eq!(position(&both.answer(&second, 1, &[])), Some(1));
             // Asking anew, it has lost its turn.
@@ -467,7 +467,7 @@ mod stories {
     fn a_late_duplicate_does_not_revive_a_hold_that_was_freed_at_once() {
         play(|both| {
             assert!(is_granted(&both.answer(&a_client(0), 2, &[])));
-            both.play(&Step::Revoke(Eviction::Now));
+            both.play(&Step::Revoke(Revocation::Now));
             let late = both.answer(&a_client(0), 1, &[]);
             assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
             assert!(is_granted(&both.answer(&a_client(1), 1, &[])));

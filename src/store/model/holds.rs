@@ -1,9 +1,9 @@
 //! The holds of a lock: their leases, how they stand, and how they end.
 
 use super::moment::{BATCH, LAST, LISTED, Moment};
-use super::{Guard, Hold, Revocation};
+use super::{Guard, Hold, Revoked};
 use crate::lock::Mode;
-use crate::lock::view::{Ending, Holder, Standing};
+use crate::lock::view::{Ending, HoldState, Holder};
 
 impl Moment<'_> {
     /// Is this one of the holds, whatever its standing?
@@ -14,13 +14,13 @@ impl Moment<'_> {
 
     /// Does this token hold the lock?
     pub(super) fn holds(&self, token: &str) -> Option<&Hold> {
-        self.has(token).filter(|hold| self.standing(hold) == Standing::Held)
+        self.has(token).filter(|hold| self.standing(hold) == HoldState::Held)
     }
 
     /// How a hold stands, revocations included.
-    pub(super) fn standing(&self, hold: &Hold) -> Standing {
+    pub(super) fn standing(&self, hold: &Hold) -> HoldState {
         match hold.standing {
-            Standing::Held if hold.fence <= self.lock.revocation.floor => Standing::Revoked,
+            HoldState::Held if hold.fence <= self.lock.revocation.floor => HoldState::Revoked,
             standing => standing,
         }
     }
@@ -84,13 +84,13 @@ impl Moment<'_> {
     pub(super) fn revoke_all(&mut self, how: Ending, by: &str) {
         if self.lock.revocation.floor < self.lock.fence {
             let (floor, how, by) = (self.lock.fence, Some(how), by.to_owned());
-            self.lock.revocation = Revocation { floor, how, by, at: self.now };
+            self.lock.revocation = Revoked { floor, how, by, at: self.now };
         }
     }
 
     /// How and by whom the holds below the floor were revoked, and when.
     pub(super) fn revocation(&self) -> (Ending, String, u64) {
-        let Revocation { how, by, at, .. } = &self.lock.revocation;
+        let Revoked { how, by, at, .. } = &self.lock.revocation;
         match how {
             Some(how) => (*how, by.clone(), *at),
             None => (Ending::Revoked, String::new(), self.now),
@@ -115,7 +115,7 @@ impl Moment<'_> {
             owner: String::new(),
             named: false,
             mode: Mode::Exclusive,
-            about: holder.about.to_lines(),
+            about: holder.client.to_lines(),
             fence: holder.fence.0,
             acquired: holder.acquired.0,
             renewed: self.now,
@@ -123,7 +123,7 @@ impl Moment<'_> {
             keep: 0,
             ttl: 0,
             attempt: 0,
-            standing: Standing::Revoked,
+            standing: HoldState::Revoked,
         });
         self.watch();
     }
@@ -178,7 +178,7 @@ impl Moment<'_> {
     /// An idle lock keeps its fence and its life, and nothing else.
     pub(super) fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.told) = (None, None, None);
-        self.lock.revocation = Revocation::default();
+        self.lock.revocation = Revoked::default();
         // Never granted, it is as if it had not been asked for.
         if self.lock.fence == 0 {
             self.lock.life.clear();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Mark;
 use super::moment::Moment;
-use crate::lock::view::{Ending, Reason, Standing};
+use crate::lock::view::{Ending, HoldState, Reason};
 
 /// So many are known.
 const MARKS: usize = 1_000;
@@ -34,10 +34,10 @@ impl Moment<'_> {
         if let Some(hold) = hold.filter(|hold| hold.deadline < self.now) {
             return Reason::new(Some(Ending::Expired), ago(hold.deadline), "");
         }
-        let revoked = self.has(token).filter(|hold| self.standing(hold) == Standing::Revoked);
+        let revoked = self.has(token).filter(|hold| self.standing(hold) == HoldState::Revoked);
         if let Some(hold) = revoked {
             let (how, by, at) = self.revocation();
-            let how = if hold.standing == Standing::Held { how } else { Ending::Forgotten };
+            let how = if hold.standing == HoldState::Held { how } else { Ending::Forgotten };
             return Reason::new(Some(how), ago(at), &by);
         }
         if let Some(ended) = self.recorded(token) {

@@ -3,20 +3,20 @@
 use super::moment::{LAST, Moment};
 use super::view::id;
 use super::{Ended, Hold};
-use crate::lock::view::{Ending, Outcome, Past, ServerTime, Standing};
-use crate::lock::{About, Fence};
+use crate::lock::view::{Ending, HistoryEntry, HoldState, Outcome, ServerTime};
+use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
 
 impl Moment<'_> {
     /// What became of the last holds; those too that have ended since anything was written.
-    pub(super) fn past(&self) -> Vec<Past> {
+    pub(super) fn past(&self) -> Vec<HistoryEntry> {
         let known = self.lock.written.is_some();
         let mut expired: Vec<&Hold> =
             self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now).collect();
         expired.sort_by_key(|hold| (hold.deadline, &hold.token));
         let surplus = expired.len().saturating_sub(LAST);
         let expired = expired.drain(surplus..).filter_map(|hold| self.expired(hold));
-        self.lock.past.iter().cloned().chain(expired).map(Past::from).collect()
+        self.lock.past.iter().cloned().chain(expired).map(HistoryEntry::from).collect()
     }
 
     /// What the record has of a token.
@@ -64,13 +64,13 @@ impl Moment<'_> {
     /// How a hold ends that is not released, and by whom. One that cools was, and is on record.
     fn ending_of(&self, hold: &Hold) -> Option<(Ending, String)> {
         match (hold.standing, self.standing(hold)) {
-            (Standing::Cooling, _) => None,
-            (Standing::Revoked, _) => Some((Ending::Forgotten, String::new())),
-            (Standing::Held, Standing::Revoked) => {
+            (HoldState::Cooling, _) => None,
+            (HoldState::Revoked, _) => Some((Ending::Forgotten, String::new())),
+            (HoldState::Held, HoldState::Revoked) => {
                 let (how, by, _) = self.revocation();
                 Some((how, by))
             }
-            (Standing::Held, _) => Some((Ending::Expired, String::new())),
+            (HoldState::Held, _) => Some((Ending::Expired, String::new())),
         }
     }
 }
@@ -91,7 +91,7 @@ impl Ended {
     }
 }
 
-impl From<Ended> for Past {
+impl From<Ended> for HistoryEntry {
     fn from(ended: Ended) -> Self {
         Self {
             ending: ended.ending,
@@ -102,7 +102,7 @@ impl From<Ended> for Past {
             fence: Fence(ended.fence),
             mode: ended.mode,
             by: Some(ended.by).filter(|by| !by.is_empty()).map(|by| printable(&by)),
-            about: About::from_lines(&ended.about),
+            client: ClientInfo::from_lines(&ended.about),
         }
     }
 }

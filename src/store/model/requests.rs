@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::moment::{BATCH, CLAIM, LAST, LISTED, Moment};
 use super::{Ended, Hold, Place};
-use crate::lock::view::{Ending, Outcome, Standing, View};
+use crate::lock::view::{Ending, HoldState, Outcome, View};
 use crate::lock::{Fence, Mode};
-use crate::store::{Answer, Eviction, Release, Renewal, Request, Seen, Verdict};
+use crate::store::{Answer, Release, Renewal, Request, Revocation, Seen, Verdict};
 
 /// Later than the head, the second in the queue looks after a lease.
 const GRACE: u64 = 500;
@@ -45,7 +45,7 @@ impl Moment<'_> {
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
         // Nobody waits for a reply to a request that is asked again.
-        if self.has(token).is_some_and(|hold| self.standing(hold) == Standing::Revoked) {
+        if self.has(token).is_some_and(|hold| self.standing(hold) == HoldState::Revoked) {
             self.drop(token);
         }
         for Seen { holder, left, life } in seen {
@@ -104,7 +104,7 @@ impl Moment<'_> {
             request.enclosing.iter().filter_map(|token| self.has(token.as_str())).collect();
         let innermost = enclosing.last();
         let modes = || {
-            let own = enclosing.iter().filter(|hold| self.standing(hold) == Standing::Held);
+            let own = enclosing.iter().filter(|hold| self.standing(hold) == HoldState::Held);
             own.map(|hold| hold.mode)
         };
         let (owner, named, entered) = match (&request.owner, innermost) {
@@ -127,7 +127,7 @@ impl Moment<'_> {
             owner,
             named,
             mode: request.mode,
-            about: request.about.clone(),
+            about: request.client.clone(),
             since: now,
             alive: 0,
             reentrant: request.reentrant,
@@ -142,7 +142,7 @@ impl Moment<'_> {
             return Answer::Granted { fence: Fence(self.lock.fence) };
         }
         if inside {
-            return Answer::Inside;
+            return Answer::Nested;
         }
         let Some(heartbeat) = request.heartbeat.map(millis).filter(|&heartbeat| heartbeat > 0)
         else {
@@ -233,7 +233,7 @@ impl Moment<'_> {
         let id = token.get(..8).filter(|id| *id != token);
         let standing = self.has(token).map(|hold| hold.standing);
         let gone = match (id, standing) {
-            (Some(_), Some(Standing::Held | Standing::Revoked)) => Some(token),
+            (Some(_), Some(HoldState::Held | HoldState::Revoked)) => Some(token),
             (Some(id), _) if self.has(id).is_some() => Some(id),
             _ => None,
         };
@@ -246,7 +246,7 @@ impl Moment<'_> {
         match keep.filter(|&keep| keep > self.now) {
             Some(keep) => {
                 if let Some(hold) = self.hold_mut(token) {
-                    (hold.standing, hold.deadline) = (Standing::Cooling, keep);
+                    (hold.standing, hold.deadline) = (HoldState::Cooling, keep);
                 }
                 self.watch();
                 if self.admit(token).is_some() {
@@ -277,11 +277,11 @@ impl Moment<'_> {
         self.brief_view()
     }
 
-    pub(super) fn revoke(&mut self, eviction: Eviction, by: &str) -> View {
+    pub(super) fn revoke(&mut self, revocation: Revocation, by: &str) -> View {
         let mut first = None;
         let mut from = 0;
         loop {
-            let (before, again) = self.revoke_some(eviction, by, from);
+            let (before, again) = self.revoke_some(revocation, by, from);
             let before = first.get_or_insert(before);
             match again {
                 Some(next) => from = next,
@@ -291,14 +291,19 @@ impl Moment<'_> {
     }
 
     /// One call of the script; says from which hold on to go on.
-    fn revoke_some(&mut self, eviction: Eviction, by: &str, from: usize) -> (View, Option<usize>) {
+    fn revoke_some(
+        &mut self,
+        revocation: Revocation,
+        by: &str,
+        from: usize,
+    ) -> (View, Option<usize>) {
         self.leftovers = false;
         self.reconcile();
         let before = self.view(0, LISTED, false);
         if self.leftovers {
             return (before, Some(0));
         }
-        if self.foreign() && eviction == Eviction::WhenGone {
+        if self.foreign() && revocation == Revocation::WhenGone {
             return (before, None);
         }
         if self.live {
@@ -310,8 +315,8 @@ impl Moment<'_> {
         let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
         let mut gone = 0;
         for (index, hold) in batch.iter().enumerate() {
-            let cooling = hold.standing == Standing::Cooling;
-            if eviction == Eviction::Now {
+            let cooling = hold.standing == HoldState::Cooling;
+            if revocation == Revocation::Now {
                 if !cooling && index + LAST >= batch.len() {
                     let (at, by) = (self.now, by.to_owned());
                     self.record(Ended::of(hold, Ending::Revoked, at, Outcome::Unknown, by));

@@ -2,9 +2,9 @@
 //! which a script for each would take too long for.
 
 use super::moment::Moment;
-use super::{Guard, Hold, Lock, Revocation};
+use super::{Guard, Hold, Lock, Revoked};
 use crate::lock::Mode;
-use crate::lock::view::{Standing, View};
+use crate::lock::view::{HoldState, View};
 
 /// What the keys of a lock have in them; see the prologue of the scripts.
 pub(in crate::store) struct Snapshot {
@@ -33,7 +33,7 @@ impl Snapshot {
             mode: state.own("mode").and_then(|mode| mode.to_owned().try_into().ok()),
             fence: number("fence"),
             life: state.own("life").unwrap_or_default().to_owned(),
-            revocation: Revocation { floor: number("floor"), ..Revocation::default() },
+            revocation: Revoked { floor: number("floor"), ..Revoked::default() },
             holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
             ..Lock::default()
         };
@@ -79,9 +79,9 @@ impl<'a> State<'a> {
             ttl: details.number("ttl"),
             attempt: details.number("attempt"),
             standing: match details.find("standing") {
-                Some("revoked") => Standing::Revoked,
-                Some("cooling") => Standing::Cooling,
-                _ => Standing::Held,
+                Some("revoked") => HoldState::Revoked,
+                Some("cooling") => HoldState::Cooling,
+                _ => HoldState::Held,
             },
             token,
             deadline,

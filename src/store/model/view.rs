@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Hold;
 use super::moment::{FIRST, Moment};
-use crate::lock::view::{Holder, ServerTime, Standing, State, View, Waiter};
-use crate::lock::{About, Fence};
+use crate::lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
+use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
 
 impl Moment<'_> {
@@ -25,7 +25,7 @@ impl Moment<'_> {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by_key(|hold| (hold.deadline, &hold.token));
         let standing = |hold: &Hold| match self.standing(hold) {
-            Standing::Held if self.deleted => Standing::Revoked,
+            HoldState::Held if self.deleted => HoldState::Revoked,
             standing => standing,
         };
         let holder_count = count(live.len());
@@ -37,7 +37,7 @@ impl Moment<'_> {
                 id: id(&hold.token),
                 owner: hold.owner.clone(),
                 mode: hold.mode,
-                about: About::from_lines(&hold.about),
+                client: ClientInfo::from_lines(&hold.about),
                 fence: Fence(hold.fence),
                 acquired: ServerTime(hold.acquired),
                 renewed: ServerTime(hold.renewed),
@@ -49,8 +49,8 @@ impl Moment<'_> {
         let state = match (self.live, self.foreign()) {
             (false, false) => State::Free,
             (false, true) => State::Foreign,
-            _ if is(Standing::Held) => State::Held,
-            _ if is(Standing::Revoked) => State::Revoked,
+            _ if is(HoldState::Held) => State::Held,
+            _ if is(HoldState::Revoked) => State::Revoked,
             _ => State::Cooling,
         };
         let until = match self.live {
@@ -61,7 +61,7 @@ impl Moment<'_> {
         let waiters = alive.map(|place| Waiter {
             id: id(&place.token),
             mode: place.mode,
-            about: About::from_lines(&place.about),
+            client: ClientInfo::from_lines(&place.about),
             since: ServerTime(place.since),
         });
         View {
@@ -75,7 +75,7 @@ impl Moment<'_> {
             holders,
             waiter_count: count(self.lock.queue.len()),
             waiters: if with_waiters { waiters.collect() } else { Vec::new() },
-            past: Vec::new(),
+            history: Vec::new(),
         }
     }
 }

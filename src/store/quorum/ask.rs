@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::ballot::{self, Vote};
-use super::member::{Member, Node};
-use crate::report::Remark;
+use super::member::{Member, Server};
+use super::replies::{self, MemberReply};
+use crate::report::Diagnostic;
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 
@@ -71,13 +71,13 @@ pub(super) fn ask<T: Send + 'static>(
     members: &[Member],
     patience: Duration,
     whom: impl Fn(usize, &Member) -> Asked,
-    question: impl Fn(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
+    question: impl Fn(&mut Server, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
     enough: impl Fn(&Votes<T>) -> bool,
-    mut remark: impl FnMut(usize, &Result<T, Failure>, Vec<Remark>),
+    mut diagnostic: impl FnMut(usize, &Result<T, Failure>, Vec<Diagnostic>),
     interrupt: Interrupt<'_>,
 ) -> Result<Votes<T>, Failure> {
     let until = Instant::now() + patience;
-    let (ballot, votes_cast) = ballot::open::<T>()
+    let (reply_sender, votes_cast) = replies::open::<T>()
         .map_err(|error| Failure::Unavailable(format!("cannot ask: {error}")))?;
     let mut votes = Votes {
         votes: members.iter().map(|_| None).collect(),
@@ -89,7 +89,7 @@ pub(super) fn ask<T: Send + 'static>(
         let asked = whom(number, member);
         if asked != Asked::Not {
             votes.asked[number] = true;
-            member.ask(number, &ballot, question.clone());
+            member.ask(number, &reply_sender, question.clone());
         }
         if asked == Asked::Awaited {
             awaited.push(number);
@@ -97,12 +97,12 @@ pub(super) fn ask<T: Send + 'static>(
     }
     while !awaited.is_empty() && !enough(&votes) {
         let next = votes_cast.next(until, interrupt).inspect_err(|_| votes_cast.withdraw());
-        let Some(Vote { number, answer, remarks }) = next? else {
+        let Some(MemberReply { number, answer, diagnostics }) = next? else {
             votes.late = true;
             break;
         };
         awaited.retain(|other| *other != number);
-        remark(number, &answer, remarks);
+        diagnostic(number, &answer, diagnostics);
         votes.votes[number] = Some(answer);
     }
     Ok(votes)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::ask::{Asked, Votes, if_idle};
-use super::member::{Member, Node};
+use super::member::{Member, Server};
 use super::merge::{free_like, merge};
 use super::{BACK_OFF, Granted, Quorum, needed};
 use crate::back_off::BackOff;
@@ -119,7 +119,7 @@ impl Quorum {
 
         let find =
             |is: fn(&Answer) -> bool| votes.values().map(|(_, vote)| vote.answer.clone()).find(is);
-        if let Some(own) = find(|answer| matches!(answer, Answer::Inside | Answer::Upgrade)) {
+        if let Some(own) = find(|answer| matches!(answer, Answer::Nested | Answer::Upgrade)) {
             return Ok(Attempt { answer: own, split: false });
         }
         let views: Vec<View> = votes
@@ -191,7 +191,7 @@ impl Quorum {
             Some(_) | None => Asked::Awaited,
         };
         let left = |_: &View| "taken back".into();
-        let leave = move |node: &mut Node, _: Interrupt<'_>| node.leave(&request);
+        let leave = move |node: &mut Server, _: Interrupt<'_>| node.leave(&request);
         let taken = self.ask(whom, leave, |_| false, left, None)?;
         let mut asked = votes.asked.iter().zip(&votes.votes).zip(&taken.votes);
         Ok(asked.all(|((asked, vote), taken)| match (asked, vote, taken) {
@@ -206,7 +206,7 @@ impl Quorum {
     fn abandon(&mut self, request: &Request, failure: Failure) -> Failure {
         let request = request.clone();
         let left = |_: &View| "taken back".into();
-        let leave = move |node: &mut Node, _: Interrupt<'_>| node.leave(&request);
+        let leave = move |node: &mut Server, _: Interrupt<'_>| node.leave(&request);
         match self.ask(|_, _| Asked::Awaited, leave, |_| false, left, None) {
             Ok(_) => failure,
             Err(cannot_ask) => cannot_ask,
@@ -272,7 +272,7 @@ impl Quorum {
 
 /// Asks one server. A fence that no clock and no count can have brought it to is not believed.
 fn acquire(
-    node: &mut Node,
+    node: &mut Server,
     request: &Request,
     withdrawal: Interrupt<'_>,
 ) -> Result<Answer, Failure> {
@@ -313,7 +313,7 @@ fn describe(answer: &Answer) -> String {
     match answer {
         Answer::Granted { fence } => format!("granted, fencing token {fence}"),
         Answer::Busy(view) | Answer::Queued { view, .. } => view.to_string(),
-        Answer::Inside => "held by a command around this one".into(),
+        Answer::Nested => "held by a command around this one".into(),
         Answer::Upgrade => "held in shared mode by a command around this one".into(),
         Answer::Over(why) => format!("over: it {why}"),
         Answer::Split { .. } => "free".into(),

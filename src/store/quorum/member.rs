@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 
-use super::ballot::{Ballot, Vote};
+use super::replies::{MemberReply, ReplySender};
 use crate::store::server::{Question, Scripted, Single};
 use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
 
 /// A member's store.
-pub(super) type Node = Scripted<Single>;
+pub(super) type Server = Scripted<Single>;
 
-type Work = Box<dyn FnOnce(&mut Node) + Send>;
+type Work = Box<dyn FnOnce(&mut Server) + Send>;
 
 /// A server and what it is still to do, in order.
 pub(super) struct Member {
@@ -58,17 +58,17 @@ impl Member {
     pub(super) fn ask<T: Send + 'static>(
         &self,
         number: usize,
-        ballot: &Ballot<T>,
-        question: impl FnOnce(&mut Node, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
+        reply_sender: &ReplySender<T>,
+        question: impl FnOnce(&mut Server, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
     ) {
-        let (ballot, unfinished) = (ballot.clone(), Arc::clone(&self.unfinished));
+        let (reply_sender, unfinished) = (reply_sender.clone(), Arc::clone(&self.unfinished));
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |node| {
-            let answer = question(node, Some(ballot.withdrawal()));
-            let vote = Vote { number, answer, remarks: node.remarks() };
+            let answer = question(node, Some(reply_sender.withdrawal()));
+            let vote = MemberReply { number, answer, diagnostics: node.diagnostics() };
             // Whoever sees the vote finds it at leisure.
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            ballot.cast(vote);
+            reply_sender.cast(vote);
         });
         // Its thread ends only after us.
         let _ = self.work.send(work);

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::needed;
 use crate::lock::Fence;
-use crate::lock::view::{Holder, Past, ServerTime, Standing, State, View};
+use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View};
 
 /// A holder as some of the servers see it.
-struct Seen {
+struct Sighting {
     holder: Holder,
     lefts: Vec<Duration>,
     fences: Vec<Fence>,
-    standings: Vec<Standing>,
+    standings: Vec<HoldState>,
 }
 
 /// The lock as it is on `servers` servers, some of which have not told: a holder counts if it may
@@ -30,8 +30,8 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
     let is_foreign = !foreign.is_empty() && foreign.len() + untold > servers / 2;
     let state = match () {
-        () if holders.iter().any(|holder| holder.standing == Standing::Held) => State::Held,
-        () if holders.iter().any(|holder| holder.standing == Standing::Revoked) => State::Revoked,
+        () if holders.iter().any(|holder| holder.standing == HoldState::Held) => State::Held,
+        () if holders.iter().any(|holder| holder.standing == HoldState::Revoked) => State::Revoked,
         () if !holders.is_empty() => State::Cooling,
         () if is_foreign || lenient && !foreign.is_empty() => State::Foreign,
         () => State::Free,
@@ -51,7 +51,7 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         holders,
         waiter_count: 0,
         waiters: Vec::new(),
-        past: past(views),
+        history: history(views),
     }
 }
 
@@ -62,16 +62,16 @@ pub(super) fn free_like(view: &View) -> View {
         mode: None,
         ttl: None,
         holders: Vec::new(),
-        past: Vec::new(),
+        history: Vec::new(),
         ..view.clone()
     }
 }
 
 /// What most of those that have told remember, by the clock of each.
-fn past(views: &[View]) -> Vec<Past> {
-    let remembers = |view: &View, id: &str| view.past.iter().any(|past| past.id == id);
-    let mut all = Vec::<Past>::new();
-    for past in views.iter().flat_map(|view| &view.past) {
+fn history(views: &[View]) -> Vec<HistoryEntry> {
+    let remembers = |view: &View, id: &str| view.history.iter().any(|past| past.id == id);
+    let mut all = Vec::<HistoryEntry>::new();
+    for past in views.iter().flat_map(|view| &view.history) {
         let known = all.iter().any(|other| other.id == past.id);
         let told = views.iter().filter(|view| remembers(view, &past.id)).count();
         if !known && told > views.len() / 2 {
@@ -83,8 +83,8 @@ fn past(views: &[View]) -> Vec<Past> {
 }
 
 /// With all times by the clock of the first server.
-fn holders(views: &[View], now: ServerTime) -> Vec<Seen> {
-    let mut all = Vec::<Seen>::new();
+fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
+    let mut all = Vec::<Sighting>::new();
     for view in views {
         for holder in &view.holders {
             let left = holder.deadline.since(view.now);
@@ -95,7 +95,7 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Seen> {
                     let (acquired, renewed) = (moved(holder.acquired), moved(holder.renewed));
                     let holder = Holder { acquired, renewed, ..holder.clone() };
                     let (lefts, fences, standings) = Default::default();
-                    all.push(Seen { holder, lefts, fences, standings });
+                    all.push(Sighting { holder, lefts, fences, standings });
                     all.len() - 1
                 }
             };
@@ -107,19 +107,19 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Seen> {
     all
 }
 
-impl Seen {
+impl Sighting {
     /// It lasts for as long as enough servers keep it, and stands as enough of them say.
     fn settle(mut self, now: ServerTime, servers: usize) -> Holder {
         let enough = needed(self.holder.mode, servers).min(self.lefts.len());
         self.lefts.sort_unstable_by(|one, other| other.cmp(one));
         let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
-        let held = self.standings.iter().filter(|s| **s == Standing::Held).count();
+        let held = self.standings.iter().filter(|s| **s == HoldState::Held).count();
         let standing = if held >= enough {
-            Standing::Held
-        } else if self.standings.contains(&Standing::Revoked) {
-            Standing::Revoked
+            HoldState::Held
+        } else if self.standings.contains(&HoldState::Revoked) {
+            HoldState::Revoked
         } else {
-            Standing::Cooling
+            HoldState::Cooling
         };
         let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
         Holder { deadline: now + left, standing, fence, ..self.holder }

@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
 use crate::back_off::BackOff;
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::pause::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
@@ -29,7 +29,7 @@ pub(in crate::store) struct Cluster {
     /// Who has run the last script, and whether it had to be asked to.
     last: (usize, bool),
     io_timeout: Duration,
-    remarks: Vec<Remark>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Cluster {
@@ -39,7 +39,7 @@ impl Cluster {
         let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { nodes, owner: 0, last: (0, false), io_timeout, remarks: Vec::new() })
+        Ok(Self { nodes, owner: 0, last: (0, false), io_timeout, diagnostics: Vec::new() })
     }
 
     fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
@@ -57,10 +57,10 @@ impl Cluster {
         Ok(index)
     }
 
-    fn remark(&mut self, at: usize, what: &str) {
-        let remark = Remark::Detail(format!("{}: {what}", self.nodes[at].endpoint()));
-        if !self.remarks.contains(&remark) {
-            self.remarks.push(remark);
+    fn diagnostic(&mut self, at: usize, what: &str) {
+        let diagnostic = Diagnostic::Detail(format!("{}: {what}", self.nodes[at].endpoint()));
+        if !self.diagnostics.contains(&diagnostic) {
+            self.diagnostics.push(diagnostic);
         }
     }
 
@@ -73,12 +73,12 @@ impl Cluster {
                 Ok(slots) => {
                     let here = self.nodes[index].endpoint().clone();
                     let masters = masters_in(&slots, &here);
-                    let masters = masters.ok_or_else(|| self.nodes[index].nonsense())?;
+                    let masters = masters.ok_or_else(|| self.nodes[index].unexpected_reply())?;
                     return masters.into_iter().map(|master| self.index_of(master)).collect();
                 }
                 Err(refusal) => {
                     let failure = Failure::from(refusal);
-                    self.remark(index, &failure.to_string());
+                    self.diagnostic(index, &failure.to_string());
                     first_failure.get_or_insert(failure);
                 }
             }
@@ -134,7 +134,7 @@ impl Servers for Cluster {
                 Refusal::Elsewhere { node, asking: to_be_asked, .. } if redirections < MOST => {
                     redirections += 1;
                     let way = if to_be_asked { "ASK" } else { "MOVED" };
-                    self.remark(at, &format!("{way} {node}"));
+                    self.diagnostic(at, &format!("{way} {node}"));
                     (at, asking) = (self.index_of(node)?, to_be_asked);
                     if !to_be_asked {
                         self.owner = at;
@@ -146,12 +146,12 @@ impl Servers for Cluster {
                 }
                 // Sooner or later all of them are at the new place.
                 Refusal::Moving { .. } if in_time => {
-                    self.remark(at, "the lock's keys are being moved");
+                    self.diagnostic(at, "the lock's keys are being moved");
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }
                 Refusal::Failed(failure) if failure.may_pass() => {
-                    self.remark(at, &failure.to_string());
+                    self.diagnostic(at, &failure.to_string());
                     // Another one may know who has taken over.
                     self.owner = (at + 1) % self.nodes.len();
                     absent.push((at, failure));
@@ -186,9 +186,9 @@ impl Servers for Cluster {
         0
     }
 
-    fn remarks(&mut self) -> Vec<Remark> {
-        let mut remarks = std::mem::take(&mut self.remarks);
-        remarks.extend(self.nodes.iter_mut().flat_map(Node::remarks));
-        remarks
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        let mut diagnostics = std::mem::take(&mut self.diagnostics);
+        diagnostics.extend(self.nodes.iter_mut().flat_map(Node::diagnostics));
+        diagnostics
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
@@ -26,7 +26,7 @@ pub(in crate::store) struct Node {
     /// Which commands run the scripts that only look.
     looking: Verbs,
     run: Option<Run>,
-    remarks: Vec<Remark>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 /// What a connection is good for.
@@ -101,8 +101,18 @@ impl Node {
         question: Option<Question>,
     ) -> Self {
         let (connection, unanswered, looking) = (None, false, Verbs::ToLook);
-        let (run, remarks) = (None, Vec::new());
-        Self { address, tls, io_timeout, question, connection, unanswered, looking, run, remarks }
+        let (run, diagnostics) = (None, Vec::new());
+        Self {
+            address,
+            tls,
+            io_timeout,
+            question,
+            connection,
+            unanswered,
+            looking,
+            run,
+            diagnostics,
+        }
     }
 
     /// Another server that takes the same user, password and authorities.
@@ -125,8 +135,8 @@ impl Node {
     }
 
     /// What it has said since the last call that was about itself.
-    pub(in crate::store) fn remarks(&mut self) -> Vec<Remark> {
-        std::mem::take(&mut self.remarks)
+    pub(in crate::store) fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
     }
 
     /// Gives it another time to answer.
@@ -157,12 +167,12 @@ impl Node {
                 return Err(self.refused_script(&error, call));
             }
             Some(value) => value,
-            None => return Err(self.nonsense().into()),
+            None => return Err(self.unexpected_reply().into()),
         };
         let unconfirmed = match confirmed {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas()),
             Some(Value::ServerError(error)) => return Err(self.refused(&error)),
-            Some(_) => return Err(self.nonsense().into()),
+            Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
         Ok(Reply { value, repeated, unconfirmed })
@@ -271,7 +281,7 @@ impl Node {
         });
         match error {
             Some(error) => Err(self.refused(error)),
-            None => replies.pop().ok_or_else(|| self.nonsense().into()),
+            None => replies.pop().ok_or_else(|| self.unexpected_reply().into()),
         }
     }
 
@@ -378,7 +388,7 @@ impl Node {
                 return Err(Refusal::Demoted { peer: self.address.to_string() });
             }
             (Some(Question::Uptime), Some(information)) => {
-                self.run = Some(Run::of(&information).ok_or_else(|| self.nonsense())?);
+                self.run = Some(Run::of(&information).ok_or_else(|| self.unexpected_reply())?);
             }
             _ => {}
         }
@@ -402,7 +412,7 @@ impl Node {
         match (refused, kind) {
             (Refusal::Failed(failure), Kind::TakesBack) => {
                 let what = format!("{failure}; the lock was released anyway");
-                self.remarks.push(Remark::Warning(what));
+                self.diagnostics.push(Diagnostic::Warning(what));
                 self.connection = Some((connection, Fit::TakingBack));
                 Ok(())
             }
@@ -461,7 +471,7 @@ impl Node {
     }
 
     /// For a reply that is well-formed and means nothing to us.
-    pub(in crate::store) fn nonsense(&mut self) -> Failure {
+    pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
             what: format!("{} answered something that no Redis or Valkey answers", self.address),

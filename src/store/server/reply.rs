@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use crate::lock::view::{Ending, Holder, Past, Reason, ServerTime, Standing, State, View, Waiter};
-use crate::lock::{About, Fence, Mode};
+use crate::lock::view::{
+    Ending, HistoryEntry, HoldState, Holder, Reason, ServerTime, State, View, Waiter,
+};
+use crate::lock::{ClientInfo, Fence, Mode};
 use crate::store::wire::Value;
 use crate::store::{Answer, Release, Renewal, Verdict};
 use crate::text::printable;
@@ -84,7 +86,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()? },
         "busy" => Answer::Busy(view(fields.0.next()?)?),
-        "inside" => Answer::Inside,
+        "inside" => Answer::Nested,
         "upgrade" => Answer::Upgrade,
         "queued" => Answer::Queued {
             view: view(fields.0.next()?)?,
@@ -160,7 +162,7 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
     // Later versions may know more endings.
-    let past = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
+    let history = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
     Some(View {
         now,
         state,
@@ -172,7 +174,7 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
         holders,
         waiter_count,
         waiters,
-        past,
+        history,
     })
 }
 
@@ -182,15 +184,15 @@ fn holder(reply: Value) -> Option<Holder> {
         id: printable(&fields.text()?),
         owner: fields.text()?,
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
-        about: About::from_lines(&fields.text()?),
+        client: ClientInfo::from_lines(&fields.text()?),
         fence: Fence(fields.number()?),
         acquired: fields.time()?,
         renewed: fields.time()?,
         deadline: fields.time()?,
         standing: match fields.text()?.as_str() {
-            "" => Standing::Held,
-            "revoked" => Standing::Revoked,
-            "cooling" => Standing::Cooling,
+            "" => HoldState::Held,
+            "revoked" => HoldState::Revoked,
+            "cooling" => HoldState::Cooling,
             _ => return None,
         },
     })
@@ -201,18 +203,18 @@ fn waiter(reply: Value) -> Option<Waiter> {
     Some(Waiter {
         id: printable(&fields.text()?),
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
-        about: About::from_lines(&fields.text()?),
+        client: ClientInfo::from_lines(&fields.text()?),
         since: fields.time()?,
     })
 }
 
-fn past(reply: Value) -> Option<Past> {
+fn past(reply: Value) -> Option<HistoryEntry> {
     let Value::BulkString(text) = reply else { return None };
     let text = String::from_utf8_lossy(&text);
     let mut fields = text.splitn(9, '\n');
     let mut next = || fields.next().unwrap_or_default();
     let number = |text: &str| text.parse().unwrap_or(0);
-    Some(Past {
+    Some(HistoryEntry {
         ending: Ending::try_from(next()).ok()?,
         at: ServerTime(number(next())),
         outcome: next().into(),
@@ -221,6 +223,6 @@ fn past(reply: Value) -> Option<Past> {
         fence: Fence(number(next())),
         mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
         by: Some(next()).filter(|by| !by.is_empty()).map(printable),
-        about: About::from_lines(next()),
+        client: ClientInfo::from_lines(next()),
     })
 }

@@ -13,11 +13,11 @@ use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Owner, Prefix, Token};
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::wire::{self, Cmd, Value};
 use crate::store::{
-    Answer, Eviction, Failure, Interrupt, Listing, Release, Renewal, Request, Seen, Store, Verdict,
-    decided,
+    Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
+    Verdict, decided,
 };
 
 /// The servers that keep locks between them, each lock on one of them.
@@ -40,7 +40,7 @@ pub(in crate::store) trait Servers: Send {
     fn database(&self) -> u32;
 
     /// What the servers have said since the last call that was about themselves.
-    fn remarks(&mut self) -> Vec<Remark> {
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
         Vec::new()
     }
 }
@@ -77,7 +77,7 @@ impl<S: Servers> Scripted<S> {
         interrupt: Interrupt<'_>,
     ) -> Result<Read<T>, Failure> {
         let Reply { value, repeated, unconfirmed } = self.servers.run(call, interrupt)?;
-        let value = read(value).ok_or_else(nonsense)?;
+        let value = read(value).ok_or_else(unexpected_reply)?;
         Ok(Read { value, repeated, unconfirmed })
     }
 }
@@ -100,7 +100,7 @@ impl<T> Read<T> {
 }
 
 /// For a reply that is well-formed and means nothing to us.
-fn nonsense() -> Failure {
+fn unexpected_reply() -> Failure {
     let what = "the server answered something that no Redis or Valkey answers".into();
     Failure::Misconfigured { what, executed: true }
 }
@@ -132,14 +132,14 @@ impl<S: Servers> Scripted<S> {
                     .collect::<String>(),
             )
             .with(if request.reentrant { "reentrant" } else { "" })
-            .with(&request.about)
+            .with(&request.client)
             .with(request.fence.map_or(0, |fence| fence.0))
             .with(attempt)
             .with(seen.first().map_or("", |seen| &seen.life));
         for Seen { holder, left, .. } in seen {
             call = call
                 .with(&holder.id)
-                .with(holder.about.to_lines())
+                .with(holder.client.to_lines())
                 .with(holder.fence)
                 .with(holder.acquired.0)
                 .with(left.as_millis());
@@ -206,10 +206,10 @@ impl<S: Servers> Store for Scripted<S> {
         Ok(self.run(&call, reply::left, None)?.value)
     }
 
-    fn revoke(&mut self, key: &Key, eviction: Eviction, by: &str) -> Result<View, Failure> {
-        let now = match eviction {
-            Eviction::WhenGone => "",
-            Eviction::Now => "now",
+    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+        let now = match revocation {
+            Revocation::WhenGone => "",
+            Revocation::Now => "now",
         };
         // What was granted since is not meant, nor touched by a request that arrives late.
         let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
@@ -222,7 +222,7 @@ impl<S: Servers> Store for Scripted<S> {
             first = first.or(before);
             match again {
                 Some(next) => from = next.to_string(),
-                None => return first.ok_or_else(nonsense),
+                None => return first.ok_or_else(unexpected_reply),
             }
         }
     }
@@ -261,7 +261,7 @@ impl<S: Servers> Store for Scripted<S> {
         masters.into_iter().filter_map(Node::may_evict).collect()
     }
 
-    fn remarks(&mut self) -> Vec<Remark> {
-        self.servers.remarks()
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        self.servers.diagnostics()
     }
 }

@@ -7,7 +7,7 @@ use super::node::{Node, Question, Reply};
 use super::refusal::Refusal;
 use super::scripted::Servers;
 use super::scripts::Call;
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::location::Sentinels;
 use crate::store::wire::{self, Cmd, Endpoint, Value};
 use crate::store::{Failure, Fate, Interrupt};
@@ -19,7 +19,7 @@ pub(in crate::store) struct Sentinel {
     service: String,
     master: Node,
     database: u32,
-    remarks: Vec<Remark>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Sentinel {
@@ -37,7 +37,7 @@ impl Sentinel {
             service: service.clone(),
             master: Node::new(master.clone(), io_timeout, Some(Question::Role))?,
             database: master.database,
-            remarks: Vec::new(),
+            diagnostics: Vec::new(),
         })
     }
 
@@ -51,7 +51,7 @@ impl Sentinel {
                     if *self.master.endpoint() != endpoint {
                         let sentinel = self.sentinels[0].endpoint();
                         let what = format!("sentinel {sentinel}: {endpoint} is the master");
-                        self.remarks.push(Remark::Detail(what));
+                        self.diagnostics.push(Diagnostic::Detail(what));
                         self.master = self
                             .master
                             .sibling(endpoint)
@@ -61,7 +61,7 @@ impl Sentinel {
                 }
                 Err(failure @ Failure::Interrupted { .. }) => return Err(failure),
                 Err(failure) => {
-                    self.remarks.push(Remark::Detail(format!("sentinel: {failure}")));
+                    self.diagnostics.push(Diagnostic::Detail(format!("sentinel: {failure}")));
                     failures.push(failure);
                 }
             }
@@ -91,7 +91,7 @@ impl Sentinel {
             }),
             answer => {
                 let address = wire::from_redis_value::<(String, u16)>(answer);
-                let (host, port) = address.map_err(|_| sentinel.nonsense())?;
+                let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
                 Ok(Endpoint::Tcp { host, port })
             }
         }
@@ -101,7 +101,7 @@ impl Sentinel {
 /// What to say when no sentinel can tell: what somebody can mend, else the first of them.
 fn none_of(mut failures: Vec<Failure>) -> Failure {
     let count = failures.len();
-    let answers = failures.iter().any(|failure| !failure.is_absence());
+    let answers = failures.iter().any(|failure| !failure.is_unreachable());
     let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
     match failures.swap_remove(worst.unwrap_or(0)) {
         failure @ Failure::Misconfigured { .. } => failure,
@@ -143,9 +143,9 @@ impl Servers for Sentinel {
         self.database
     }
 
-    fn remarks(&mut self) -> Vec<Remark> {
-        let mut remarks = std::mem::take(&mut self.remarks);
-        remarks.extend(self.master.remarks());
-        remarks
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        let mut diagnostics = std::mem::take(&mut self.diagnostics);
+        diagnostics.extend(self.master.diagnostics());
+        diagnostics
     }
 }

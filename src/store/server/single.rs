@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::node::{Node, Question, Reply};
 use super::scripted::Servers;
 use super::scripts::Call;
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::wire::{Address, Cmd};
 use crate::store::{Failure, Interrupt};
 
@@ -49,7 +49,7 @@ impl Servers for Single {
         self.database
     }
 
-    fn remarks(&mut self) -> Vec<Remark> {
-        self.node.remarks()
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        self.node.diagnostics()
     }
 }

@@ -21,12 +21,12 @@ use crate::system::poll::{Want, ready};
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
 /// Why there is no connection; nothing has been sent.
-enum Undialled {
+enum DialError {
     Failed(String),
     Interrupted,
 }
 
-impl From<io::Error> for Undialled {
+impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
         Self::Failed(plain(&error))
     }
@@ -41,14 +41,14 @@ pub(in crate::store) fn dial(
     let until = Instant::now() + patience;
     let dialled = match endpoint {
         Endpoint::Unix(path) => SockAddr::unix(path)
-            .map_err(Undialled::from)
+            .map_err(DialError::from)
             .and_then(|address| connect(Domain::UNIX, &address, until, interrupt)),
         Endpoint::Tcp { host, port } => resolve(host, *port, until, interrupt)
             .and_then(|addresses| connect_any(&addresses, until, interrupt)),
     };
     dialled.map_err(|error| match error {
-        Undialled::Interrupted => Failure::Interrupted { sent: false },
-        Undialled::Failed(what) => Failure::Unreachable {
+        DialError::Interrupted => Failure::Interrupted { sent: false },
+        DialError::Failed(what) => Failure::Unreachable {
             what: if until.since(Instant::now()).is_zero() {
                 format!("cannot connect to {endpoint}: no answer within {}", show(patience))
             } else {
@@ -71,7 +71,7 @@ fn resolve(
     port: u16,
     until: Instant,
     interrupt: Interrupt<'_>,
-) -> Result<Vec<SocketAddr>, Undialled> {
+) -> Result<Vec<SocketAddr>, DialError> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
@@ -87,8 +87,8 @@ fn resolve(
     await_readiness(&done, Want::Read, until, interrupt)?;
     match receiver.try_recv() {
         Ok(Ok(addresses)) => Ok(addresses),
-        Ok(Err(_)) => Err(Undialled::Failed(format!("no such host as {host}"))),
-        Err(_) => Err(Undialled::Failed("the host name was not resolved in time".into())),
+        Ok(Err(_)) => Err(DialError::Failed(format!("no such host as {host}"))),
+        Err(_) => Err(DialError::Failed("the host name was not resolved in time".into())),
     }
 }
 
@@ -97,8 +97,8 @@ fn connect_any(
     addresses: &[SocketAddr],
     until: Instant,
     interrupt: Interrupt<'_>,
-) -> Result<Socket, Undialled> {
-    let mut last = Undialled::Failed("the host has no address".into());
+) -> Result<Socket, DialError> {
+    let mut last = DialError::Failed("the host has no address".into());
     for (tried, &address) in addresses.iter().enumerate() {
         let now = Instant::now();
         let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
@@ -109,7 +109,7 @@ fn connect_any(
                 outlive_silence(&socket)?;
                 return Ok(socket);
             }
-            Err(Undialled::Interrupted) => return Err(Undialled::Interrupted),
+            Err(DialError::Interrupted) => return Err(DialError::Interrupted),
             Err(failed) => last = failed,
         }
     }
@@ -121,7 +121,7 @@ fn connect(
     address: &SockAddr,
     until: Instant,
     interrupt: Interrupt<'_>,
-) -> Result<Socket, Undialled> {
+) -> Result<Socket, DialError> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     loop {
@@ -162,23 +162,23 @@ fn await_readiness(
     want: Want,
     until: Instant,
     interrupt: Interrupt<'_>,
-) -> Result<(), Undialled> {
+) -> Result<(), DialError> {
     let descriptor = descriptor.as_fd();
     let [is_ready, interrupted] = match interrupt {
         Some(interrupt) => ready([(descriptor, want), (interrupt, Want::Read)], Some(until))?,
         None => [ready([(descriptor, want)], Some(until))?[0], false],
     };
     match (is_ready, interrupted) {
-        (_, true) => Err(Undialled::Interrupted),
+        (_, true) => Err(DialError::Interrupted),
         (true, false) => Ok(()),
-        (false, false) => Err(Undialled::Failed("no answer in time".into())),
+        (false, false) => Err(DialError::Failed("no answer in time".into())),
     }
 }
 
-fn interrupted_before(until: Instant, interrupt: Interrupt<'_>) -> Result<(), Undialled> {
+fn interrupted_before(until: Instant, interrupt: Interrupt<'_>) -> Result<(), DialError> {
     let interrupted = match interrupt {
         Some(interrupt) => ready([(interrupt, Want::Read)], Some(until))?[0],
         None => ready([], Some(until)).map(|[]| false)?,
     };
-    if interrupted { Err(Undialled::Interrupted) } else { Ok(()) }
+    if interrupted { Err(DialError::Interrupted) } else { Ok(()) }
 }

@@ -68,7 +68,7 @@ impl World {
         let now = Instant::at_millis(1_000_000);
         let lease = Lease::won(now, TTL);
         Self {
-            machine: Machine::new(lease, Parting { on_lost, kill_after }),
+            machine: Machine::new(lease, LossPolicy { on_lost, kill_after }),
             on_lost,
             kill_after: kill_after.min(TTL.get() / 3),
             now,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Servers, nonsense};
+use super::{Servers, unexpected_reply};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{State, View};
 use crate::lock::{Key, Name, Prefix};
@@ -62,7 +62,7 @@ fn names(
             .arg("string")
             .to_owned();
         let page = wire::from_redis_value(node.ask(scan, None)?);
-        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = page.map_err(|_| nonsense())?;
+        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = page.map_err(|_| unexpected_reply())?;
         let name = |key: Vec<u8>| -> Option<Name> {
             String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
         };
@@ -94,7 +94,7 @@ fn all_views(
         let second = scope.spawn(move || views(&mut other, database, prefix, second));
         let mut all = views(node, database, prefix, first)?;
         // A panic has ended the process.
-        all.extend(second.join().unwrap_or_else(|_| Err(nonsense()))?);
+        all.extend(second.join().unwrap_or_else(|_| Err(unexpected_reply()))?);
         Ok(all)
     })
 }
@@ -272,7 +272,7 @@ fn proper_look(
     let call =
         |key: &&Key| Call::new(scripts::INSPECT, key, None, database).with("").with(0).with(0);
     let Some((first, rest)) = keys.split_first() else { return Ok(Vec::new()) };
-    let look = |value| reply::view(value).ok_or_else(nonsense);
+    let look = |value| reply::view(value).ok_or_else(unexpected_reply);
     // The first one by itself, so that the server surely has the script for the rest.
     let first = node.run(&call(first), false, None).map_err(Failure::from);
     let mut views = vec![first.and_then(|reply| look(reply.value))];
@@ -289,7 +289,7 @@ fn proper_look(
 fn read<T: FromRedisValue>(node: &Node, reply: Option<Value>) -> Result<T, Failure> {
     match reply {
         Some(Value::ServerError(error)) => Err(node.refused(&error).into()),
-        Some(reply) => wire::from_redis_value(reply).map_err(|_| nonsense()),
-        None => Err(nonsense()),
+        Some(reply) => wire::from_redis_value(reply).map_err(|_| unexpected_reply()),
+        None => Err(unexpected_reply()),
     }
 }

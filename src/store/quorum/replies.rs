@@ -6,28 +6,28 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::report::Remark;
+use crate::report::Diagnostic;
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 
 /// What a member has to say.
-pub(super) struct Vote<T> {
+pub(super) struct MemberReply<T> {
     pub(super) number: usize,
     pub(super) answer: Result<T, Failure>,
     /// About itself.
-    pub(super) remarks: Vec<Remark>,
+    pub(super) diagnostics: Vec<Diagnostic>,
 }
 
 /// How a member answers.
-pub(super) struct Ballot<T> {
-    votes: Sender<Vote<T>>,
+pub(super) struct ReplySender<T> {
+    votes: Sender<MemberReply<T>>,
     wires: Arc<Wires>,
 }
 
 /// Where the answers arrive.
-pub(super) struct BallotBox<T> {
-    votes: Receiver<Vote<T>>,
+pub(super) struct Replies<T> {
+    votes: Receiver<MemberReply<T>>,
     wires: Arc<Wires>,
 }
 
@@ -38,26 +38,26 @@ struct Wires {
 }
 
 /// For one question.
-pub(super) fn open<T>() -> io::Result<(Ballot<T>, BallotBox<T>)> {
+pub(super) fn open<T>() -> io::Result<(ReplySender<T>, Replies<T>)> {
     let (sender, receiver) = channel();
     let (of_box, of_members) = UnixStream::pair()?;
     // A bell that has been rung often enough need not be rung again.
     of_members.set_nonblocking(true)?;
     of_box.set_nonblocking(true)?;
     let wires = Arc::new(Wires { of_box, of_members });
-    let ballot = Ballot { votes: sender, wires: Arc::clone(&wires) };
-    Ok((ballot, BallotBox { votes: receiver, wires }))
+    let reply_sender = ReplySender { votes: sender, wires: Arc::clone(&wires) };
+    Ok((reply_sender, Replies { votes: receiver, wires }))
 }
 
-impl<T> Clone for Ballot<T> {
+impl<T> Clone for ReplySender<T> {
     fn clone(&self) -> Self {
         Self { votes: self.votes.clone(), wires: Arc::clone(&self.wires) }
     }
 }
 
-impl<T> Ballot<T> {
+impl<T> ReplySender<T> {
     /// If nobody waits for it any more, it was done all the same.
-    pub(super) fn cast(&self, vote: Vote<T>) {
+    pub(super) fn cast(&self, vote: MemberReply<T>) {
         let _ = self.votes.send(vote);
         let _ = (&self.wires.of_members).write(b"!");
     }
@@ -68,7 +68,7 @@ impl<T> Ballot<T> {
     }
 }
 
-impl<T> BallotBox<T> {
+impl<T> Replies<T> {
     /// Cuts short what members are doing to answer. What they have sent by then may be done.
     pub(super) fn withdraw(&self) {
         let _ = (&self.wires.of_box).write(b"!");
@@ -79,7 +79,7 @@ impl<T> BallotBox<T> {
         &self,
         until: Instant,
         interrupt: Interrupt<'_>,
-    ) -> Result<Option<Vote<T>>, Failure> {
+    ) -> Result<Option<MemberReply<T>>, Failure> {
         loop {
             if let Ok(vote) = self.votes.try_recv() {
                 return Ok(Some(vote));

@@ -45,7 +45,7 @@ impl Channels {
 
 /// The renewing, seen from the supervisor. The thread starts when the first renewal is due: most
 /// commands end before that, and none should wait for a thread it does not need.
-pub(super) struct Keeper {
+pub(super) struct Renewer {
     resting: Option<Renewing>,
     due: Instant,
     thread: Option<JoinHandle<Option<Box<dyn Store>>>>,
@@ -54,7 +54,7 @@ pub(super) struct Keeper {
     stop: UnixStream,
 }
 
-impl Keeper {
+impl Renewer {
     /// Takes over the lease, and the store until it is stopped.
     pub(super) fn new(
         store: Box<dyn Store>,
@@ -80,7 +80,7 @@ impl Keeper {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
         // Handed over only when the thread is there, so that it is not lost with one that is not.
         let (hand_over, handed_over) = channel::<Renewing>();
-        let thread = Builder::new().name("keeper".into()).spawn(move || {
+        let thread = Builder::new().name("renewer".into()).spawn(move || {
             // They are the main thread's, stops above all.
             let _ = SigSet::all().thread_block();
             handed_over.recv().ok().map(Renewing::run)
@@ -147,8 +147,8 @@ impl Renewing {
             let ttl = self.lease.ttl();
             let stopped = Some(self.stopped.as_fd());
             let renewal = self.store.renew(&self.key, &self.token, Some(ttl), stopped);
-            for remark in self.store.remarks() {
-                self.tell(Event::Remark(remark));
+            for diagnostic in self.store.diagnostics() {
+                self.tell(Event::Diagnostic(diagnostic));
             }
             match renewal {
                 Ok(Renewal::Renewed { .. }) => {

@@ -49,15 +49,15 @@ pub(crate) enum Kind {
 
 /// The number of a process; never 0 or negative, which would mean groups of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessNumber(i32);
+pub(crate) struct ProcessId(i32);
 
-impl ProcessNumber {
+impl ProcessId {
     pub(crate) fn get(self) -> i32 {
         self.0
     }
 }
 
-impl FromStr for ProcessNumber {
+impl FromStr for ProcessId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -70,7 +70,7 @@ impl FromStr for ProcessNumber {
 
 /// What people see of the one who holds a lock or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct About {
+pub(crate) struct ClientInfo {
     pub(crate) host: String,
     pub(crate) user: String,
     pub(crate) pid: u32,
@@ -80,7 +80,7 @@ pub(crate) struct About {
     pub(crate) label: Option<Label>,
 }
 
-impl About {
+impl ClientInfo {
     /// As the server keeps it: a line each, the label last. Later versions may add lines.
     pub(crate) fn to_lines(&self) -> String {
         let kind = match self.kind {
@@ -124,7 +124,7 @@ impl About {
     }
 }
 
-impl fmt::Display for About {
+impl fmt::Display for ClientInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, user, pid, command, .. } = self;
         write!(f, "{user}@{host} pid {pid} ({command})")
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_a_hold_tells_about_itself_survives_the_way_to_the_server_and_back() {
-        let about = About {
+        let about = ClientInfo {
             host: "ci-3".into(),
             user: "ana".into(),
             pid: 4242,
@@ -152,18 +152,18 @@ mod tests {
             kind: Kind::Exec,
             label: Some("https://ci/1".parse().unwrap()),
         };
-        assert_eq!(About::from_lines(&about.to_lines()), about);
+        assert_eq!(ClientInfo::from_lines(&about.to_lines()), about);
         assert_eq!(about.to_string(), "ana@ci-3 pid 4242 (make)");
     }
 
     #[test]
     fn a_hostile_description_cannot_move_the_cursor() {
-        let about = About::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
+        let about = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
         assert_eq!(about.host, " [2Jhost");
         assert_eq!(about.label(), Some("l 1m"));
-        assert_eq!(About::from_lines("").pid, 0);
+        assert_eq!(ClientInfo::from_lines("").pid, 0);
         let long = format!("{}\nu\n7\nc\nexec\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
-        let about = About::from_lines(&long);
+        let about = ClientInfo::from_lines(&long);
         assert_eq!((about.host.len(), about.label().map(str::len)), (255, Some(1000)));
     }
 

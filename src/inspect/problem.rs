@@ -7,8 +7,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
 use crate::duration::show;
-use crate::lock::view::{Holder, Standing, State, View};
-use crate::lock::{About, Kind, Name, Prefix};
+use crate::lock::view::{HoldState, Holder, State, View};
+use crate::lock::{ClientInfo, Kind, Name, Prefix};
 use crate::text::quoted;
 
 /// Where somebody looks from, and under which prefix.
@@ -24,7 +24,7 @@ impl<'a> Here<'a> {
 
     /// Is it a process of this host that cannot be found? It may be in a container of the same name.
     /// One that may not be signalled, or that /proc hides, is there.
-    fn misses(&self, about: &About) -> bool {
+    fn misses(&self, about: &ClientInfo) -> bool {
         let pid = i32::try_from(about.pid).unwrap_or_default();
         about.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
     }
@@ -42,7 +42,7 @@ impl<'a> Here<'a> {
 }
 
 /// Something that an operator should look at.
-pub(crate) struct Concern {
+pub(crate) struct Problem {
     /// For a column of a table.
     pub(crate) short: String,
     /// What it means, and what to do.
@@ -50,11 +50,11 @@ pub(crate) struct Concern {
 }
 
 /// What is wrong with a lock, the worst first.
-pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Concern> {
-    let mut concerns: Vec<Concern> =
+pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
+    let mut problems: Vec<Problem> =
         view.holders.iter().filter_map(|holder| of_holder(name, holder, view, here)).collect();
     if view.state == State::Foreign && view.ttl.is_none() {
-        concerns.push(Concern {
+        problems.push(Problem {
             short: "no expiry".into(),
             long:
                 "another tool's lock without an expiry stays until that tool deletes it; if it is \
@@ -62,31 +62,31 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Concern> {
                     .into(),
         });
     }
-    concerns
+    problems
 }
 
-fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Option<Concern> {
+fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Option<Problem> {
     let renewed = view.now.since(holder.renewed);
     let lease = holder.deadline.since(holder.renewed);
     // A script that has acquired it need not be the process that did.
-    let is_kept = holder.about.kind != Kind::Acquire;
+    let is_kept = holder.client.kind != Kind::Acquire;
     let (short, long) = match holder.standing {
-        Standing::Cooling => return None,
-        _ if is_kept && here.misses(&holder.about) => (
+        HoldState::Cooling => return None,
+        _ if is_kept && here.misses(&holder.client) => (
             "process not found".into(),
             format!(
                 "no process {} on this host, but it may run in a container, or its children may \
                  still run; the lease expires in {}; if all are dead, use {}",
-                holder.about.pid,
+                holder.client.pid,
                 show(holder.deadline.since(view.now)),
                 here.release(name)
             ),
         ),
-        Standing::Revoked => {
+        HoldState::Revoked => {
             ("revoked".into(), "revoked, and its holder has not released it yet".into())
         }
         // Every third of the lease is usual.
-        Standing::Held
+        HoldState::Held
             if is_kept && renewed > lease / 2 && renewed > Duration::from_millis(200) =>
         {
             (
@@ -99,9 +99,9 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
                 ),
             )
         }
-        Standing::Held => return None,
+        HoldState::Held => return None,
     };
-    Some(Concern { short, long })
+    Some(Problem { short, long })
 }
 
 #[cfg(test)]
