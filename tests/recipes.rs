@@ -76,7 +76,7 @@ fn command_of(crontab: &str) -> String {
 fn a_cron_job_runs_on_one_of_three_hosts() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/backup.sh"]);
-    let blocks = blocks("A cron job on several hosts");
+    let blocks = blocks("Run a cron job on one host at a time");
     let command = command_of(&blocks[1]);
     let hosts: Vec<_> = (0..3).map(|_| place.shell(&command).spawn().unwrap()).collect();
     let mut codes: Vec<i32> =
@@ -99,7 +99,7 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
 fn a_deployment_waits_for_the_one_before_it() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/make"]);
-    let blocks = blocks("A deployment in CI");
+    let blocks = blocks("Run one deployment at a time in CI");
     let own = |prefix: &str| {
         let lines = blocks.iter().flat_map(|block| block.lines());
         let mut found =
@@ -130,7 +130,7 @@ fn a_deployment_waits_for_the_one_before_it() {
 fn a_stuck_lock_is_looked_at_and_taken_away() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let [look, evict, free] = &blocks("A stuck lock, at 3 a.m.")[..] else { panic!("three steps") };
+    let [look, evict, free] = &blocks("Release a stuck lock")[..] else { panic!("three steps") };
     let mut stuck = holder(&server, &["--ttl", "3s"], "deploy:prod");
     let looked = run(&mut place.shell(look));
     ends_well(&looked);
@@ -148,7 +148,7 @@ fn a_stuck_lock_is_looked_at_and_taken_away() {
 #[test]
 fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
     let server = Server::start();
-    let blocks = blocks("A script that cannot be wrapped");
+    let blocks = blocks("Lock a script that you cannot wrap");
     for (number, script) in blocks.iter().enumerate() {
         let place = Place::new(&server, &["first-half", "second-half"]);
         let mut shell = place.shell(&format!("{script}\n: the end"));
@@ -177,7 +177,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
 fn a_resource_that_checks_the_fence_refuses_a_late_holder() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let block = &blocks("A resource that checks the fence")[0];
+    let block = &blocks("Reject late holders")[0];
     ends_well(&run(&mut place.shell(
         "sqlite3 report.db 'CREATE TABLE report (total, fence); INSERT INTO report VALUES (0, 0)'",
     )));
