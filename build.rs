@@ -1,5 +1,6 @@
 //! What can be done at build time so that a run of rlock, which is short, need not do it.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
@@ -11,20 +12,41 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts what it needs of the prologue before each script of `lua/`, and takes the hash by which a
-/// server knows the result.
+/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a twin
+/// of the same name in `src/store/model/`.
+const PARTS: [&str; 14] = [
+    "lock",
+    "transaction",
+    "fence",
+    "revocation",
+    "counts",
+    "holds",
+    "owners",
+    "history",
+    "over",
+    "reinstate",
+    "reconcile",
+    "queue",
+    "admission",
+    "view",
+];
+
+/// The requests in `lua/requests/`. Each becomes a script.
+const REQUESTS: [&str; 6] = ["acquire", "renew", "release", "leave", "revoke", "inspect"];
+
+/// Puts before each request what it needs of the parts, and computes the hash by which a server knows
+/// the result.
 fn assemble_scripts() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
-    let prologue = fs::read_to_string("lua/prologue.lua")?;
+    let parts = PARTS.iter().map(|part| read_script(part)).collect::<io::Result<String>>()?;
     let mut generated = String::new();
-    for name in ["acquire", "renew", "release", "leave", "revoke", "inspect"] {
-        let script = fs::read_to_string(format!("lua/{name}.lua"))?;
-        let (prologue, script) = (without_comments(&prologue), without_comments(&script));
-        let source = format!("{}\n{script}", needed_by(&script, &prologue));
-        let lines = source.lines().map(str::trim_start).filter(|line| !line.is_empty());
-        let source = lines.collect::<Vec<_>>().join("\n");
-        // What takes a request back is written behind it, and the connection is closed. A server reads
-        // 16 KiB at a time, and forgets the rest when it cannot answer the first.
+    for name in REQUESTS {
+        let request = read_script(&format!("requests/{name}"))?;
+        let source = needed_by(&request, &parts) + &request;
+        let lines: Vec<_> = source.lines().map(str::trim_start).collect();
+        let source = lines.join("\n");
+        // A request that takes another back is written right after it, and the connection is closed.
+        // A server reads 16 KiB at a time, and discards the rest if it cannot answer the first.
         let follows = name == "leave" || name == "release";
         assert!(!follows || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
@@ -38,54 +60,49 @@ fn assemble_scripts() -> io::Result<()> {
     fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)
 }
 
-fn without_comments(script: &str) -> String {
-    let lines = script.lines().map(|line| match line {
-        comment if comment.trim_start().starts_with("--") => "",
-        line => line,
+/// A file of `lua/`, without comments and empty lines.
+fn read_script(name: &str) -> io::Result<String> {
+    let script = fs::read_to_string(format!("lua/{name}.lua"))?;
+    let lines = script.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.is_empty() && !line.starts_with("--")
     });
-    lines.collect::<Vec<_>>().join("\n")
+    Ok(lines.map(|line| format!("{line}\n")).collect())
 }
 
-/// The prologue without the functions that a script does not come to. A function begins with
-/// `local function` and ends with `end`, both at the beginning of a line, or is all on one line.
-fn needed_by(script: &str, prologue: &str) -> String {
-    let words = |text: &str| -> Vec<String> {
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        words.map(str::to_owned).collect()
-    };
-    // The number of the function that each line is of; of none, it is always needed.
-    let mut functions: Vec<(&str, Vec<String>)> = Vec::new();
-    let mut owners = Vec::new();
-    let mut inside = false;
-    let mut known = words(script);
-    for line in prologue.lines() {
-        if let Some(rest) = line.strip_prefix("local function ") {
-            functions.push((rest.split('(').next().unwrap_or_default(), Vec::new()));
-            inside = !line.ends_with(" end");
-            owners.push(Some(functions.len() - 1));
-        } else if inside {
-            owners.push(Some(functions.len() - 1));
-            inside = line != "end";
-        } else {
-            known.extend(words(line));
-            owners.push(None);
-        }
-        if let (Some(Some(_)), Some((_, used))) = (owners.last(), functions.last_mut()) {
-            used.extend(words(line));
+/// The parts without the functions and constants that a request does not use. A declaration is an
+/// unindented line with the indented lines after it and its `end`. Only `local function NAME` and
+/// `local NAME =` can be left out.
+fn needed_by(request: &str, parts: &str) -> String {
+    let mut declarations: Vec<String> = Vec::new();
+    for line in parts.lines() {
+        match declarations.last_mut() {
+            Some(last) if line.starts_with(' ') || line == "end" => last.extend([line, "\n"]),
+            _ => declarations.push(format!("{line}\n")),
         }
     }
-    let mut needed = vec![false; functions.len()];
-    while let Some(next) = (0..functions.len())
-        .find(|&number| !needed[number] && known.iter().any(|word| word == functions[number].0))
-    {
-        needed[next] = true;
-        known.extend(functions[next].1.iter().cloned());
+    // From the last to the first, because a declaration uses only those before it.
+    let mut known: HashSet<&str> = words(request).collect();
+    let mut needed: Vec<&str> = Vec::new();
+    for declaration in declarations.iter().rev() {
+        if declared_name(declaration).is_none_or(|name| known.contains(name)) {
+            known.extend(words(declaration));
+            needed.push(declaration);
+        }
     }
-    let lines = prologue.lines().zip(owners).map(|(line, owner)| match owner {
-        Some(number) if !needed[number] => "",
-        _ => line,
-    });
-    lines.collect::<Vec<_>>().join("\n")
+    needed.into_iter().rev().collect()
+}
+
+fn declared_name(declaration: &str) -> Option<&str> {
+    let local = declaration.strip_prefix("local ")?;
+    match local.strip_prefix("function ") {
+        Some(function) => function.split('(').next(),
+        None => Some(local.split_once(" = ")?.0).filter(|name| !name.contains(',')),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
 /// Links the unwinder into the program. It is never used, since a panic ends the process, but

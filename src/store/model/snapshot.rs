@@ -6,7 +6,7 @@ use super::{Guard, Hold, Lock, Revoked};
 use crate::lock::Mode;
 use crate::lock::view::{HoldState, View};
 
-/// What the keys of a lock have in them; see the prologue of the scripts.
+/// What the keys of a lock contain; see `lua/lock.lua`.
 pub(in crate::store) struct Snapshot {
     pub(in crate::store) guard: Option<String>,
     /// Token and deadline.

@@ -3,7 +3,7 @@
 use crate::lock::{Key, Token};
 use crate::store::wire::{self, Cmd};
 
-/// A script with the prologue before it, and the SHA-1 by which the server knows it.
+/// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Script {
     source: &'static str,

@@ -1,0 +1,35 @@
+-- Counters that spare a call from looking at all holds. The Rust model has no such file: it looks.
+--
+-- Reads:   lock.floor, lock.reinstated, lock.named
+-- Changes: lock.reinstated, lock.named; in the state:
+--   'reinstated'     how many holds were reinstated and are still on record
+--   'named'          present if any owner of a hold was chosen by a user
+--   'named:<OWNER>'  '<floor> <number>' of valid holds of such an owner. A count made above another
+--                    floor is void, because that floor revoked the holds it counted
+
+-- How many valid holds an owner has whose name was chosen by a user.
+local function owner_count(owner)
+  local number = call('HGET', STATE, 'named:' .. owner) or ''
+  local floor, holds = string.match(number, '^(%d+) (%d+)$')
+  return floor == int(lock.floor) and tonumber(holds) or 0
+end
+
+local function change_owner_count(owner, change)
+  local number = owner_count(owner) + change
+  lock.named = '1'
+  if number <= 0 then return call('HDEL', STATE, 'named:' .. owner) end
+  call('HSET', STATE, 'named', '1', 'named:' .. owner, int(lock.floor) .. ' ' .. int(number))
+end
+
+-- Takes a hold out of the counters, before it is dropped or released early.
+local function uncount(token)
+  if lock.reinstated == 0 and not lock.named then return end
+  local standing, fence, owner, named = unpack(call('HMGET', STATE,
+    token .. ':standing', token .. ':fence', token .. ':owner', token .. ':named'))
+  if standing == 'revoked' then
+    lock.reinstated = lock.reinstated - 1
+    call('HSET', STATE, 'reinstated', int(lock.reinstated))
+  elseif named and hold_state(standing, fence) == 'held' then
+    change_owner_count(owner, -1)
+  end
+end

@@ -1,0 +1,71 @@
+-- History: how the last holds ended.
+--
+-- Reads:   history, holds, state; lock.written, lock.floor, now
+-- Changes: history
+--
+-- An entry has one item a line: 'released', 'lost', 'expired', or how it was revoked ('revoked',
+-- 'deleted', 'overwritten' or 'forgotten'); when; the outcome of its command, if reported; its id, time
+-- of acquisition, fence and mode; who revoked it; and what is shown of it.
+
+-- How many holds the history keeps.
+local HISTORY_LENGTH = 16
+
+-- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as `otherwise`
+-- says. Nil for one that is cooling, since its release is already on record, and for one whose details
+-- are lost.
+local function ending_of(standing, fence, otherwise)
+  if standing == 'cooling' or not fence then return nil end
+  if standing == 'revoked' then return 'forgotten', '' end
+  if hold_state(nil, fence) == 'revoked' then return revocation() end
+  return otherwise, ''
+end
+
+-- The entry for a hold that ends with this outcome of its command; nil if it is already on record.
+-- `by` is given, instead of an outcome, if the caller of the script ends it.
+local function history_entry(token, ending, ended, outcome, by)
+  local details = call('HMGET', STATE, token .. ':acquired', token .. ':fence',
+    token .. ':mode', token .. ':about', token .. ':standing')
+  if not by then ending, by = ending_of(details[5], details[2], ending) end
+  if not ending then return nil end
+  for i = 1, 4 do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
+  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8), details[1], details[2],
+    details[3], by, details[4] }, '\n')
+end
+
+-- Never the first write of a script, because it takes memory.
+local function record(entry)
+  local length = call('RPUSH', HISTORY, entry)
+  if length > HISTORY_LENGTH then call('LTRIM', HISTORY, -HISTORY_LENGTH, -1) end
+  call('PEXPIREAT', HISTORY, int(now + DAY))
+end
+
+-- How, when and by whom a token's hold ended, if the history knows; and fourth, whether the history is
+-- complete, if it does not.
+local function recorded(token)
+  local id, entries = string.sub(token, 1, 8), call('LRANGE', HISTORY, 0, -1)
+  for i = #entries, 1, -1 do
+    local how, ended, its_id, by = string.match(entries[i],
+      '^(%l+)\n([^\n]*)\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
+    if its_id == id then return how, tonumber(ended), by end
+  end
+  return nil, nil, nil, #entries < HISTORY_LENGTH
+end
+
+-- Records the last of these expired holds, pairs of token and deadline, the earliest first.
+local function record_expired(expired)
+  for i = math.max(1, #expired - 2 * HISTORY_LENGTH + 1), #expired, 2 do
+    local entry = history_entry(expired[i], 'expired', expired[i + 1], '')
+    if entry then record(entry) end
+  end
+end
+
+-- How the last holds ended, including those that expired since the last write.
+local function history()
+  local entries = call('LRANGE', HISTORY, 0, -1)
+  local expired = lock.written and call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
+    'WITHSCORES', 'LIMIT', 0, HISTORY_LENGTH) or {}
+  for i = #expired - 1, 1, -2 do
+    entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')
+  end
+  return entries
+end

@@ -1,0 +1,55 @@
+-- What a lock consists of: its keys, its fields, and the limits that apply everywhere.
+--
+-- Reads:   KEYS, ARGV[1], ARGV[2]
+-- Changes: nothing
+--
+-- KEYS[1] guard    string  the token of the live hold with the latest deadline. Its TTL ends at that
+--                          deadline, so the key exists exactly while the lock is held
+-- KEYS[2] holds    zset    token -> deadline, in server milliseconds
+-- KEYS[3] state    hash    fields of the lock:
+--                            'guard'   the guard as last written
+--                            'mode'    mode of the holds as a whole
+--                            'fence'   the last fencing token granted
+--                            'life'    random; it changes when the server loses its data
+--                            'ticket'  the last number given out in the queue
+--                            'head'    the waiter that knows it is the head of the queue
+--                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
+--                                      'floor:by' and 'floor:at' record how, by whom and when
+--                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua
+--                          and of each hold or waiter the fields '<token>:<DETAIL>'
+-- KEYS[4] queue    zset    waiting token -> ticket, first come first served
+-- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
+-- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua
+-- KEYS[7] over     zset    token -> until when a request with it is refused, because it was released
+--                          or given up. It outlives the state of an idle lock
+--
+-- ARGV[1] database  a failed SELECT must stop the script before it writes anything. A SELECT sent
+--                   ahead of the script in the same flight would not stop it
+-- ARGV[2] token     of the hold or waiter that calls; '' for none
+--
+-- All times are the server's, in milliseconds; a fence counts microseconds. int() writes numbers,
+-- because Lua's own notation turns into 1e+14 for large ones.
+--
+-- No call works for longer than a few milliseconds, whatever happened before it. What one call does
+-- not finish, later calls do; until then nobody is admitted.
+
+local call = redis.call
+if ARGV[1] ~= '0' then call('SELECT', ARGV[1]) end
+
+local GUARD, HOLDS, STATE, QUEUE, MAIL, HISTORY, OVER = unpack(KEYS)
+local TOKEN = ARGV[2]
+local DETAILS = { 'mode', 'owner', 'named', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
+  'keep', 'ttl', 'attempt', 'standing', 'reentrant' }
+
+-- How long a granted lock waits for the waiter to claim it.
+local CLAIM_WINDOW = 2000
+-- How long the fence and the history outlive their last use.
+local DAY = 24 * 3600 * 1000
+-- How many holds or waiters one call drops or admits at most.
+local BATCH = 100
+-- How many holders and waiters one reply lists at most.
+local MAX_LISTED = 100
+-- Longest detail that a reply shows, in bytes.
+local MAX_DETAIL = 4000
+
+local function int(number) return string.format('%.0f', number) end

@@ -1,0 +1,40 @@
+-- Tokens that are over: released, or given up. A request with one that arrives late is refused.
+--
+-- Reads:   over, holds, history; lock, own, now
+-- Changes: over
+
+-- How many tokens are remembered.
+local MAX_MARKS = 1000
+-- For how long, or for the TTL if that is longer.
+local MARK_DURATION = 60 * 1000
+
+local function mark_over(token, ttl)
+  local duration, left = math.max(ttl, MARK_DURATION), call('PTTL', OVER)
+  -- The marks that expire first make room; this one is never dropped for itself.
+  if left ~= -2 then call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS) end
+  call('ZADD', OVER, int(now + duration), token)
+  if left < duration then call('PEXPIREAT', OVER, int(now + duration)) end
+end
+
+local function is_over(token)
+  return tonumber(call('ZSCORE', OVER, token) or 0) >= now
+end
+
+-- Why the calling token does not hold the lock, as three values of a reply: how it ended (as in the
+-- history, or 'unknown'), how many milliseconds ago (-1 if unknown), and by whom.
+local function why_not_held()
+  local deadline = tonumber(call('ZSCORE', HOLDS, TOKEN) or 0)
+  if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
+  if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then
+    local how, by, at = revocation()
+    if own.standing or not own.fence then how = 'forgotten' end
+    return how, math.max(now - at, 0), by
+  end
+  local how, ended, by, complete = recorded(TOKEN)
+  if how then return how, math.max(now - ended, 0), by end
+  if is_over(TOKEN) then return 'released', -1, '' end
+  -- Details without a hold: somebody deleted the holds.
+  if own.fence then return 'forgotten', -1, '' end
+  -- A complete history would have it.
+  return complete and 'unknown' or 'expired', -1, ''
+end

@@ -1,0 +1,34 @@
+-- Owners: what lets a request enter a lock that its owner already holds.
+--
+-- Reads:   holds, state; lock.live, lock.mode, lock.named
+-- Changes: nothing
+
+-- The mode in which an owner that was chosen by a user holds the lock: 'exclusive', 'shared', or nil.
+-- A slot cannot be entered again.
+local function owner_mode(owner)
+  if not (lock.live and lock.named) or owner_count(owner) == 0 then return nil end
+  if lock.mode == 'exclusive' or lock.mode == 'shared' then return lock.mode end
+end
+
+-- The innermost unexpired hold of `tokens`, each of which a space follows, the innermost last; and the
+-- mode in which a request may enter the lock through them.
+local function enclosing_hold(tokens)
+  local innermost, entered = nil, nil
+  for token in string.gmatch(tokens, '(%S+) ') do
+    if unexpired_hold(token) then
+      innermost = token
+      local standing, fence, mode = unpack(call('HMGET', STATE,
+        token .. ':standing', token .. ':fence', token .. ':mode'))
+      if hold_state(standing, fence) == 'held' and (mode == 'exclusive' or mode == 'shared') then
+        entered = entered == 'exclusive' and entered or mode
+      end
+    end
+  end
+  return innermost, entered
+end
+
+-- Whether a waiter may enter what its owner holds by now.
+local function may_enter(mode, owner, named, reentrant)
+  local outer = reentrant and named and owner_mode(owner)
+  return outer == 'exclusive' or outer == 'shared' and mode == 'shared'
+end

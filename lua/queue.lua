@@ -1,0 +1,68 @@
+-- The queue: positions, wake-ups, and how long a waiter sleeps.
+--
+-- Reads:   guard, holds, queue, state; lock, now
+-- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;
+--          lock.notified
+
+-- The second waiter looks after a lease this much later than the head.
+local GRACE = 500
+-- How often the head looks at another tool's lock, which sends no messages.
+local FOREIGN_POLL = 1000
+
+-- The mailbox of any waiter. KEYS cannot declare it: only the script finds out whom it wakes, and
+-- asking first would cost a round trip. It has the hash tag of the declared keys, so it lives in the
+-- same slot on the same server, and in the same ACL pattern.
+local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
+
+local function wake(token)
+  call('RPUSH', mailbox_of(token), 'look')
+  call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
+end
+
+-- Only the head of the queue watches for the end of a lease, so a new head must learn that it is one:
+-- from a message, or from the reply to its own call.
+local function notify_head(head)
+  if head == lock.notified then return end
+  lock.notified = head
+  call('HSET', STATE, 'head', head)
+  if head ~= TOKEN then wake(head) end
+end
+
+-- Puts the caller at the end of the queue, or leaves it where it is. `...` are its details. Returns
+-- its position, from 1.
+local function enqueue(...)
+  call('HSET', STATE, ...)
+  if not (lock.ticket and call('ZSCORE', QUEUE, TOKEN)) then
+    call('HSET', STATE, TOKEN .. ':since', int(now))
+    local ticket = call('HINCRBY', STATE, 'ticket', 1)
+    call('ZADD', QUEUE, ticket, TOKEN)
+  end
+  local expiry = int(now + math.max(guard_left(), 0) + DAY)
+  call('PEXPIREAT', STATE, expiry)
+  call('PEXPIREAT', QUEUE, expiry)
+  return call('ZRANK', QUEUE, TOKEN) + 1
+end
+
+-- The end of the lease that a head of this mode waits for: of the last if it wants to be alone, else
+-- of the first.
+local function awaited(mode)
+  local joins = (mode == lock.mode or lock.mode == 'exclusive') and mode ~= 'exclusive'
+  local which = joins and 0 or -1
+  return tonumber(call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
+end
+
+-- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of a
+-- lease. The second looks a little later, in case the head is dead. Any other waiter is told when it
+-- becomes the head.
+local function millis_to_sleep(position, mode, heartbeat, head)
+  local sleep = heartbeat
+  if position == 1 and lock.foreign then
+    local left = guard_left()
+    sleep = math.min(sleep, FOREIGN_POLL, left >= 0 and left + 1 or FOREIGN_POLL)
+  elseif position == 1 and lock.live then
+    sleep = math.min(sleep, awaited(mode) - now)
+  elseif position == 2 and lock.live then
+    sleep = math.min(sleep, awaited(detail(head, 'mode')) + GRACE - now)
+  end
+  return math.max(sleep, 1)
+end

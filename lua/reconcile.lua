@@ -1,0 +1,65 @@
+-- Bringing the lock up to date, before anything is decided from it.
+--
+-- Reads:   holds, queue; lock, now
+-- Changes: guard, holds, state, history; lock, own
+
+-- An idle lock keeps its fence and its life, and nothing else.
+local function become_idle()
+  call('UNLINK', STATE)
+  if lock.fence then
+    call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
+    call('PEXPIREAT', STATE, int(now + DAY))
+  else
+    lock.life = nil
+  end
+  lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
+  lock.reinstated, lock.floor = 0, 0
+  own = {}
+end
+
+-- Drops holds whose leases have expired, as many as one call may.
+local function drop_expired()
+  local expired = call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
+    'LIMIT', 0, BATCH)
+  if #expired == 0 then return end
+  bypass_oom()
+  record_expired(expired)
+  local tokens = {}
+  for i = 1, #expired, 2 do
+    uncount(expired[i])
+    delete_details(expired[i])
+    tokens[#tokens + 1] = expired[i]
+  end
+  call('ZREM', HOLDS, unpack(tokens))
+  lock.count = lock.count - #tokens
+  lock.leftovers = #tokens == BATCH
+    and call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) > 0
+end
+
+local function reconcile()
+  if lock.deleted then
+    bypass_oom()
+    revoke_up_to(last_fence(), 'deleted', '')
+    set_guard_to_latest()
+    lock.deleted = false
+  elseif lock.foreign and lock.written and lock.floor < last_fence() then
+    -- When the other tool's key is gone, these holds keep others out again until they end.
+    bypass_oom()
+    revoke_up_to(last_fence(), 'overwritten', '')
+  end
+  if not lock.written or lock.live and lock.count == 1 then return end
+  if not lock.live and not lock.foreign and (not lock.ticket or call('ZCARD', QUEUE) == 0) then
+    -- All leases have expired, and nobody waits.
+    bypass_oom()
+    record_expired(call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
+    call('UNLINK', HOLDS)
+    lock.count = 0
+    return become_idle()
+  end
+  drop_expired()
+  if lock.live then
+    settle_mode()
+  elseif lock.count == 0 then
+    call('HDEL', STATE, 'guard', 'mode')
+  end
+end

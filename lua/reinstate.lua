@@ -1,0 +1,24 @@
+-- Reinstating holds that a server lost together with its data.
+--
+-- Reads:   holds, over; lock, now
+-- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode', 'reinstated' and details of the
+--          hold; lock.count, lock.live, lock.mode, lock.fence, lock.reinstated
+
+-- Reinstates a hold as a waiter remembers it. Its holder may still be at work and learns that the lock
+-- is lost only from its next renewal. Until the lease expires, the hold keeps everybody out, as a
+-- revoked one. This happens once: no later reminder extends it. The hold goes by its id, because only
+-- its holder knows the token; an id is shorter than any token.
+local function reinstate(id, about, fence, acquired, ttl)
+  if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or call('ZSCORE', HOLDS, id) then
+    return
+  end
+  drop_remains()
+  mark_over(id, tonumber(ttl))
+  if not lock.live then lock.mode = 'exclusive' end
+  lock.count, lock.live, lock.reinstated = lock.count + 1, true, lock.reinstated + 1
+  lock.fence = int(math.max(last_fence(), tonumber(fence)))
+  set_deadline(id, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
+    'reinstated', int(lock.reinstated), id .. ':mode', 'exclusive',
+    id .. ':about', string.sub(about, 1, MAX_DETAIL), id .. ':fence', fence,
+    id .. ':acquired', acquired, id .. ':renewed', int(now), id .. ':standing', 'revoked')
+end

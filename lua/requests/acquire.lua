@@ -1,0 +1,121 @@
+-- Asks for the lock: a newcomer, a waiter that was woken or whose heartbeat is due, or either of
+-- them again after a lost reply. The token makes all of these the same request.
+--
+-- ARGV[3] ttl        of the lease, in ms
+-- ARGV[4] heartbeat  ms until a waiter calls again at the latest; 0: do not wait
+-- ARGV[5] mode       'exclusive', 'shared' or 'slots:N'
+-- ARGV[6] at least   ms from the grant for which the lock is kept, even if released sooner
+-- ARGV[7] owner      chosen by the user; '': that of the enclosing hold, or the next argument
+-- ARGV[8] fresh      an owner that no other request has
+-- ARGV[9] enclosing  tokens of this lock's holds that enclose or enclosed the caller, the innermost
+--                    last, each followed by a space
+-- ARGV[10] reentrant 'reentrant' to enter again what the owner holds; ''
+-- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
+-- ARGV[12] fence     wanted for the hold, unless a larger one was granted here; 0: any. A lock on
+--                    several servers needs the same fence on most of them
+-- ARGV[13] attempt   grows with each request of the token. A request whose attempt does not is a
+--                    duplicate, or was overtaken: it changes nothing
+-- ARGV[14] life      of the lock when the caller saw the following holders; ''
+-- ARGV[15] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
+--                    that its lease may last at most
+--
+-- Replies:
+-- { 'granted', fence }
+-- { 'busy', view }
+-- { 'inside' }   it would wait for the hold that encloses the caller
+-- { 'upgrade' }  exclusive inside a shared hold: never granted
+-- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller }
+-- { 'again' }    nothing is decided yet; ask again at once, as another attempt
+-- { 'over', why_not_held() }  the token was released, or the request given up
+-- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
+
+-- The sections are named after the functions of the Rust model, but are not functions: a call makes
+-- every function of its script anew, and one that uses this many values costs 1 µs.
+
+local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
+local ABOUT, WANTED, ATTEMPT, LIFE = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
+
+reconcile()
+if is_over(TOKEN) then return { 'over', why_not_held() } end
+if lock.leftovers then return { 'again' } end
+if own.attempt and ATTEMPT <= tonumber(own.attempt) then
+  -- A grant that was not claimed yet lasts for less than the caller would believe.
+  local unclaimed_deadline = tonumber(detail(TOKEN, 'acquired') or 0) + CLAIM_WINDOW
+  local deadline = valid_hold()
+  if deadline and deadline ~= unclaimed_deadline then return { 'granted', own.fence } end
+  return { 'again' }
+end
+local furthest = math.max(last_fence(), WANTED)
+if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end
+-- A quorum asks for its fence here again, but the hold was revoked meanwhile.
+if WANTED > 0 and not valid_hold() then
+  local how = recorded(TOKEN)
+  if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
+end
+-- A caller that asks again no longer uses its revoked hold.
+if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then drop_hold(TOKEN) end
+-- The server has lost its data since the caller saw these holders, or a replica took over that had
+-- not received them.
+for i = 15, LIFE ~= '' and not lock.foreign and #ARGV or 0, 5 do
+  if LIFE ~= lock.life or tonumber(ARGV[i + 2]) > last_fence() then
+    reinstate(unpack(ARGV, i, i + 4))
+  end
+end
+local head = admit()
+if lock.leftovers then return { 'again' } end
+
+-- hold_again(): the caller already holds the lock.
+if valid_hold() then
+  if AT_LEAST > 0 then own.keep_until = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST) end
+  if WANTED > 0 and tonumber(own.fence) ~= WANTED then
+    lock.fence = next_fence(WANTED)
+    own.fence = lock.fence
+  end
+  extend(TTL, 0, 'fence', lock.fence, TOKEN .. ':fence', own.fence,
+    TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[13])
+  call('DEL', MAIL)
+  return { 'granted', own.fence }
+end
+
+-- decide(): it does not hold the lock yet.
+local enclosing, entered = enclosing_hold(ENCLOSING)
+local owner, named = OWNER, OWNER ~= ''
+if named then
+  entered = owner_mode(owner)
+elseif enclosing then
+  owner = detail(enclosing, 'owner') or ''
+  named = detail(enclosing, 'named')
+end
+if owner == '' then owner = FRESH end
+if not REENTRANT then entered = nil end
+if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
+
+-- A lock without a life gets one, as random as the fresh owner.
+local life = lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12)
+local details = { 'life', life, TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner,
+  TOKEN .. ':about', string.sub(ABOUT, 1, MAX_DETAIL),
+  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[13] }
+local function add(name, value)
+  details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
+end
+if named then add('named', '1') end
+
+-- What the owner holds may be entered past the queue: those who wait in it wait for this owner.
+if entered or admissible(MODE) and not head then
+  if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
+  if lock.ticket then call('ZREM', QUEUE, TOKEN) end
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
+  return { 'granted', lock.fence }
+end
+if enclosing then return { 'inside' } end
+if HEARTBEAT == 0 then return { 'busy', brief_view() } end
+
+lock.life = life
+if REENTRANT then add('reentrant', '1') end
+-- Alive for two heartbeats and a claim window, because one heartbeat may be lost on the way.
+add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
+local position = enqueue(unpack(details))
+if position == 1 then notify_head(TOKEN) end
+local sleep = millis_to_sleep(position, MODE, HEARTBEAT, head)
+return { 'queued', brief_view(), position, sleep }

@@ -1,0 +1,48 @@
+-- Ends a hold, or lets it cool until its minimum time is up, and hands the lock to the head of the
+-- queue. The token is over, whatever it was.
+--
+-- ARGV[3] outcome  of the command, for the history: 'exit N', 'signal N', 'lost' if it was stopped
+--                  because its lease could not be renewed in time; ''
+--
+-- Replies:
+-- { 'released' }
+-- { 'not-held', why_not_held() }
+
+reconcile()
+
+local held = valid_hold()
+local unexpired = held or unexpired_hold(TOKEN)
+local reply = held and { 'released' } or { 'not-held', why_not_held() }
+local ttl = tonumber(own.ttl or 0)
+-- Anybody can see an id, so an id does not release a hold. A reinstated hold goes by its id, and the
+-- whole token releases it.
+local id = string.sub(TOKEN, 1, 8)
+local ended = nil
+if TOKEN ~= id then
+  if unexpired and own.standing ~= 'cooling' then
+    ended = TOKEN
+  elseif unexpired_hold(id) then
+    ended = id
+  end
+end
+local outcome = ARGV[3]
+local entry = ended
+  and history_entry(ended, outcome == 'lost' and 'lost' or 'released', now, outcome)
+
+local cools = held and tonumber(own.keep_until or 0) > now
+if cools or not ended then bypass_oom() end
+if cools then
+  uncount(TOKEN)
+  call('HSET', STATE, TOKEN .. ':standing', 'cooling')
+  set_deadline(TOKEN, own.keep_until)
+elseif ended then
+  drop_hold(ended)
+end
+-- A waiter has nothing to release, and keeps waiting.
+if unexpired or not (lock.ticket and call('ZSCORE', QUEUE, TOKEN)) then mark_over(TOKEN, ttl) end
+local head = admit()
+-- The deadline that the head waits for may be earlier now.
+if cools and head then wake(head) end
+-- Last, so that a failure to record does not keep the lock from moving on.
+if entry then record(entry) end
+return reply

@@ -1,0 +1,23 @@
+-- Extends the caller's lease to another ttl from now.
+--
+-- ARGV[3] ttl  in ms; '': as long as it was
+--
+-- Replies:
+-- { 'renewed', fence, ms until it expires }
+-- { 'not-held', why_not_held() }
+
+reconcile()
+
+local deadline = valid_hold()
+local reply
+if deadline then
+  -- A process that rlock watches, under exec or a keeper, counts on what it has. A script that called
+  -- acquire may shorten its lease.
+  local kind = string.match(detail(TOKEN, 'about'), '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
+  local at_least = kind == 'acquire' and 0 or deadline
+  reply = { 'renewed', own.fence, extend(tonumber(ARGV[3]) or tonumber(own.ttl), at_least) }
+else
+  reply = { 'not-held', why_not_held() }
+end
+admit()
+return reply

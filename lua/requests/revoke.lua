@@ -1,0 +1,56 @@
+-- Revokes all holds with a fence up to the one that the caller has seen, so that a request that
+-- arrives late does not touch later holds. Neither the queue nor the fence changes.
+--
+-- ARGV[3] now    'now' frees the lock at once, also from another tool; '': only revoke the holds, so
+--                that the lock moves on once their holders have released it. Another tool cannot be
+--                asked to
+-- ARGV[4] by     who revokes, for the history
+-- ARGV[5] from   the hold to continue from, as the last reply says; '' at first
+-- ARGV[6] fence  that the caller has seen last
+--
+-- Replies:
+-- { 'revoked', view before, with as many holders as a reply lists }
+-- { 'again', view before, from }  not finished; call again at once
+-- Only the first reply has the view; later ones have {}.
+
+local NOW, BY, FROM, UP_TO = ARGV[3] ~= '', ARGV[4], tonumber(ARGV[5]) or 0, tonumber(ARGV[6])
+
+reconcile()
+
+local before = ARGV[5] == '' and view(0, MAX_LISTED, nil, false) or {}
+if lock.leftovers then return { 'again', before, 0 } end
+if lock.foreign and not NOW then return { 'revoked', before } end
+bypass_oom()
+if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
+
+-- Half a batch, because each hold is marked and recorded as well.
+local next_hold = FROM
+local batch = call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
+for i, token in ipairs(batch) do
+  local standing, fence, acquired, ttl = unpack(call('HMGET', STATE, token .. ':standing',
+    token .. ':fence', token .. ':acquired', token .. ':ttl'))
+  local deadline = tonumber(call('ZSCORE', HOLDS, token))
+  local cooling, meant = standing == 'cooling', tonumber(fence or 0) <= UP_TO
+  if NOW and meant then
+    if not cooling and i > #batch - HISTORY_LENGTH then
+      record(history_entry(token, 'revoked', now, '', BY))
+    end
+    -- A waiter that did not claim its grant keeps waiting with its token.
+    if deadline ~= tonumber(acquired or 0) + CLAIM_WINDOW then mark_over(token, tonumber(ttl or 0)) end
+    drop_hold(token)
+  elseif cooling and meant and not lock.foreign then
+    -- Its holder has already released it, so it can go at once.
+    drop_hold(token)
+  else
+    next_hold = next_hold + 1
+  end
+end
+if lock.count > next_hold then return { 'again', before, next_hold } end
+
+if lock.foreign then
+  call('DEL', GUARD)
+  call('HDEL', STATE, 'guard', 'mode')
+  lock.written, lock.foreign = nil, false
+end
+admit()
+return { 'revoked', before }

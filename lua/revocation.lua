@@ -1,0 +1,30 @@
+-- Revocation: one mark, the floor, revokes every hold up to a fence.
+--
+-- Reads:   lock.floor, now
+-- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
+
+-- The state of a hold from its details:
+--   'held'     it holds the lock
+--   'revoked'  it no longer holds the lock, but its holder may not know yet. It keeps others out until
+--              its holder releases it or its lease expires
+--   'cooling'  its holder released it before its minimum time was up
+-- A hold whose fence was lost, because a key was evicted, counts as revoked.
+local function hold_state(standing, fence)
+  if standing and standing ~= '' then return standing end
+  return (tonumber(fence or 0) or 0) <= lock.floor and 'revoked' or 'held'
+end
+
+-- Revokes all holds with a fence up to this one. Each keeps others out until its holder releases it
+-- or its lease expires. `how` is 'revoked', 'deleted' or 'overwritten'.
+local function revoke_up_to(fence, how, by)
+  if fence <= lock.floor then return end
+  lock.floor = fence
+  call('HSET', STATE, 'floor', int(fence), 'floor:how', how,
+    'floor:by', string.sub(by, 1, MAX_DETAIL), 'floor:at', int(now))
+end
+
+-- How, by whom and when the holds up to the floor were revoked.
+local function revocation()
+  local how, by, at = unpack(call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
+  return how or 'revoked', by or '', tonumber(at or now)
+end

@@ -1,0 +1,63 @@
+-- The lock as people see it.
+--
+-- Reads:   guard, holds, queue, state, history; lock, now
+-- Changes: nothing
+
+-- How many holders a reply to a waiter lists. A waiter may have to remind a server that lost its data
+-- of them, above all of those whose leases last longest.
+local MAX_REMINDED = 3
+
+-- Details of a hold or a waiter, each short enough that the reply can be read.
+local function details_of(token, ...)
+  local fields = {}
+  for i, name in ipairs({ ... }) do fields[i] = token .. ':' .. name end
+  local details = call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
+  return details
+end
+
+-- The lock with at most so many holders in full, starting from one (nil: those whose leases last
+-- longest), and waiters starting from one (nil: none), and the history if asked for:
+--   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
+--     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
+--     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
+--   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held }
+--   waiter: { id, mode, about, since }
+-- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one that
+-- is not reinstated.
+local function view(holders_from, holders_at_most, waiters_from, with_history)
+  local holders, waiters, scored = {}, {}, {}
+  local state, left, number = lock.foreign and 'foreign' or 'free', guard_left(), 0
+  if lock.live then
+    number = call('ZCOUNT', HOLDS, int(now), '+inf')
+    local from = holders_from or math.max(number - holders_at_most, 0)
+    scored = call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
+      'LIMIT', from, holders_at_most)
+    left = tonumber(call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
+    -- Held if any of them is, else revoked if any of them is.
+    state = 'cooling'
+  end
+  for i = 1, #scored, 2 do
+    local token = scored[i]
+    local owner, mode, about, fence, acquired, renewed, standing = unpack(details_of(token,
+      'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing'))
+    local its_state = hold_state(standing, fence)
+    if its_state == 'held' and lock.deleted then its_state = 'revoked' end
+    if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
+    holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
+      renewed, scored[i + 1], its_state == 'held' and '' or its_state }
+  end
+  local queued = waiters_from and
+    call('ZRANGE', QUEUE, waiters_from, waiters_from + MAX_LISTED - 1) or {}
+  for _, token in ipairs(queued) do
+    local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
+    if (tonumber(alive) or 0) >= now then
+      waiters[#waiters + 1] = { string.sub(token, 1, 8), mode, about, since }
+    end
+  end
+  return { int(now), state, lock.live and lock.mode or '', left, lock.fence or '', lock.life or '',
+    number, holders, call('ZCARD', QUEUE), waiters, with_history and history() or {} }
+end
+
+-- For a reply to a request that waits or is refused.
+local function brief_view() return view(nil, MAX_REMINDED, nil, false) end
