@@ -4,6 +4,12 @@
 #![allow(clippy::expect_used, reason = "a measurement that fails has nothing to say")]
 
 #[path = "../tests/support/mod.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "it is written for the tests in main.rs"
+)]
 mod support;
 
 use std::path::Path;

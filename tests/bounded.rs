@@ -1,9 +1,6 @@
 //! No call keeps a server busy, whatever happened before it; what one call leaves, later ones do.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod support;
-
-use support::{Finished, Server, run, until};
+use crate::support::{self, Finished, Server, run, until};
 
 /// As many as may lapse together.
 const MANY: u32 = 50_000;

@@ -1,14 +1,11 @@
 //! A cluster: a lock is on one of several masters, and found there wherever it is moved.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-use support::acl::{TO_INSPECT, as_ci, rule, set_up};
-use support::cluster::Cluster;
-use support::{Finished, READY, Running, rlock, run, until};
+use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
+use crate::support::cluster::Cluster;
+use crate::support::{Finished, READY, Running, rlock, run, until};
 
 fn at(url: &str, arguments: &[&str]) -> Command {
     let mut command = rlock(arguments);

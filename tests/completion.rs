@@ -1,12 +1,9 @@
 //! A shell completes the names of locks that are held, and says nothing if it cannot.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{Finished, Server, acquire, rlock, run};
+use crate::support::{Finished, Server, acquire, rlock, run};
 
 /// A shell that knows `rlock` by name and has its completions.
 fn shell(program: &str, url: &str, script: &str) -> Output {

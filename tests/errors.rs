@@ -1,7 +1,4 @@
 //! Bad input and bad servers: one clear line, the right status, never a panic, nothing left behind.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -10,10 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use support::acl::{TO_INSPECT, as_ci, as_looker, rule, rule_to_look, set_up};
-use support::proxy::Proxy;
-use support::server::free_port;
-use support::{Finished, Server, acquire, rlock, run};
+use crate::support::acl::{TO_INSPECT, as_ci, as_looker, rule, rule_to_look, set_up};
+use crate::support::proxy::Proxy;
+use crate::support::server::free_port;
+use crate::support::{self, Finished, Server, acquire, rlock, run};
 
 /// One line, and what it must say.
 #[track_caller]

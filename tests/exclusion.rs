@@ -1,11 +1,8 @@
 //! Two exclusive holders never run at once, and nobody barges past the queue.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod support;
 
 use std::fs;
 
-use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{self, Finished, Running, Server, acquire, holder, run, until, waiter};
 
 #[test]
 fn fifty_processes_that_increment_a_file_lose_no_count() {

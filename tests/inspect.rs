@@ -1,12 +1,9 @@
 //! inspect shows who holds a lock and who waits, to people and to programs.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::process::Command;
 
+use crate::support::{self, Finished, Running, Server, acquire, holder, run, waiter};
 use serde_json::Value;
-use support::{Finished, Running, Server, acquire, holder, run, waiter};
 
 fn names(document: &Value) -> Vec<&str> {
     document.as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()

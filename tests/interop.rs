@@ -1,14 +1,11 @@
 //! rlock and public client libraries respect each other's locks on the same key.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{Finished, Running, Server, acquire, holder, run, until, waiter};
 
 /// A library as it is used: what differs is how a lock is made and which key that takes.
 struct Library {

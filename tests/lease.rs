@@ -1,14 +1,13 @@
 //! A command runs under a lease that is renewed, and not without one.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::proxy::Proxy;
-use support::{Finished, READY, Running, Server, acquire, holder, is_gone, run, until};
+use crate::support::proxy::Proxy;
+use crate::support::{
+    self, Finished, READY, Running, Server, acquire, holder, is_gone, run, until,
+};
 
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {

@@ -1,14 +1,11 @@
 //! A test that waits in vain fails, and says what it waited for.
-#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
-
-mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Duration;
 
-use support::limit::set_limit;
-use support::{Running, run, until};
+use crate::support::limit::set_limit;
+use crate::support::{Running, run, until};
 
 /// Something that goes on until its stdin ends, and does not do what is waited for.
 fn busy() -> Running {

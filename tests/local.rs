@@ -1,7 +1,4 @@
 //! `local:`, locks on one host without a server: what is different from a server.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{Finished, READY, Running, rlock, run, until};
+use crate::support::{Finished, READY, Running, rlock, run, until};
 use tempfile::TempDir;
 
 /// A directory of locks, and rlock with it.

@@ -1,15 +1,12 @@
 //! `local:` where the same directory is used under several clocks: in containers of one host, which
 //! may have a boot id or a time namespace of their own, and before and after a reboot.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::{Finished, READY, Running, rlock, run};
+use crate::support::{Finished, READY, Running, rlock, run};
 use tempfile::TempDir;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -1,11 +1,8 @@
 //! Shared locks, slots, and locks that are entered again.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::time::Duration;
 
-use support::{Finished, READY, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{self, Finished, READY, Running, Server, acquire, holder, run, until, waiter};
 
 #[test]
 fn readers_share_and_a_waiting_writer_holds_back_later_readers() {

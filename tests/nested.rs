@@ -1,9 +1,6 @@
 //! A command that asks for a lock which it runs inside of does not wait for itself.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod support;
-
-use support::{Finished, Running, Server, holder, run};
+use crate::support::{self, Finished, Running, Server, holder, run};
 
 const RLOCK: &str = env!("CARGO_BIN_EXE_rlock");
 

@@ -2,6 +2,12 @@
 //! that the machine is as it should be. On Redis and on `local:`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "it is written for the tests in main.rs"
+)]
 mod support;
 
 use std::process::{Child, Command};

@@ -1,13 +1,10 @@
 //! Installed, rlock is a program, its pages and its completions; removed, it leaves nothing.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Finished, run};
+use crate::support::{Finished, run};
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -1,8 +1,5 @@
 //! The whole promise: whatever happens to the server, the network or rlock, no two commands run
 //! under one lock at once.
-#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use support::proxy::Proxy;
-use support::random::Random;
-use support::{Running, Server, send_signal, until};
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::{Running, Server, send_signal, until};
 
 /// As many rounds as there are kinds of faults, twice; more by this variable.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";

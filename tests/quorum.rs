@@ -1,7 +1,4 @@
 //! Several servers that know nothing of each other: a lock is held by whoever has most of them.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -9,10 +6,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::acl::{TO_INSPECT, as_ci, rule, set_up};
-use support::proxy::Proxy;
-use support::random::Random;
-use support::{Finished, READY, Running, Server, rlock, run, until};
+use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::{Finished, READY, Running, Server, rlock, run, until};
 
 /// As long as a server has to have been up before it counts.
 const TTL: &str = "2s";

@@ -1,13 +1,10 @@
 //! The README's recipes, run as they are written there.
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use support::{Finished, Server, acquire, holder, is_gone, run, until};
+use crate::support::{self, Finished, Server, acquire, holder, is_gone, run, until};
 use tempfile::TempDir;
 
 /// The blocks of code below a heading of the README.

@@ -1,12 +1,9 @@
 //! What goes over the wire, and nothing more.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::time::Duration;
 
-use support::proxy::Proxy;
-use support::{Finished, Server, rlock, run};
+use crate::support::proxy::Proxy;
+use crate::support::{Finished, Server, rlock, run};
 
 #[test]
 fn an_uncontended_exec_is_one_connection_and_two_flights() {

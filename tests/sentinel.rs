@@ -1,13 +1,10 @@
 //! Sentinel: whatever becomes of the master, a lock is where the new one is, or its holder is told.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::process::Command;
 
-use support::acl::{TO_INSPECT, as_ci, rule, set_up};
-use support::sentinels::Service;
-use support::{Finished, READY, Running, rlock, run, until};
+use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
+use crate::support::sentinels::Service;
+use crate::support::{Finished, READY, Running, rlock, run, until};
 
 /// As many failovers as a test run has time for; more by this variable.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";

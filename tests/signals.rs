@@ -1,13 +1,10 @@
 //! Signals reach the command as themselves, and none is lost.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
-use support::proxy::Proxy;
-use support::{Finished, Running, Server, is_gone, run, until};
+use crate::support::proxy::Proxy;
+use crate::support::{self, Finished, Running, Server, is_gone, run, until};
 
 #[test]
 fn each_signal_reaches_the_command_as_itself() {

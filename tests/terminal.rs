@@ -1,10 +1,7 @@
 //! At a terminal, a command under rlock is a job like any other.
-#![allow(clippy::unwrap_used, missing_docs)]
 
-mod support;
-
-use support::pty::Terminal;
-use support::{Finished, Server, run, until};
+use crate::support::pty::Terminal;
+use crate::support::{self, Finished, Server, run, until};
 
 const INTERRUPT: &str = "\x03";
 const SUSPEND: &str = "\x1a";

@@ -1,14 +1,11 @@
 //! TLS: verified, in both directions, and refused with a reason.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::server::free_port;
-use support::{Finished, READY, Running, Server, rlock, run};
+use crate::support::server::free_port;
+use crate::support::{self, Finished, READY, Running, Server, rlock, run};
 use tempfile::TempDir;
 
 /// An authority and what it has signed.

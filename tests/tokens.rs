@@ -1,11 +1,8 @@
 //! acquire, renew and release: only the right token, only while it holds.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::process::Command;
 
-use support::{Finished, Running, Server, acquire, holder, run, until};
+use crate::support::{self, Finished, Running, Server, acquire, holder, run, until};
 
 #[test]
 fn acquire_prints_a_token_that_renews_and_releases() {

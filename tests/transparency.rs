@@ -1,12 +1,9 @@
 //! `rlock exec NAME -- COMMAND` behaves like COMMAND; flock(1) is the oracle where it has an answer.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
-use support::{Finished, Server, run};
+use crate::support::{self, Finished, Server, run};
 
 #[test]
 fn every_exit_status_of_a_command_is_ours() {

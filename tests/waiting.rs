@@ -1,13 +1,10 @@
 //! Waiting: for as long as asked, in line, through faults, and gone without a trace when given up.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use support::proxy::Proxy;
-use support::{Finished, READY, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::proxy::Proxy;
+use crate::support::{self, Finished, READY, Running, Server, acquire, holder, run, until, waiter};
 
 #[test]
 fn nonblock_fails_at_once_and_says_who_holds_the_lock() {

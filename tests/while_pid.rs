@@ -1,7 +1,4 @@
 //! acquire --while-pid: a keeper holds the lock for as long as a process lives, and no longer.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod support;
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
@@ -9,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Finished, Running, Server, is_gone, run, until};
+use crate::support::{self, Finished, Running, Server, is_gone, run, until};
 
 /// A shell script with the lock L, that says HELD when it has it and then does as it is told.
 fn script(server: &Server, body: &str) -> Command {

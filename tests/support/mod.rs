@@ -3,8 +3,7 @@
 //! `Server::start` starts a Redis, or nothing but a directory for `local:`, in tests that a file
 //! names in `also_on_local!`. Such a test asks about locks in the words that both understand.
 
-// Each test file uses its own part of this.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs)]
 // A test that cannot have its server or its file has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -28,10 +27,9 @@ use limit::{Process, Stream, limit, output_of};
 use serde_json::Value;
 
 /// Runs these tests, all of this file, once more on `local:`.
-#[allow(unused_macros)]
 macro_rules! also_on_local {
     ($($test:ident),+ $(,)?) => {
-        mod local {
+        mod in_files {
             $(#[test]
             fn $test() {
                 crate::support::server::on_local(super::$test);
@@ -39,7 +37,6 @@ macro_rules! also_on_local {
         }
     };
 }
-#[allow(unused_imports)]
 pub(crate) use also_on_local;
 
 impl Server {

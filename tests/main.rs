@@ -1,0 +1,46 @@
+//! What rlock promises: one file a promise, all of them one program, since they share `support`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+#![allow(missing_docs)]
+
+mod support;
+
+mod bounded;
+mod cluster;
+mod completion;
+mod errors;
+mod exclusion;
+mod inspect;
+mod interop;
+mod lease;
+mod limits;
+mod local;
+mod local_clocks;
+mod modes;
+mod nested;
+mod packaging;
+mod promise;
+mod quorum;
+mod recipes;
+mod round_trips;
+mod sentinel;
+mod signals;
+mod terminal;
+mod tls;
+mod tokens;
+mod transparency;
+mod waiting;
+mod while_pid;
+
+/// The compiler does not miss a file that nobody names.
+#[test]
+fn every_file_is_part_of_the_suite() {
+    let this = include_str!("main.rs");
+    let manifest = include_str!("../Cargo.toml");
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests")).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let Some(module) = name.strip_suffix(".rs") else { continue };
+        let is_named = this.contains(&format!("\nmod {module};"))
+            || manifest.contains(&format!("path = \"tests/{name}\""));
+        assert!(is_named, "tests/{name} is not compiled: name it in tests/main.rs");
+    }
+}
