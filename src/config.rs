@@ -16,7 +16,8 @@ use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Label, Mode, Owner, Prefix, Token};
 use crate::report::{Report, Verbosity};
-use crate::store::{self, Credentials, Directory, Identity, Location, Pem, Store, TlsFiles};
+use crate::store::Store;
+use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The server, and what it is asked under.
 pub(crate) struct Config {
@@ -105,7 +106,7 @@ impl Config {
         if min_replicas > 0 && matches!(self.location, Location::Local(_)) {
             return Err(Error::Config("local: has no replicas for --min-replicas".into()));
         }
-        store::open(&self.location, self.io_timeout, min_replicas).map_err(Error::Config)
+        self.location.open(self.io_timeout, min_replicas).map_err(Error::Config)
     }
 
     pub(crate) fn warnings(&self, report: &Report) {

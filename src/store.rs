@@ -3,7 +3,7 @@
 //! Nothing outside this module knows which kind it talks to, nor what it talks.
 
 mod local;
-mod location;
+pub(crate) mod location;
 mod model;
 mod open;
 mod pause;
@@ -14,11 +14,6 @@ mod wire;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-
-pub(crate) use local::Directory;
-pub(crate) use location::Location;
-pub(crate) use open::open;
-pub(crate) use wire::{Credentials, Identity, Pem, TlsFiles};
 
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;

@@ -1,7 +1,9 @@
 //! Where locks are kept, as the user's URLs say it.
 
-use super::local::Directory;
-use super::wire::{Address, Credentials, TlsFiles};
+use super::wire::Address;
+
+pub(crate) use super::local::Directory;
+pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
 /// Where locks are kept.
 pub(crate) enum Location {

@@ -2,31 +2,41 @@
 
 use std::time::Duration;
 
+use super::Store;
 use super::local::Local;
+use super::location::{Location, Sentinels};
 use super::quorum::Quorum;
 use super::server::{Cluster, Scripted, Sentinel, Single};
-use super::{Location, Store};
 
-/// Opens the store at a location, where grants and renewals count once so many replicas have them.
-/// Connects on first use only; an error is a file for TLS that cannot be used.
-pub(crate) fn open(
-    location: &Location,
-    io_timeout: Duration,
-    min_replicas: u32,
-) -> Result<Box<dyn Store>, String> {
-    Ok(match location {
-        Location::Server(server) => {
-            let server = Single::new(server.clone(), io_timeout, None)?;
-            Box::new(Scripted::new(server, min_replicas))
-        }
-        Location::Sentinels(sentinels) => {
-            let sentinel = Sentinel::new(sentinels, io_timeout)?;
-            Box::new(Scripted::new(sentinel, min_replicas))
-        }
-        Location::Cluster(nodes) => {
-            Box::new(Scripted::new(Cluster::new(nodes, io_timeout)?, min_replicas))
-        }
-        Location::Quorum(servers) => Box::new(Quorum::new(servers, io_timeout, min_replicas)?),
-        Location::Local(directory) => Box::new(Local::new(directory.clone(), io_timeout)),
-    })
+impl Location {
+    /// Opens the store at this location. It connects on first use.
+    ///
+    /// `io_timeout` bounds each connection attempt and each reply. A grant or a renewal counts once
+    /// `min_replicas` replicas have confirmed it; 0 asks none, and a local store ignores it.
+    ///
+    /// # Errors
+    ///
+    /// One line for the user: a TLS file cannot be used, a thread cannot be started, or two URLs of
+    /// a quorum lead to the same server.
+    pub(crate) fn open(
+        &self,
+        io_timeout: Duration,
+        min_replicas: u32,
+    ) -> Result<Box<dyn Store>, String> {
+        Ok(match self {
+            Self::Server(server) => {
+                let server = Single::new(server.clone(), io_timeout, None)?;
+                Box::new(Scripted::new(server, min_replicas))
+            }
+            Self::Sentinels(Sentinels { sentinels, service, master }) => {
+                let sentinel = Sentinel::new(sentinels, service, master, io_timeout)?;
+                Box::new(Scripted::new(sentinel, min_replicas))
+            }
+            Self::Cluster(nodes) => {
+                Box::new(Scripted::new(Cluster::new(nodes, io_timeout)?, min_replicas))
+            }
+            Self::Quorum(servers) => Box::new(Quorum::new(servers, io_timeout, min_replicas)?),
+            Self::Local(directory) => Box::new(Local::new(directory.clone(), io_timeout)),
+        })
+    }
 }

@@ -1,6 +1,9 @@
-//! Locks on Redis or Valkey, by the scripts of `lua/`: on one server, behind Sentinel, or on a cluster.
+//! Locks on Redis or Valkey, kept by the scripts of `lua/`: on one server, on the master behind
+//! Sentinel, or on a cluster.
 
 mod cluster;
+mod eviction;
+mod list;
 mod node;
 mod refusal;
 mod reply;
@@ -8,9 +11,10 @@ mod scripted;
 mod scripts;
 mod sentinel;
 mod single;
+mod topology;
 
 pub(super) use cluster::Cluster;
-pub(super) use node::{Question, Run};
+pub(super) use node::{Probe, Run};
 pub(super) use scripted::Scripted;
 pub(super) use sentinel::Sentinel;
 pub(super) use single::Single;

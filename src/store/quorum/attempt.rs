@@ -83,7 +83,7 @@ impl Quorum {
             if_idle,
             move |node, withdrawal| {
                 let answer = acquire(node, &asked, withdrawal)?;
-                Ok(Vote { answer, run: node.servers.node.this_run().cloned() })
+                Ok(Vote { answer, run: node.server_run().cloned() })
             },
             |votes| {
                 let longest = longest_lease(lease, votes);
@@ -279,7 +279,7 @@ fn acquire(
     match node.acquire(request, &[], withdrawal)? {
         Answer::Granted { fence } if fence >= NO_FENCE => {
             node.leave(request)?;
-            let server = node.servers.node.endpoint();
+            let server = node.endpoint();
             Err(Failure::Misconfigured {
                 what: format!(
                     "{server}: fencing token {fence} exceeds 2^53; when the lock is free, delete its \

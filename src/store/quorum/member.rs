@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 
 use super::replies::{MemberReply, ReplySender};
-use crate::store::server::{Question, Scripted, Single};
+use crate::store::server::{Probe, Scripted, Single};
 use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
 
@@ -33,7 +33,7 @@ impl Member {
         min_replicas: u32,
     ) -> Result<Self, String> {
         let name = server.to_string();
-        let server = Single::new(server.clone(), io_timeout, Some(Question::Uptime))?;
+        let server = Single::new(server.clone(), io_timeout, Some(Probe::Run))?;
         let mut node = Scripted::new(server, min_replicas);
         let (work, to_do) = channel::<Work>();
         let thread = Builder::new().name("member".into()).spawn(move || {

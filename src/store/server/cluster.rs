@@ -1,13 +1,13 @@
-//! A cluster, where each lock is on one of several masters. Which one, the nodes themselves tell:
-//! any of them answers MOVED or ASK for what is elsewhere.
+//! A cluster: each lock is on one of several masters. A node that does not have the lock answers
+//! with MOVED or ASK, which name the node that does.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::node::{Node, Reply};
 use super::refusal::Refusal;
-use super::scripted::Servers;
 use super::scripts::Call;
+use super::topology::Topology;
 use crate::back_off::BackOff;
 use crate::report::Diagnostic;
 use crate::store::pause::pause;
@@ -15,27 +15,28 @@ use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 
-/// More redirections in a row are no way to anywhere.
-const MOST: u32 = 8;
+/// How many redirections in a row are followed before they count as a loop.
+const MAX_REDIRECTIONS: u32 = 8;
 
-/// Between two attempts while the lock's keys are partly here and partly there.
+/// Between two attempts while the lock's keys are divided between two nodes.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
 
-/// The nodes that are known by now.
+/// The nodes that are known so far.
 pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
-    /// Whom to ask first.
+    /// The index of the node to ask first.
     owner: usize,
-    /// Who has run the last script, and whether it had to be asked to.
+    /// The index of the node that ran the last script, and whether that took an ASKING.
     last: (usize, bool),
     io_timeout: Duration,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Cluster {
-    /// An error is a file for TLS that cannot be used.
+    /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot be
+    /// used.
     pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        // Until one answers, all of them together have the time for one answer.
+        // Until one answers, the nodes share the time for one reply.
         let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
@@ -52,7 +53,7 @@ impl Cluster {
                 self.nodes.len() - 1
             }
         };
-        // There is no other to ask instead.
+        // No other node can be asked instead, so it gets the whole time.
         self.nodes[index].set_io_timeout(self.io_timeout);
         Ok(index)
     }
@@ -64,7 +65,7 @@ impl Cluster {
         }
     }
 
-    /// The masters by the first node that tells.
+    /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
         let mut first_failure = None;
         for index in 0..self.nodes.len() {
@@ -87,8 +88,8 @@ impl Cluster {
     }
 }
 
-/// Every entry of CLUSTER SLOTS is `first slot, last slot, master, replica …`, a server being `host,
-/// port, …`; no host means that of the one who answers.
+/// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`, where
+/// each server is `host, port, …`. An empty host means the host of the node that answered.
 fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
     let Value::Array(slots) = slots else { return None };
     let master = |slot: &Value| -> Option<Endpoint> {
@@ -110,9 +111,9 @@ fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
     slots.iter().map(master).collect()
 }
 
-impl Servers for Cluster {
+impl Topology for Cluster {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        // For the keys to be moved; each node has its own time to answer.
+        // Bounds how long to wait for a migration; each reply has its own timeout.
         let until = Instant::now() + self.io_timeout;
         let (mut at, mut asking) = (self.owner, false);
         let (mut redirections, mut back_off) = (0, BACK_OFF);
@@ -121,7 +122,7 @@ impl Servers for Cluster {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
                 return Err(absent.swap_remove(known).1);
             }
-            let refusal = match self.nodes[at].run(call, asking, interrupt) {
+            let refusal = match self.nodes[at].run_script(call, asking, interrupt) {
                 Ok(reply) => {
                     self.last = (at, asking);
                     self.nodes[at].set_io_timeout(self.io_timeout);
@@ -131,12 +132,12 @@ impl Servers for Cluster {
             };
             let in_time = Instant::now() < until;
             match refusal {
-                Refusal::Elsewhere { node, asking: to_be_asked, .. } if redirections < MOST => {
+                Refusal::Elsewhere { node, asking: ask, .. } if redirections < MAX_REDIRECTIONS => {
                     redirections += 1;
-                    let way = if to_be_asked { "ASK" } else { "MOVED" };
+                    let way = if ask { "ASK" } else { "MOVED" };
                     self.diagnostic(at, &format!("{way} {node}"));
-                    (at, asking) = (self.index_of(node)?, to_be_asked);
-                    if !to_be_asked {
+                    (at, asking) = (self.index_of(node)?, ask);
+                    if !ask {
                         self.owner = at;
                     }
                 }
@@ -144,7 +145,7 @@ impl Servers for Cluster {
                     let what = "the nodes of the cluster send us round in circles; try again";
                     return Err(Failure::Unavailable(what.into()));
                 }
-                // Sooner or later all of them are at the new place.
+                // Retry until all keys have arrived on one node.
                 Refusal::Moving { .. } if in_time => {
                     self.diagnostic(at, "the lock's keys are being moved");
                     pause(back_off.pause(), interrupt)?;
@@ -152,7 +153,7 @@ impl Servers for Cluster {
                 }
                 Refusal::Failed(failure) if failure.may_pass() => {
                     self.diagnostic(at, &failure.to_string());
-                    // Another one may know who has taken over.
+                    // Another node may know which replica was promoted.
                     self.owner = (at + 1) % self.nodes.len();
                     absent.push((at, failure));
                     (at, asking) = (self.owner, false);
@@ -170,7 +171,7 @@ impl Servers for Cluster {
     ) -> Result<(), Failure> {
         let (at, asking) = self.last;
         match self.nodes[at].sleep(command, asking, at_most, interrupt) {
-            // Asking for the lock finds the new place.
+            // The next acquire finds the lock's new node.
             Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(()),
             slept => Ok(slept?),
         }
@@ -186,9 +187,9 @@ impl Servers for Cluster {
         0
     }
 
-    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.extend(self.nodes.iter_mut().flat_map(Node::diagnostics));
+        diagnostics.extend(self.nodes.iter_mut().flat_map(Node::take_diagnostics));
         diagnostics
     }
 }

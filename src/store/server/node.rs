@@ -1,171 +1,103 @@
-//! One Redis or Valkey server: the connection to it, and the running of scripts on it.
+//! One Redis or Valkey server: runs scripts and other commands on it.
+
+mod handshake;
+mod link;
 
 use std::time::Duration;
+
+pub(in crate::store) use handshake::{Probe, Run};
+use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
 use crate::report::Diagnostic;
-use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
-use crate::store::{Failure, Fate, Interrupt};
-use crate::system::clock::Instant;
+use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
+use crate::store::{Failure, Interrupt};
 
-/// How much longer than asked for a server may sleep: it looks at its clock ten times a second.
-const TICK: Duration = Duration::from_millis(250);
+/// How much later than its timeout a blocking command may return: the server checks for timeouts
+/// ten times a second.
+const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
-/// One server. The connection is made when first needed, kept, and made again after a failure.
+/// One server. It is connected to on first use.
 pub(in crate::store) struct Node {
-    address: Address,
-    tls: Option<Tls>,
-    io_timeout: Duration,
-    question: Option<Question>,
-    connection: Option<(Connection, Fit)>,
-    /// May the last script still have to arrive, or to be answered? Then there may be no reply to
-    /// the next one either, so it travels in full: one that the server did not know by its hash
-    /// would be lost.
+    link: Link,
+    /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
+    /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
+    /// runs even if the server does not know its hash.
     unanswered: bool,
-    /// Which commands run the scripts that only look.
-    looking: Verbs,
-    run: Option<Run>,
-    diagnostics: Vec<Diagnostic>,
+    /// The commands that run read-only scripts.
+    read_only_verbs: Verbs,
 }
 
-/// What a connection is good for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fit {
-    /// For anything.
-    Any,
-    /// For what takes back what was asked for on it, which must not overtake that: the server has
-    /// been silent for too long, or has refused us but runs our scripts all the same.
-    TakingBack,
-}
-
-/// What is sent at once, and on which terms.
-struct Flight<'a> {
-    commands: &'a [Cmd],
-    patience: Duration,
-    interrupt: Interrupt<'a>,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    /// Keeps what is sent after it waiting on the server, which then forgets that if the
-    /// connection is closed.
-    Blocks,
-    /// Undoes what was asked for before.
-    TakesBack,
-}
-
-impl<'a> Flight<'a> {
-    fn plain(commands: &'a [Cmd], patience: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { commands, patience, interrupt, kind: Kind::Plain }
-    }
-}
-
-/// What a new connection asks first, in the same flight as all else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Question {
-    /// Are you a master? One that is not, refuses.
-    Role,
-    /// How long have you been up?
-    Uptime,
-}
-
-/// A reply, and whether the request may have been carried out once before this reply's request.
+/// The reply to a script.
 pub(in crate::store) struct Reply {
     pub(in crate::store) value: Value,
+    /// Whether an earlier copy of the request may have been executed too.
     pub(in crate::store) repeated: bool,
-    /// Why it does not count if it is a success: too few replicas have it.
+    /// Why a success does not count: too few replicas have confirmed it.
     pub(in crate::store) unconfirmed: Option<Failure>,
 }
 
 impl Node {
-    /// An error is a file for TLS that cannot be used.
+    /// `io_timeout` bounds each connection attempt, and the replies to each pipeline. An error
+    /// means that a TLS file cannot be used.
     pub(in crate::store) fn new(
         address: Address,
         io_timeout: Duration,
-        question: Option<Question>,
+        probe: Option<Probe>,
     ) -> Result<Self, String> {
-        let tls = match (&address.endpoint, &address.tls) {
-            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
-            _ => None,
-        };
-        Ok(Self::of(address, tls, io_timeout, question))
+        Link::new(address, io_timeout, probe).map(Self::on)
     }
 
-    fn of(
-        address: Address,
-        tls: Option<Tls>,
-        io_timeout: Duration,
-        question: Option<Question>,
-    ) -> Self {
-        let (connection, unanswered, looking) = (None, false, Verbs::ToLook);
-        let (run, diagnostics) = (None, Vec::new());
-        Self {
-            address,
-            tls,
-            io_timeout,
-            question,
-            connection,
-            unanswered,
-            looking,
-            run,
-            diagnostics,
-        }
-    }
-
-    /// Another server that takes the same user, password and authorities.
+    /// Another server with the same credentials and TLS files. An error means that no certificate
+    /// could be valid for its host.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
-        let tls = match (&endpoint, &self.tls) {
-            (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host)?),
-            _ => None,
-        };
-        let address = self.address.at(endpoint);
-        Ok(Self::of(address, tls, self.io_timeout, self.question))
+        self.link.sibling(endpoint).map(Self::on)
+    }
+
+    fn on(link: Link) -> Self {
+        Self { link, unanswered: false, read_only_verbs: Verbs::ReadOnly }
     }
 
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
-        &self.address.endpoint
+        &self.link.address.endpoint
     }
 
-    /// What it has said of its uptime, if it was asked.
-    pub(in crate::store) fn this_run(&self) -> Option<&Run> {
-        self.run.as_ref()
+    /// The run of the server program that answered last; `None` before the first answer, and
+    /// without `Probe::Run`.
+    pub(in crate::store) fn run(&self) -> Option<&Run> {
+        self.link.run()
     }
 
-    /// What it has said since the last call that was about itself.
-    pub(in crate::store) fn diagnostics(&mut self) -> Vec<Diagnostic> {
-        std::mem::take(&mut self.diagnostics)
+    /// What the server has reported about itself since the last call.
+    pub(in crate::store) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        self.link.take_diagnostics()
     }
 
-    /// Gives it another time to answer.
     pub(in crate::store) fn set_io_timeout(&mut self, io_timeout: Duration) {
-        self.io_timeout = io_timeout;
+        self.link.io_timeout = io_timeout;
     }
 
-    /// Runs a script. It travels as its hash, together with AUTH if the connection is new; a server
-    /// that does not know it yet costs one more round trip. `asking` asks a node of a cluster that
-    /// is being given the lock's keys.
-    pub(in crate::store) fn run(
+    /// Runs a script. It travels as its hash, together with AUTH on a new connection; if the server
+    /// does not know the hash yet, that costs one more round trip. With `asking`, a cluster node
+    /// that is importing the lock's keys serves it too.
+    pub(in crate::store) fn run_script(
         &mut self,
         call: &Call,
         asking: bool,
         interrupt: Interrupt<'_>,
     ) -> Result<Reply, Refusal> {
         let wait = self.wait(call);
-        let flight = |command: Cmd| {
+        let commands = |command: Cmd| {
             let asking = asking.then(|| wire::cmd("ASKING"));
             asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
         };
         let (mut replies, repeated) =
-            self.run_flight(call, flight, usize::from(asking), interrupt)?;
+            self.run_known_or_not(call, commands, usize::from(asking), interrupt)?;
         self.unanswered = false;
         let confirmed = if call.min_replicas() > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
-            Some(Value::ServerError(error)) => {
-                return Err(self.refused_script(&error, call));
-            }
+            Some(Value::ServerError(error)) => return Err(self.refused_script(&error, call)),
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
@@ -178,70 +110,66 @@ impl Node {
         Ok(Reply { value, repeated, unconfirmed })
     }
 
-    /// By its hash first, unless there may be no second try.
-    fn run_flight(
+    /// Sends a script as its hash first, unless there may be no second attempt. `script` is the
+    /// index of its reply.
+    fn run_known_or_not(
         &mut self,
         call: &Call,
-        flight: impl Fn(Cmd) -> Vec<Cmd>,
+        commands: impl Fn(Cmd) -> Vec<Cmd>,
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let patience = self.io_timeout;
+        let timeout = self.link.io_timeout;
         let kind = match () {
-            () if call.takes_back() => Kind::TakesBack,
-            () if call.min_replicas() > 0 => Kind::Blocks,
-            () => Kind::Plain,
+            () if call.is_undo() => Kind::Undo,
+            () if call.min_replicas() > 0 => Kind::Blocking,
+            () => Kind::Ordinary,
         };
-        let (mut repeated, mut in_full) = (false, self.unanswered);
+        let (mut repeated, mut as_source) = (false, self.unanswered);
         loop {
             let verbs = self.verbs(call);
-            let command = if in_full { call.in_full(verbs) } else { call.by_hash(verbs) };
-            let commands = &flight(command);
-            let (replies, again) =
-                self.run_once(&Flight { commands, patience, interrupt, kind })?;
+            let command = if as_source { call.as_source(verbs) } else { call.as_hash(verbs) };
+            let commands = &commands(command);
+            let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
+            if let Err(Refusal::Failed(failure)) = &exchanged {
+                self.unanswered |= failure.maybe_executed();
+            }
+            let (replies, again) = exchanged?;
             repeated |= again;
             match replies.get(script) {
-                Some(Value::ServerError(error)) if !in_full && error.code() == "NOSCRIPT" => {
-                    in_full = true;
+                Some(Value::ServerError(error)) if !as_source && error.code() == "NOSCRIPT" => {
+                    as_source = true;
                 }
                 Some(Value::ServerError(error))
-                    if verbs == Verbs::ToLook && refusal::lacks_a_command(error) =>
+                    if verbs == Verbs::ReadOnly && refusal::lacks_a_command(error) =>
                 {
-                    self.looking = Verbs::Any;
+                    self.read_only_verbs = Verbs::Any;
                 }
                 _ => return Ok((replies, repeated)),
             }
         }
     }
 
-    fn run_once(&mut self, flight: &Flight<'_>) -> Result<(Vec<Value>, bool), Refusal> {
-        let ran = self.exchange(flight);
-        if let Err(Refusal::Failed(failure)) = &ran {
-            self.unanswered |= failure.maybe_executed();
-        }
-        ran
-    }
-
     fn verbs(&self, call: &Call) -> Verbs {
-        if call.only_looks() { self.looking } else { Verbs::Any }
+        if call.is_read_only() { self.read_only_verbs } else { Verbs::Any }
     }
 
-    /// A script by its hash, to be sent along with others to a server that knows it.
-    pub(in crate::store) fn by_hash(&self, call: &Call) -> Cmd {
-        call.by_hash(self.verbs(call))
+    /// A script as its hash, for `ask_all`. The server must know it already.
+    pub(in crate::store) fn as_hash(&self, call: &Call) -> Cmd {
+        call.as_hash(self.verbs(call))
     }
 
-    /// Goes along with what counts only once replicas have it. It is given a quarter of the time
-    /// there is for an answer: a server looks at its clock ten times a second.
+    /// The WAIT that follows a script whose success has to reach replicas. It may take a quarter of
+    /// the I/O timeout, because the server notices only ten times a second that the time is over.
     fn wait(&self, call: &Call) -> Option<Cmd> {
-        let patience = (self.io_timeout / 4).as_millis();
+        let timeout = (self.link.io_timeout / 4).as_millis();
         (call.min_replicas() > 0)
-            .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(patience).to_owned())
+            .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(timeout).to_owned())
     }
 
-    /// Sleeps in a blocking command for so long at most, on the connection there is. Without one
-    /// there is nothing to wait for: the message that a lost reply brought does not come again, and
-    /// asking will tell.
+    /// Runs a blocking command for `at_most`, on the existing connection. Returns at once without
+    /// one: the wake-up message may have been lost with the connection, so the caller has to ask
+    /// again anyway.
     pub(in crate::store) fn sleep(
         &mut self,
         command: Cmd,
@@ -249,32 +177,27 @@ impl Node {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Refusal> {
-        let Some((mut connection, Fit::Any)) = self.connection.take() else { return Ok(()) };
-        let mut flight = self.select();
-        flight.extend(asking.then(|| wire::cmd("ASKING")));
-        flight.push(command);
-        let patience = at_most + self.io_timeout + TICK;
-        let replies = connection.exchange(&flight, patience, interrupt);
-        // A connection that is blocked may not carry what follows, so it is not kept.
-        let replies = replies.inspect_err(|_| self.unanswered = true)?;
-        self.connection = Some((connection, Fit::Any));
-        match replies.last() {
+        let mut commands = self.select();
+        commands.extend(asking.then(|| wire::cmd("ASKING")));
+        commands.push(command);
+        let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
+        let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
+        match replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default().last() {
             Some(Value::ServerError(error)) => Err(self.refused(error)),
-            // A message or the end of the time: either way the next thing is to ask again.
+            // Whether a message came or the time is over, the caller asks again.
             _ => Ok(()),
         }
     }
 
-    /// One command that is not a script. An error that the server answers is an error here.
+    /// Runs one command that is not a script. An error reply is an error.
     pub(in crate::store) fn ask(
         &mut self,
         command: Cmd,
         interrupt: Interrupt<'_>,
     ) -> Result<Value, Refusal> {
-        let mut flight = self.select();
-        flight.push(command);
-        let flight = Flight::plain(&flight, self.io_timeout, interrupt);
-        let (mut replies, _) = self.exchange(&flight)?;
+        let mut commands = self.select();
+        commands.push(command);
+        let mut replies = self.exchange(&commands, interrupt)?;
         let error = replies.iter().find_map(|reply| match reply {
             Value::ServerError(error) => Some(error),
             _ => None,
@@ -285,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Many commands in one flight. Errors are left among the replies.
+    /// Runs many commands in one pipeline. Error replies stay among the replies.
     pub(in crate::store) fn ask_all(
         &mut self,
         mut commands: Vec<Cmd>,
@@ -293,171 +216,37 @@ impl Node {
         let select = self.select();
         let ahead = select.len();
         commands.splice(0..0, select);
-        let flight = Flight::plain(&commands, self.io_timeout, None);
-        let (mut replies, _) = self.exchange(&flight)?;
+        let mut replies = self.exchange(&commands, None)?;
         match replies.first() {
             Some(Value::ServerError(error)) if ahead > 0 => Err(self.refused(error)),
             _ => Ok(replies.split_off(ahead)),
         }
     }
 
-    /// Says so if it evicts keys rather than refuse writes when it is out of memory.
-    pub(in crate::store) fn may_evict(&mut self) -> Option<String> {
-        let memory = self.ask(wire::cmd("INFO").arg("memory").to_owned(), None).ok()?;
-        let memory: String = wire::from_redis_value(memory).ok()?;
-        let field = |name: &str| {
-            let line = memory.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
-        };
-        let (limit, policy) = (field("maxmemory")?, field("maxmemory_policy")?);
-        (limit != "0" && policy != "noeviction").then(|| {
-            format!(
-                "{} evicts keys when its memory is full (maxmemory-policy {policy}), locks too; \
-                 noeviction does not",
-                self.address
-            )
-        })
-    }
-
-    /// One flight. A connection that had been idle may have been closed under us, so what fails on
-    /// it is tried once more on a new one: all our scripts can be repeated. Says if that may have
-    /// happened. A server that is silent is not asked again: it has had its time.
-    fn exchange(&mut self, flight: &Flight<'_>) -> Result<(Vec<Value>, bool), Refusal> {
-        let Some((mut connection, fit)) = self.connection.take() else {
-            return Ok((self.exchange_anew(flight)?, false));
-        };
-        if fit == Fit::TakingBack && flight.kind != Kind::TakesBack {
-            return Ok((self.exchange_anew(flight)?, false));
-        }
-        match connection.exchange(flight.commands, flight.patience, flight.interrupt) {
-            Ok(replies) => {
-                self.connection = Some((connection, fit));
-                Ok((replies, false))
-            }
-            Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
-                let replies = self.exchange_anew(flight)?;
-                Ok((replies, fate != Fate::NotSent))
-            }
-            Err(failure) => {
-                // Silent again: the server, if it is ever heard of again, does both.
-                if fit == Fit::Any {
-                    self.keep(connection, flight, &failure);
-                }
-                Err(failure.into())
-            }
-        }
-    }
-
-    /// Keeps a connection on which the reply is missing, for what has to come after the request.
-    fn keep(&mut self, connection: Connection, flight: &Flight<'_>, failure: &Failure) {
-        let fit = match (failure, flight.kind) {
-            (_, Kind::Blocks) => return,
-            (Failure::Interrupted { sent: true }, _) => Fit::Any,
-            // Nothing comes after what takes back, and another connection may fare better.
-            (Failure::Unreachable { fate: Fate::Pending, .. }, Kind::Plain) => Fit::TakingBack,
-            _ => return,
-        };
-        self.connection = Some((connection, fit));
-    }
-
-    fn exchange_anew(&mut self, flight: &Flight<'_>) -> Result<Vec<Value>, Refusal> {
-        let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
-        let Flight { commands, patience, interrupt, kind } = *flight;
-        let mut connection = Connection::open(endpoint, tls, self.io_timeout, interrupt)?;
-        let introduction = self.introduction();
-        let mut all = introduction.clone();
-        all.extend_from_slice(commands);
-        let mut replies = match connection.exchange(&all, patience, interrupt) {
-            Ok(replies) => replies,
-            Err(failure) => {
-                self.keep(connection, flight, &failure);
-                return Err(failure.into());
-            }
-        };
-        let rest = replies.split_off(introduction.len());
-        let refused = replies.iter().find_map(|reply| match reply {
-            Value::ServerError(error) => Some(self.refused(error)),
-            _ => None,
-        });
-        if let Some(refused) = refused {
-            let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
-            return self.refused_but(executed, refused, connection, kind).map(|()| rest);
-        }
-        match (self.question, replies.pop()) {
-            (Some(Question::Role), Some(role)) if !is_master(&role) => {
-                return Err(Refusal::Demoted { peer: self.address.to_string() });
-            }
-            (Some(Question::Uptime), Some(information)) => {
-                self.run = Some(Run::of(&information).ok_or_else(|| self.unexpected_reply())?);
-            }
-            _ => {}
-        }
-        self.connection = Some((connection, Fit::Any));
-        Ok(rest)
-    }
-
-    /// A server has refused us, and may have run the script behind that in the same flight all the
-    /// same, since its default user needs no password. The connection, which is that user's, then
-    /// serves to take back what was asked for. If that is what the script did, it is done.
-    fn refused_but(
+    fn exchange(
         &mut self,
-        executed: bool,
-        refused: Refusal,
-        connection: Connection,
-        kind: Kind,
-    ) -> Result<(), Refusal> {
-        if !executed {
-            return Err(refused);
-        }
-        match (refused, kind) {
-            (Refusal::Failed(failure), Kind::TakesBack) => {
-                let what = format!("{failure}; the lock was released anyway");
-                self.diagnostics.push(Diagnostic::Warning(what));
-                self.connection = Some((connection, Fit::TakingBack));
-                Ok(())
-            }
-            (Refusal::Failed(Failure::Misconfigured { what, .. }), _) => {
-                self.unanswered = true;
-                self.connection = Some((connection, Fit::TakingBack));
-                let what = format!(
-                    "{what}; unauthenticated clients can run scripts there, so the request took \
-                     effect and is being undone"
-                );
-                Err(Failure::Misconfigured { what, executed }.into())
-            }
-            (refused, _) => Err(refused),
-        }
+        commands: &[Cmd],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Vec<Value>, Refusal> {
+        let timeout = self.link.io_timeout;
+        let pipeline = Pipeline { commands, timeout, interrupt, kind: Kind::Ordinary };
+        self.link.exchange(&pipeline).map(|(replies, _)| replies)
     }
 
-    /// What a new connection has to say first.
-    fn introduction(&self) -> Vec<Cmd> {
-        let mut commands = Vec::new();
-        if let Some(password) = &self.address.password {
-            let mut auth = wire::cmd("AUTH");
-            auth.arg(self.address.username.as_slice()).arg(password);
-            commands.push(auth);
-        }
-        commands.extend(self.question.map(|question| match question {
-            Question::Role => wire::cmd("ROLE"),
-            Question::Uptime => wire::cmd("INFO").arg("server").to_owned(),
-        }));
-        commands
-    }
-
-    /// Goes ahead of a command that is not a script; those select their database themselves.
+    /// The SELECT that precedes commands that are not scripts; scripts select their own database.
     fn select(&self) -> Vec<Cmd> {
-        match self.address.database {
+        match self.link.address.database {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
         }
     }
 
     pub(in crate::store) fn refused(&self, error: &ServerError) -> Refusal {
-        refusal::of(error, &self.address)
+        self.link.refused(error)
     }
 
     pub(in crate::store) fn refused_script(&self, error: &ServerError, call: &Call) -> Refusal {
-        refusal::of_script(error, &self.address, call)
+        refusal::of_script(error, &self.link.address, call)
     }
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {
@@ -465,50 +254,13 @@ impl Node {
             Failure::Unconfirmed(format!(
                 "{replicas} of {wanted} replicas of {} have confirmed the lock in time; see its \
                  INFO replication",
-                self.address
+                self.link.address
             ))
         })
     }
 
-    /// For a reply that is well-formed and means nothing to us.
+    /// For a reply that is valid RESP but not what the command returns.
     pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
-        self.connection = None;
-        Failure::Misconfigured {
-            what: format!("{} answered something that no Redis or Valkey answers", self.address),
-            executed: true,
-        }
-    }
-}
-
-fn is_master(role: &Value) -> bool {
-    match role {
-        Value::Array(fields) => {
-            matches!(fields.first(), Some(Value::BulkString(role)) if role == b"master")
-        }
-        _ => false,
-    }
-}
-
-/// One run of a server's program, from its start to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Run {
-    /// No two servers have the same, whatever they are called.
-    pub(in crate::store) id: String,
-    /// Since when at least.
-    pub(in crate::store) since: Instant,
-}
-
-impl Run {
-    /// From INFO.
-    fn of(information: &Value) -> Option<Self> {
-        let text = match information {
-            Value::BulkString(text) => String::from_utf8_lossy(text),
-            _ => return None,
-        };
-        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
-        // The difference of two times that were both cut to seconds may be most of one too long.
-        let uptime = uptime.saturating_sub(Duration::from_secs(1));
-        Some(Self { id: field("run_id:")?.to_owned(), since: Instant::now() - uptime })
+        self.link.unexpected_reply()
     }
 }

@@ -8,7 +8,7 @@ use crate::lock::view::{
 };
 use crate::lock::{ClientInfo, Fence, Mode};
 use crate::store::wire::Value;
-use crate::store::{Answer, Release, Renewal, Verdict};
+use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 use crate::text::printable;
 
 /// Reads an array from front to back.
@@ -79,6 +79,12 @@ impl Fields {
     fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
         Fields::of(self.0.next()?)?.0.map(read).collect()
     }
+}
+
+/// For a reply that is valid RESP but not what the command or script returns.
+pub(in crate::store) fn unexpected_reply() -> Failure {
+    let what = "the server answered something that no Redis or Valkey answers".into();
+    Failure::Misconfigured { what, executed: true }
 }
 
 pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {

@@ -1,62 +1,40 @@
 //! Locks on Redis or Valkey, by the scripts of `lua/`: the same wherever a lock's server is found.
 
-mod list;
 #[cfg(test)]
 mod test_clock;
 
 use std::time::Duration;
 
-use super::node::{Node, Reply};
-use super::reply;
+use super::eviction;
+use super::list;
+use super::node::Reply;
+use super::reply::{self, unexpected_reply};
 use super::scripts::{self, Call, Script, mailbox};
+use super::topology::Topology;
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Owner, Prefix, Token};
 use crate::report::Diagnostic;
-use crate::store::wire::{self, Cmd, Value};
+use crate::store::wire::{self, Value};
 use crate::store::{
     Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
     Verdict, decided,
 };
 
-/// The servers that keep locks between them, each lock on one of them.
-pub(in crate::store) trait Servers: Send {
-    /// Runs a script on the server that has its lock.
-    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
-
-    /// Sleeps in a blocking command on the server that ran the last script, for so long at most.
-    fn sleep(
-        &mut self,
-        command: Cmd,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure>;
-
-    /// All servers that have locks, and why some that should be among them cannot be found.
-    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;
-
-    /// The number of the database that locks are in.
-    fn database(&self) -> u32;
-
-    /// What the servers have said since the last call that was about themselves.
-    fn diagnostics(&mut self) -> Vec<Diagnostic> {
-        Vec::new()
-    }
-}
-
-/// The store on such servers, where grants and renewals count once so many replicas have them.
-pub(in crate::store) struct Scripted<S> {
-    pub(in crate::store) servers: S,
+/// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
+/// `min_replicas` replicas have confirmed it.
+pub(in crate::store) struct Scripted<T> {
+    pub(super) topology: T,
     min_replicas: u32,
     #[cfg(test)]
     test_clock: bool,
 }
 
-impl<S: Servers> Scripted<S> {
-    pub(in crate::store) fn new(servers: S, min_replicas: u32) -> Self {
+impl<T: Topology> Scripted<T> {
+    pub(in crate::store) fn new(topology: T, min_replicas: u32) -> Self {
         Self {
-            servers,
+            topology,
             min_replicas,
             #[cfg(test)]
             test_clock: false,
@@ -66,17 +44,17 @@ impl<S: Servers> Scripted<S> {
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
         #[cfg(test)]
         let script = if self.test_clock { script.on_a_test_clock() } else { script };
-        Call::new(script, key, token, self.servers.database())
+        Call::new(script, key, token, self.topology.database())
     }
 
     /// Runs a script and reads its reply; also says if it may have run once before.
-    fn run<T>(
+    fn run<R>(
         &mut self,
         call: &Call,
-        read: impl FnOnce(Value) -> Option<T>,
+        read: impl FnOnce(Value) -> Option<R>,
         interrupt: Interrupt<'_>,
-    ) -> Result<Read<T>, Failure> {
-        let Reply { value, repeated, unconfirmed } = self.servers.run(call, interrupt)?;
+    ) -> Result<Read<R>, Failure> {
+        let Reply { value, repeated, unconfirmed } = self.topology.run(call, interrupt)?;
         let value = read(value).ok_or_else(unexpected_reply)?;
         Ok(Read { value, repeated, unconfirmed })
     }
@@ -99,13 +77,7 @@ impl<T> Read<T> {
     }
 }
 
-/// For a reply that is well-formed and means nothing to us.
-fn unexpected_reply() -> Failure {
-    let what = "the server answered something that no Redis or Valkey answers".into();
-    Failure::Misconfigured { what, executed: true }
-}
-
-impl<S: Servers> Scripted<S> {
+impl<T: Topology> Scripted<T> {
     /// Asks once.
     pub(in crate::store) fn ask(
         &mut self,
@@ -149,7 +121,7 @@ impl<S: Servers> Scripted<S> {
     }
 }
 
-impl<S: Servers> Store for Scripted<S> {
+impl<T: Topology> Store for Scripted<T> {
     fn acquire(
         &mut self,
         request: &Request,
@@ -173,7 +145,7 @@ impl<S: Servers> Store for Scripted<S> {
             .arg(mailbox(&request.key, request.token.as_str()))
             .arg(format!("{:.4}", timeout.as_secs_f64()))
             .to_owned();
-        self.servers.sleep(sleep, at_most, interrupt)
+        self.topology.sleep(sleep, at_most, interrupt)
     }
 
     fn renew(
@@ -251,17 +223,17 @@ impl<S: Servers> Store for Scripted<S> {
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
-        list::list(&mut self.servers, prefix, pattern)
+        list::list(&mut self.topology, prefix, pattern)
     }
 
     /// Servers that may drop locks when they run out of memory. One that may not be asked is not
     /// blamed.
     fn hazards(&mut self) -> Vec<String> {
-        let masters = self.servers.masters().unwrap_or_default();
-        masters.into_iter().filter_map(Node::may_evict).collect()
+        let masters = self.topology.masters().unwrap_or_default();
+        masters.into_iter().filter_map(eviction::warning).collect()
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
-        self.servers.diagnostics()
+        self.topology.take_diagnostics()
     }
 }

@@ -24,7 +24,7 @@ impl Script {
     }
 }
 
-/// A script with its arguments, ready to be sent in either way.
+/// A script with its arguments.
 pub(in crate::store) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
@@ -32,7 +32,7 @@ pub(in crate::store) struct Call {
 }
 
 impl Call {
-    /// The keys and first arguments that every script has; `with` adds those of its own.
+    /// The keys and arguments that all scripts have in common; `with` adds the others.
     pub(in crate::store) fn new(
         script: Script,
         key: &Key,
@@ -59,7 +59,7 @@ impl Call {
         self
     }
 
-    /// What it does counts only once so many replicas have it.
+    /// A success counts only once `min_replicas` replicas have confirmed it.
     pub(in crate::store) fn confirmed_by(self, min_replicas: u32) -> Self {
         Self { min_replicas, ..self }
     }
@@ -68,40 +68,42 @@ impl Call {
         self.min_replicas
     }
 
-    /// The command that a line of the script calls, to name it when it was denied.
+    /// The Redis command that a line of the script calls, counted from 1, to name it when the
+    /// server denies it.
     pub(in crate::store) fn command_at(&self, line: usize) -> Option<&'static str> {
         let line = self.script.source.lines().nth(line.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
 
-    /// What an ACL rule has to allow for the lock: its guard, and the keys beside it.
+    /// The key patterns that an ACL rule has to allow for the lock: its guard and its side keys.
     pub(in crate::store) fn key_patterns(&self) -> [String; 2] {
         let key = |index: usize| {
             String::from_utf8_lossy(self.arguments.get(index).map_or(&[][..], Vec::as_slice))
         };
-        // After the number of keys: the guard, and the holds as one of those beside it.
+        // The number of keys comes first, then the guard, then the holds: one of the side keys.
         let side = key(2);
         [key(1).into_owned(), format!("{}*", side.strip_suffix("holds").unwrap_or(&side))]
     }
 
-    /// By its hash, for a server that has seen it before.
-    pub(in crate::store) fn by_hash(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.by_hash(), self.script.hash)
+    /// The command that runs the script by its hash. A server that does not know it answers
+    /// NOSCRIPT.
+    pub(in crate::store) fn as_hash(&self, verbs: Verbs) -> Cmd {
+        self.command(verbs.evalsha(), self.script.hash)
     }
 
-    /// In full, which also makes the server remember it.
-    pub(in crate::store) fn in_full(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.in_full(), self.script.source)
+    /// The command that runs the script as source, which also makes the server remember its hash.
+    pub(in crate::store) fn as_source(&self, verbs: Verbs) -> Cmd {
+        self.command(verbs.eval(), self.script.source)
     }
 
-    /// Does it leave everything as it is?
-    pub(in crate::store) fn only_looks(&self) -> bool {
+    /// Whether the script changes nothing.
+    pub(in crate::store) fn is_read_only(&self) -> bool {
         self.script.hash == INSPECT.hash
     }
 
-    /// Does it undo what was asked for before?
-    pub(in crate::store) fn takes_back(&self) -> bool {
+    /// Whether the script undoes an earlier request.
+    pub(in crate::store) fn is_undo(&self) -> bool {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }
 
@@ -112,31 +114,31 @@ impl Call {
     }
 }
 
-/// The commands that run a script.
+/// The Redis commands that run a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Verbs {
     Any,
-    /// For those that only look: users with no right to write have these. From Redis 7 on.
-    ToLook,
+    /// For read-only scripts: users without write permission may run these. Since Redis 7.
+    ReadOnly,
 }
 
 impl Verbs {
-    fn by_hash(self) -> &'static str {
+    fn evalsha(self) -> &'static str {
         match self {
             Self::Any => "EVALSHA",
-            Self::ToLook => "EVALSHA_RO",
+            Self::ReadOnly => "EVALSHA_RO",
         }
     }
 
-    fn in_full(self) -> &'static str {
+    fn eval(self) -> &'static str {
         match self {
             Self::Any => "EVAL",
-            Self::ToLook => "EVAL_RO",
+            Self::ReadOnly => "EVAL_RO",
         }
     }
 }
 
-/// The list on which a waiter sleeps.
+/// The list on which a waiter blocks.
 pub(in crate::store) fn mailbox(key: &Key, token: &str) -> String {
     key.side(&format!("mail:{token}"))
 }

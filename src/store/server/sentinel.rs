@@ -1,20 +1,19 @@
-//! The server that Redis Sentinel calls the master. Sentinels are asked before every request: a
-//! master that was frozen and has come back takes itself for one until it is told otherwise.
+//! The master that Redis Sentinel names. A sentinel is asked before every request, because a master
+//! that was frozen during a failover still believes that it is the master when it resumes.
 
 use std::time::Duration;
 
-use super::node::{Node, Question, Reply};
+use super::node::{Node, Probe, Reply};
 use super::refusal::Refusal;
-use super::scripted::Servers;
 use super::scripts::Call;
+use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::store::location::Sentinels;
-use crate::store::wire::{self, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Fate, Interrupt};
 
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
-    /// Who answered last comes first.
+    /// The one that answered last comes first.
     sentinels: Vec<Node>,
     service: String,
     master: Node,
@@ -23,25 +22,27 @@ pub(in crate::store) struct Sentinel {
 }
 
 impl Sentinel {
-    /// An error is a file for TLS that cannot be used.
+    /// `master` has the credentials and the database of the master; its endpoint is unknown until a
+    /// sentinel answers. An error means that a TLS file cannot be used.
     pub(in crate::store) fn new(
-        location: &Sentinels,
+        sentinels: &[Address],
+        service: &str,
+        master: &Address,
         io_timeout: Duration,
     ) -> Result<Self, String> {
-        let Sentinels { sentinels, service, master } = location;
-        // All of them together have the time for one answer.
+        // The sentinels share the time for one reply.
         let each = io_timeout / u32::try_from(sentinels.len()).unwrap_or(u32::MAX);
         let sentinels = sentinels.iter().map(|sentinel| Node::new(sentinel.clone(), each, None));
         Ok(Self {
             sentinels: sentinels.collect::<Result<_, _>>()?,
-            service: service.clone(),
-            master: Node::new(master.clone(), io_timeout, Some(Question::Role))?,
+            service: service.to_owned(),
+            master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
             database: master.database,
             diagnostics: Vec::new(),
         })
     }
 
-    /// The master by the first sentinel that knows one.
+    /// The master that the first sentinel to answer names.
     fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
         let mut failures = Vec::new();
         for index in 0..self.sentinels.len() {
@@ -98,7 +99,8 @@ impl Sentinel {
     }
 }
 
-/// What to say when no sentinel can tell: what somebody can mend, else the first of them.
+/// The failure to report when no sentinel names a master: one that the user can fix, or else the
+/// first.
 fn none_of(mut failures: Vec<Failure>) -> Failure {
     let count = failures.len();
     let answers = failures.iter().any(|failure| !failure.is_unreachable());
@@ -115,9 +117,9 @@ fn none_of(mut failures: Vec<Failure>) -> Failure {
     }
 }
 
-impl Servers for Sentinel {
+impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        let reply = self.master(interrupt)?.run(call, false, interrupt);
+        let reply = self.master(interrupt)?.run_script(call, false, interrupt);
         reply.map_err(|refusal| match refusal {
             Refusal::Demoted { peer } => Failure::Unavailable(format!(
                 "{peer} is no master, though a sentinel says so; a failover is under way"
@@ -143,9 +145,9 @@ impl Servers for Sentinel {
         self.database
     }
 
-    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.extend(self.master.diagnostics());
+        diagnostics.extend(self.master.take_diagnostics());
         diagnostics
     }
 }

@@ -1,35 +1,49 @@
-//! One server, which has all the locks.
+//! One server, which has all locks.
 
 use std::time::Duration;
 
-use super::node::{Node, Question, Reply};
-use super::scripted::Servers;
+use super::node::{Node, Probe, Reply, Run};
+use super::scripted::Scripted;
 use super::scripts::Call;
+use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::store::wire::{Address, Cmd};
+use crate::store::wire::{Address, Cmd, Endpoint};
 use crate::store::{Failure, Interrupt};
 
 /// One server.
 pub(in crate::store) struct Single {
-    pub(in crate::store) node: Node,
+    pub(super) node: Node,
     database: u32,
 }
 
 impl Single {
-    /// An error is a file for TLS that cannot be used.
+    /// `io_timeout` bounds each connection attempt and each reply. An error means that a TLS file
+    /// cannot be used.
     pub(in crate::store) fn new(
         address: Address,
         io_timeout: Duration,
-        question: Option<Question>,
+        probe: Option<Probe>,
     ) -> Result<Self, String> {
         let database = address.database;
-        Ok(Self { node: Node::new(address, io_timeout, question)?, database })
+        Ok(Self { node: Node::new(address, io_timeout, probe)?, database })
     }
 }
 
-impl Servers for Single {
+impl Scripted<Single> {
+    /// The run of the server program that answered last; `None` before the first answer, and
+    /// without `Probe::Run`.
+    pub(in crate::store) fn server_run(&self) -> Option<&Run> {
+        self.topology.node.run()
+    }
+
+    pub(in crate::store) fn endpoint(&self) -> &Endpoint {
+        self.topology.node.endpoint()
+    }
+}
+
+impl Topology for Single {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        Ok(self.node.run(call, false, interrupt)?)
+        Ok(self.node.run_script(call, false, interrupt)?)
     }
 
     fn sleep(
@@ -49,7 +63,7 @@ impl Servers for Single {
         self.database
     }
 
-    fn diagnostics(&mut self) -> Vec<Diagnostic> {
-        self.node.diagnostics()
+    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        self.node.take_diagnostics()
     }
 }

@@ -45,11 +45,11 @@ impl Scripted<Single> {
     }
 
     pub(in crate::store) fn send_one(&mut self, command: Cmd) {
-        assert!(self.servers.node.ask(command, None).is_ok());
+        assert!(self.topology.node.ask(command, None).is_ok());
     }
 
     pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
-        let found = self.servers.node.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
+        let found = self.topology.node.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
         matches!(found, Ok(Value::Int(1)))
     }
 }

@@ -1,0 +1,124 @@
+//! All locks under a prefix, on every server that has some.
+
+mod views;
+
+use std::collections::BTreeSet;
+
+use super::node::Node;
+use super::reply::unexpected_reply;
+use super::topology::Topology;
+use crate::lock::pattern::Pattern;
+use crate::lock::view::State;
+use crate::lock::{Name, Prefix};
+use crate::store::wire;
+use crate::store::{Failure, Listed, Listing};
+
+/// How many keys one SCAN looks at. More would block the server for over a few milliseconds.
+const SCAN_COUNT: usize = 10_000;
+
+/// How many locks are read in one pipeline.
+const BATCH: usize = 1_250;
+
+/// The locks under a prefix that are not free, sorted by name. A server that cannot be asked does
+/// not hide the locks of the others.
+pub(super) fn list(
+    topology: &mut impl Topology,
+    prefix: &Prefix,
+    pattern: Option<&Pattern>,
+) -> Result<Listing, Failure> {
+    let mut listing = Listing::default();
+    let database = topology.database();
+    for node in topology.masters()? {
+        let listed =
+            names(node, prefix, pattern).and_then(|names| all_views(node, database, prefix, names));
+        match listed {
+            Ok(locks) => listing.locks.extend(locks),
+            Err(failure) => listing.unseen.push(failure),
+        }
+    }
+    listing.locks.retain(|(_, view)| view.as_ref().map_or(true, |view| view.state != State::Free));
+    listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(listing)
+}
+
+/// The names of held locks. A held lock has a guard, and no other key of a lock that matches is a
+/// string.
+fn names(
+    node: &mut Node,
+    prefix: &Prefix,
+    pattern: Option<&Pattern>,
+) -> Result<BTreeSet<Name>, Failure> {
+    let mut names = BTreeSet::new();
+    let mut cursor = b"0".to_vec();
+    loop {
+        let scan = wire::cmd("SCAN")
+            .arg(cursor)
+            .arg("MATCH")
+            .arg(format!("{}*", prefix.as_str()))
+            .arg("COUNT")
+            .arg(SCAN_COUNT)
+            .arg("TYPE")
+            .arg("string")
+            .to_owned();
+        let page = wire::from_redis_value(node.ask(scan, None)?);
+        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = page.map_err(|_| unexpected_reply())?;
+        let name = |key: Vec<u8>| -> Option<Name> {
+            String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
+        };
+        let found = keys.into_iter().filter_map(name);
+        names.extend(found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name))));
+        cursor = next;
+        if cursor == b"0" {
+            return Ok(names);
+        }
+    }
+}
+
+/// Reads many locks on two connections at once: parsing the replies takes longer here than making
+/// them takes the server.
+fn all_views(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: BTreeSet<Name>,
+) -> Result<Vec<Listed>, Failure> {
+    let names: Vec<Name> = names.into_iter().collect();
+    if names.len() < BATCH {
+        return views(node, database, prefix, &names);
+    }
+    let (first, second) = names.split_at(names.len() / 2);
+    let other = node.sibling(node.endpoint().clone());
+    let mut other = other.map_err(|what| Failure::Misconfigured { what, executed: false })?;
+    std::thread::scope(|scope| {
+        let second = scope.spawn(move || views(&mut other, database, prefix, second));
+        let mut all = views(node, database, prefix, first)?;
+        // A panic aborts the process, so this error cannot occur.
+        all.extend(second.join().unwrap_or_else(|_| Err(unexpected_reply()))?);
+        Ok(all)
+    })
+}
+
+/// Reads locks in batches. A lock that is too large to read does not hide the others: its batch is
+/// halved until it stands alone.
+fn views(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: &[Name],
+) -> Result<Vec<Listed>, Failure> {
+    let mut locks = Vec::with_capacity(names.len());
+    for names in names.chunks(BATCH) {
+        match (views::read(node, database, prefix, names), names) {
+            (Err(failure @ Failure::TooLarge(_)), [name]) => {
+                locks.push((name.clone(), Err(failure)));
+            }
+            (Err(Failure::TooLarge(_)), names) => {
+                let (first, second) = names.split_at(names.len() / 2);
+                locks.extend(views(node, database, prefix, first)?);
+                locks.extend(views(node, database, prefix, second)?);
+            }
+            (read, _) => locks.extend(read?),
+        }
+    }
+    Ok(locks)
+}

@@ -1,0 +1,65 @@
+//! What a new connection sends ahead of its first commands: AUTH, and one question about the server.
+//! Both travel in the same pipeline as those commands, so they cost no round trip.
+
+use std::time::Duration;
+
+use crate::store::wire::{self, Address, Cmd, Value};
+use crate::system::clock::Instant;
+
+/// What a new connection asks about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Probe {
+    /// Whether it is a master. A server that is not one is refused.
+    Role,
+    /// Which run of the server program answers, and how long it has been up.
+    Run,
+}
+
+/// One run of a server program, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Run {
+    /// Unique among all servers, whatever address they are reached at.
+    pub(in crate::store) id: String,
+    /// The latest time at which it can have started.
+    pub(in crate::store) since: Instant,
+}
+
+pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
+    let mut commands = Vec::new();
+    if let Some(password) = &address.password {
+        let mut auth = wire::cmd("AUTH");
+        auth.arg(address.username.as_slice()).arg(password);
+        commands.push(auth);
+    }
+    commands.extend(probe.map(|probe| match probe {
+        Probe::Role => wire::cmd("ROLE"),
+        Probe::Run => wire::cmd("INFO").arg("server").to_owned(),
+    }));
+    commands
+}
+
+/// Whether the reply to ROLE is that of a master.
+pub(super) fn is_master(role: &Value) -> bool {
+    match role {
+        Value::Array(fields) => {
+            matches!(fields.first(), Some(Value::BulkString(role)) if role == b"master")
+        }
+        _ => false,
+    }
+}
+
+impl Run {
+    /// Reads the reply to INFO; `None` if a field is missing or malformed.
+    pub(super) fn from_info(information: &Value) -> Option<Self> {
+        let text = match information {
+            Value::BulkString(text) => String::from_utf8_lossy(text),
+            _ => return None,
+        };
+        let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let uptime = Duration::from_secs(field("uptime_in_seconds:")?.parse().ok()?);
+        // The server subtracts two times that were each cut to whole seconds, so the result can be
+        // almost a second too long.
+        let uptime = uptime.saturating_sub(Duration::from_secs(1));
+        Some(Self { id: field("run_id:")?.to_owned(), since: Instant::now() - uptime })
+    }
+}

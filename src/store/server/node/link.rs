@@ -1,0 +1,239 @@
+//! The link to one server: a connection that is opened when first needed, kept, and opened again
+//! after a failure.
+
+use std::time::Duration;
+
+use super::handshake::{self, Probe, Run};
+use crate::report::Diagnostic;
+use crate::store::server::refusal::{self, Refusal};
+use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
+use crate::store::{Failure, Fate, Interrupt};
+
+pub(super) struct Link {
+    pub(super) address: Address,
+    pub(super) io_timeout: Duration,
+    tls: Option<Tls>,
+    probe: Option<Probe>,
+    connection: Option<(Connection, Purpose)>,
+    run: Option<Run>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+/// What a connection may still be used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Any,
+    /// Only to undo an earlier request on the same connection, which the undo must not overtake.
+    /// Either the server did not answer that request in time, or it rejected the login but runs
+    /// scripts for clients that are not logged in.
+    UndoOnly,
+}
+
+/// Commands that are sent together, and how to treat them.
+pub(super) struct Pipeline<'a> {
+    pub(super) commands: &'a [Cmd],
+    /// For all replies together.
+    pub(super) timeout: Duration,
+    pub(super) interrupt: Interrupt<'a>,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Ordinary,
+    /// The server delays commands that follow on the same connection, and discards them if the
+    /// connection closes.
+    Blocking,
+    /// Undoes an earlier request.
+    Undo,
+}
+
+impl Link {
+    /// An error means that a TLS file cannot be used.
+    pub(super) fn new(
+        address: Address,
+        io_timeout: Duration,
+        probe: Option<Probe>,
+    ) -> Result<Self, String> {
+        let tls = match (&address.endpoint, &address.tls) {
+            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
+            _ => None,
+        };
+        Ok(Self::with(address, tls, io_timeout, probe))
+    }
+
+    fn with(
+        address: Address,
+        tls: Option<Tls>,
+        io_timeout: Duration,
+        probe: Option<Probe>,
+    ) -> Self {
+        let (connection, run, diagnostics) = (None, None, Vec::new());
+        Self { address, io_timeout, tls, probe, connection, run, diagnostics }
+    }
+
+    /// A link to another server with the same credentials and TLS files.
+    pub(super) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
+        let tls = match (&endpoint, &self.tls) {
+            (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host)?),
+            _ => None,
+        };
+        Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
+    }
+
+    pub(super) fn run(&self) -> Option<&Run> {
+        self.run.as_ref()
+    }
+
+    pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
+    }
+
+    pub(super) fn refused(&self, error: &ServerError) -> Refusal {
+        refusal::of(error, &self.address)
+    }
+
+    /// Closes the connection: what it carries cannot be understood.
+    pub(super) fn unexpected_reply(&mut self) -> Failure {
+        self.connection = None;
+        Failure::Misconfigured {
+            what: format!("{} answered something that no Redis or Valkey answers", self.address),
+            executed: true,
+        }
+    }
+
+    /// Sends commands and reads their replies. The server may have closed a connection that was
+    /// idle, so a lost one is replaced and the commands are sent once more; all scripts can be
+    /// repeated. The second value says whether the first copy may have been executed too.
+    ///
+    /// A server that did not answer within the timeout is not asked a second time.
+    pub(super) fn exchange(
+        &mut self,
+        pipeline: &Pipeline<'_>,
+    ) -> Result<(Vec<Value>, bool), Refusal> {
+        let Some((mut connection, purpose)) = self.connection.take() else {
+            return Ok((self.exchange_anew(pipeline)?, false));
+        };
+        if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
+            return Ok((self.exchange_anew(pipeline)?, false));
+        }
+        match connection.exchange(pipeline.commands, pipeline.timeout, pipeline.interrupt) {
+            Ok(replies) => {
+                self.connection = Some((connection, purpose));
+                Ok((replies, false))
+            }
+            Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
+                let replies = self.exchange_anew(pipeline)?;
+                Ok((replies, fate != Fate::NotSent))
+            }
+            Err(failure) => {
+                // If the undo got no answer either, both requests are already under way in the
+                // right order, and the connection is of no further use.
+                if purpose == Purpose::Any {
+                    self.keep_unanswered(connection, pipeline, &failure);
+                }
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Sends a command that blocks on the server, on the existing connection only; `None` without
+    /// one. A connection that may still be blocked is closed.
+    pub(super) fn exchange_blocking(
+        &mut self,
+        commands: &[Cmd],
+        timeout: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Vec<Value>>, Failure> {
+        let Some((mut connection, Purpose::Any)) = self.connection.take() else { return Ok(None) };
+        let replies = connection.exchange(commands, timeout, interrupt)?;
+        self.connection = Some((connection, Purpose::Any));
+        Ok(Some(replies))
+    }
+
+    /// Keeps a connection on which a reply is missing if the undo has to follow the request there.
+    fn keep_unanswered(
+        &mut self,
+        connection: Connection,
+        pipeline: &Pipeline<'_>,
+        failure: &Failure,
+    ) {
+        let purpose = match (failure, pipeline.kind) {
+            (_, Kind::Blocking) => return,
+            (Failure::Interrupted { sent: true }, _) => Purpose::Any,
+            // Nothing follows an undo, and a new connection may fare better.
+            (Failure::Unreachable { fate: Fate::Pending, .. }, Kind::Ordinary) => Purpose::UndoOnly,
+            _ => return,
+        };
+        self.connection = Some((connection, purpose));
+    }
+
+    fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
+        let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
+        let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
+        let mut connection = Connection::open(endpoint, tls, self.io_timeout, interrupt)?;
+        let handshake = handshake::commands(&self.address, self.probe);
+        let mut all = handshake.clone();
+        all.extend_from_slice(commands);
+        let mut replies = match connection.exchange(&all, timeout, interrupt) {
+            Ok(replies) => replies,
+            Err(failure) => {
+                self.keep_unanswered(connection, pipeline, &failure);
+                return Err(failure.into());
+            }
+        };
+        let rest = replies.split_off(handshake.len());
+        let refused = replies.iter().find_map(|reply| match reply {
+            Value::ServerError(error) => Some(self.refused(error)),
+            _ => None,
+        });
+        if let Some(refused) = refused {
+            let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
+            return self.refused_but(executed, refused, connection, kind).map(|()| rest);
+        }
+        match (self.probe, replies.pop()) {
+            (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
+                return Err(Refusal::Demoted { peer: self.address.to_string() });
+            }
+            (Some(Probe::Run), Some(information)) => {
+                let run = Run::from_info(&information);
+                self.run = Some(run.ok_or_else(|| self.unexpected_reply())?);
+            }
+            _ => {}
+        }
+        self.connection = Some((connection, Purpose::Any));
+        Ok(rest)
+    }
+
+    /// The server rejected the login. If its default user needs no password, it has executed the
+    /// script in the same pipeline all the same, as that user. The connection is then kept to undo
+    /// the request. If the script was itself an undo, it succeeded.
+    fn refused_but(
+        &mut self,
+        executed: bool,
+        refused: Refusal,
+        connection: Connection,
+        kind: Kind,
+    ) -> Result<(), Refusal> {
+        if !executed {
+            return Err(refused);
+        }
+        match (refused, kind) {
+            (Refusal::Failed(failure), Kind::Undo) => {
+                let what = format!("{failure}; the lock was released anyway");
+                self.diagnostics.push(Diagnostic::Warning(what));
+                self.connection = Some((connection, Purpose::UndoOnly));
+                Ok(())
+            }
+            (Refusal::Failed(Failure::Misconfigured { what, .. }), _) => {
+                self.connection = Some((connection, Purpose::UndoOnly));
+                let what = format!(
+                    "{what}; unauthenticated clients can run scripts there, so the request took \
+                     effect and is being undone"
+                );
+                Err(Failure::Misconfigured { what, executed }.into())
+            }
+            (refused, _) => Err(refused),
+        }
+    }
+}
