@@ -1,8 +1,5 @@
 //! Locks on Redis or Valkey, by the scripts of `lua/`: the same wherever a lock's server is found.
 
-#[cfg(test)]
-mod test_clock;
-
 use std::time::Duration;
 
 use super::eviction;
@@ -27,8 +24,9 @@ use crate::store::{
 pub(in crate::store) struct Scripted<T> {
     pub(super) topology: T,
     min_replicas: u32,
+    /// Whether the scripts take the time from a key.
     #[cfg(test)]
-    test_clock: bool,
+    pub(super) test_clock: bool,
 }
 
 impl<T: Topology> Scripted<T> {

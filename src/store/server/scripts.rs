@@ -1,5 +1,8 @@
 //! The scripts of `lua/`, and the call of one.
 
+#[cfg(test)]
+mod test_clock;
+
 use crate::lock::{Key, Token};
 use crate::store::wire::{self, Cmd};
 

@@ -7,6 +7,8 @@ use super::scripted::Scripted;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
+#[cfg(test)]
+use crate::store::wire::{self, Value};
 use crate::store::wire::{Address, Cmd, Endpoint};
 use crate::store::{Failure, Interrupt};
 
@@ -38,6 +40,26 @@ impl Scripted<Single> {
 
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         self.topology.node.endpoint()
+    }
+}
+
+#[cfg(test)]
+impl Scripted<Single> {
+    /// A store whose server takes the time from a key.
+    pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
+        let server = Single::new(address, io_timeout, None).expect("there is no TLS to prepare");
+        let mut store = Self::new(server, 0);
+        store.test_clock = true;
+        store
+    }
+
+    pub(in crate::store) fn send_one(&mut self, command: Cmd) {
+        assert!(self.topology.node.ask(command, None).is_ok());
+    }
+
+    pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
+        let found = self.topology.node.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
+        matches!(found, Ok(Value::Int(1)))
     }
 }
 

@@ -1,12 +1,9 @@
-//! A server whose clock is a key, so that a test can put it on.
+//! Scripts whose clock is a key, so that a test can set the time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::time::Duration;
 
-use super::{Script, Scripted};
-use crate::store::server::Single;
-use crate::store::wire::{self, Address, Cmd, Value};
+use super::Script;
 
 /// Replaces what depends on the server's clock in `lua/transaction.lua`: `test:now` is the time, and
 /// `test:until` when the guard expires.
@@ -34,29 +31,13 @@ end
 const BATCH: &str = "local BATCH = 100";
 
 thread_local! {
-    /// One of each, since they are never freed.
+    /// One of each script, since their sources are never freed.
     static CHANGED: RefCell<HashMap<&'static str, Script>> = RefCell::default();
 }
 
-impl Scripted<Single> {
-    pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
-        let server = Single::new(address, io_timeout, None).expect("there is no TLS to prepare");
-        Self { test_clock: true, ..Self::new(server, 0) }
-    }
-
-    pub(in crate::store) fn send_one(&mut self, command: Cmd) {
-        assert!(self.topology.node.ask(command, None).is_ok());
-    }
-
-    pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
-        let found = self.topology.node.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
-        matches!(found, Ok(Value::Int(1)))
-    }
-}
-
 impl Script {
-    /// With the test's clock. The server does not know its hash, so it is sent in full.
-    pub(super) fn on_a_test_clock(self) -> Self {
+    /// The same script with the test's clock. No server knows its hash, so it travels as source.
+    pub(in crate::store) fn on_a_test_clock(self) -> Self {
         let change = || {
             let source = self.source();
             let start = source.find("local function clock()").expect("every script has a clock");
