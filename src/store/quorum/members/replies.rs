@@ -1,4 +1,4 @@
-//! One question to several members, and their answers as they come.
+//! The replies of several members to one request, in the order in which they arrive.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,23 +11,23 @@ use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 
-/// What a member has to say.
+/// One member's reply.
 pub(super) struct MemberReply<T> {
     pub(super) number: usize,
     pub(super) answer: Result<T, Failure>,
-    /// About itself.
+    /// What there is to report about the member's server.
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// How a member answers.
-pub(super) struct ReplySender<T> {
-    votes: Sender<MemberReply<T>>,
+/// The end on which members reply.
+pub(in crate::store::quorum) struct ReplySender<T> {
+    replies: Sender<MemberReply<T>>,
     wires: Arc<Wires>,
 }
 
-/// Where the answers arrive.
-pub(super) struct Replies<T> {
-    votes: Receiver<MemberReply<T>>,
+/// The end on which the replies arrive.
+pub(in crate::store::quorum) struct Replies<T> {
+    replies: Receiver<MemberReply<T>>,
     wires: Arc<Wires>,
 }
 
@@ -37,52 +37,53 @@ struct Wires {
     of_members: UnixStream,
 }
 
-/// For one question.
-pub(super) fn open<T>() -> io::Result<(ReplySender<T>, Replies<T>)> {
+/// The two ends for one request. An error means that the system has no descriptors left.
+pub(in crate::store::quorum) fn open<T>() -> io::Result<(ReplySender<T>, Replies<T>)> {
     let (sender, receiver) = channel();
     let (of_box, of_members) = UnixStream::pair()?;
     // A bell that has been rung often enough need not be rung again.
     of_members.set_nonblocking(true)?;
     of_box.set_nonblocking(true)?;
     let wires = Arc::new(Wires { of_box, of_members });
-    let reply_sender = ReplySender { votes: sender, wires: Arc::clone(&wires) };
-    Ok((reply_sender, Replies { votes: receiver, wires }))
+    let reply_sender = ReplySender { replies: sender, wires: Arc::clone(&wires) };
+    Ok((reply_sender, Replies { replies: receiver, wires }))
 }
 
 impl<T> Clone for ReplySender<T> {
     fn clone(&self) -> Self {
-        Self { votes: self.votes.clone(), wires: Arc::clone(&self.wires) }
+        Self { replies: self.replies.clone(), wires: Arc::clone(&self.wires) }
     }
 }
 
 impl<T> ReplySender<T> {
-    /// If nobody waits for it any more, it was done all the same.
-    pub(super) fn cast(&self, vote: MemberReply<T>) {
-        let _ = self.votes.send(vote);
+    /// Sends a reply. It is dropped if it is not awaited any more.
+    pub(super) fn send(&self, reply: MemberReply<T>) {
+        let _ = self.replies.send(reply);
         let _ = (&self.wires.of_members).write(b"!");
     }
 
-    /// Becomes readable when the question is withdrawn.
+    /// Becomes readable when the request is withdrawn.
     pub(super) fn withdrawal(&self) -> BorrowedFd<'_> {
         self.wires.of_members.as_fd()
     }
 }
 
 impl<T> Replies<T> {
-    /// Cuts short what members are doing to answer. What they have sent by then may be done.
+    /// Stops members from working on the request. What they have sent may still take effect.
     pub(super) fn withdraw(&self) {
         let _ = (&self.wires.of_box).write(b"!");
     }
 
-    /// The next vote; `None` if there is none in time. An error is the interrupt.
+    /// The next reply; `None` if there is none until `until`. An error means that the interrupt came
+    /// first, or that the system cannot wait.
     pub(super) fn next(
         &self,
         until: Instant,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<MemberReply<T>>, Failure> {
         loop {
-            if let Ok(vote) = self.votes.try_recv() {
-                return Ok(Some(vote));
+            if let Ok(reply) = self.replies.try_recv() {
+                return Ok(Some(reply));
             }
             let bell = (self.wires.of_box.as_fd(), Want::Read);
             let woken = match interrupt {

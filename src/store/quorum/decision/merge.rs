@@ -1,34 +1,37 @@
-//! What several servers say of a lock, as one.
+//! One view of a lock from the views of several servers.
 
 use std::time::Duration;
 
-use super::needed;
+use super::{most_common, required};
 use crate::lock::Fence;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View};
 
-/// A holder as some of the servers see it.
+/// A holder, with what each server that knows it says about it.
 struct Sighting {
     holder: Holder,
     lefts: Vec<Duration>,
     fences: Vec<Fence>,
-    standings: Vec<HoldState>,
+    states: Vec<HoldState>,
 }
 
-/// The lock as it is on `servers` servers, some of which have not told: a holder counts if it may
-/// have as many of them as it needs. If `lenient`, the one with the most does, however few.
-pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+/// The lock as it is on `servers` servers, of which those with a view have answered. A holder counts
+/// if enough servers have it, or would have it if all that did not answer did. If `lenient`, the
+/// holder that most servers have counts too, however few they are.
+///
+/// All times are by the clock of the first server.
+pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let now = views.first().map_or(ServerTime(0), |view| view.now);
-    let untold = servers.saturating_sub(views.len());
+    let unanswered = servers.saturating_sub(views.len());
     let mut seen = holders(views, now);
     let most = seen.iter().map(|seen| seen.lefts.len()).max().unwrap_or(0);
     seen.retain(|seen| {
         let count = seen.lefts.len();
-        count + untold >= needed(seen.holder.mode, servers) || lenient && count == most
+        count + unanswered >= required(seen.holder.mode, servers) || lenient && count == most
     });
-    let holders: Vec<Holder> = seen.into_iter().map(|seen| seen.settle(now, servers)).collect();
+    let holders: Vec<Holder> = seen.into_iter().map(|seen| seen.combine(now, servers)).collect();
     let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
-    let is_foreign = !foreign.is_empty() && foreign.len() + untold > servers / 2;
+    let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
     let state = match () {
         () if holders.iter().any(|holder| holder.standing == HoldState::Held) => State::Held,
         () if holders.iter().any(|holder| holder.standing == HoldState::Revoked) => State::Revoked,
@@ -45,7 +48,7 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             _ => left,
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
-        // Each server has its own.
+        // Each server has its own life mark, so there is no common one.
         life: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
@@ -55,7 +58,7 @@ pub(super) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     }
 }
 
-/// The lock on a server where nobody has it, looked at when another was.
+/// The view of the same lock on a server where it is free.
 pub(super) fn free_like(view: &View) -> View {
     View {
         state: State::Free,
@@ -67,14 +70,15 @@ pub(super) fn free_like(view: &View) -> View {
     }
 }
 
-/// What most of those that have told remember, by the clock of each.
+/// The history that most of the servers remember, each entry by the clock of the server that it came
+/// from.
 fn history(views: &[View]) -> Vec<HistoryEntry> {
     let remembers = |view: &View, id: &str| view.history.iter().any(|past| past.id == id);
     let mut all = Vec::<HistoryEntry>::new();
     for past in views.iter().flat_map(|view| &view.history) {
         let known = all.iter().any(|other| other.id == past.id);
-        let told = views.iter().filter(|view| remembers(view, &past.id)).count();
-        if !known && told > views.len() / 2 {
+        let remembering = views.iter().filter(|view| remembers(view, &past.id)).count();
+        if !known && remembering > views.len() / 2 {
             all.push(past.clone());
         }
     }
@@ -82,7 +86,7 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
     all
 }
 
-/// With all times by the clock of the first server.
+/// The holders of all views, with all times by the clock of the first server.
 fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
     let mut all = Vec::<Sighting>::new();
     for view in views {
@@ -94,29 +98,29 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
                     let moved = |time| now - view.now.since(time);
                     let (acquired, renewed) = (moved(holder.acquired), moved(holder.renewed));
                     let holder = Holder { acquired, renewed, ..holder.clone() };
-                    let (lefts, fences, standings) = Default::default();
-                    all.push(Sighting { holder, lefts, fences, standings });
+                    let (lefts, fences, states) = Default::default();
+                    all.push(Sighting { holder, lefts, fences, states });
                     all.len() - 1
                 }
             };
             all[at].lefts.push(left);
             all[at].fences.push(holder.fence);
-            all[at].standings.push(holder.standing);
+            all[at].states.push(holder.standing);
         }
     }
     all
 }
 
 impl Sighting {
-    /// It lasts for as long as enough servers keep it, and stands as enough of them say.
-    fn settle(mut self, now: ServerTime, servers: usize) -> Holder {
-        let enough = needed(self.holder.mode, servers).min(self.lefts.len());
+    /// The holder as enough servers see it: its lease lasts until fewer than enough have it.
+    fn combine(mut self, now: ServerTime, servers: usize) -> Holder {
+        let enough = required(self.holder.mode, servers).min(self.lefts.len());
         self.lefts.sort_unstable_by(|one, other| other.cmp(one));
         let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
-        let held = self.standings.iter().filter(|s| **s == HoldState::Held).count();
+        let held = self.states.iter().filter(|s| **s == HoldState::Held).count();
         let standing = if held >= enough {
             HoldState::Held
-        } else if self.standings.contains(&HoldState::Revoked) {
+        } else if self.states.contains(&HoldState::Revoked) {
             HoldState::Revoked
         } else {
             HoldState::Cooling
@@ -124,10 +128,4 @@ impl Sighting {
         let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
         Holder { deadline: now + left, standing, fence, ..self.holder }
     }
-}
-
-/// The largest of those that are there most often.
-pub(super) fn most_common(fences: &[Fence]) -> Option<Fence> {
-    let count = |fence: &Fence| fences.iter().filter(|other| *other == fence).count();
-    fences.iter().copied().max_by_key(|fence| (count(fence), *fence))
 }

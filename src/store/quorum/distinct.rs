@@ -1,4 +1,4 @@
-//! Are they several servers? Two URLs may lead to one, which would then vote twice.
+//! Refuses URLs of a quorum that lead to the same server, which would then have two votes.
 
 use std::fs::canonicalize;
 use std::net::IpAddr;
@@ -8,22 +8,27 @@ use std::time::Duration;
 
 use crate::store::wire::{Address, Endpoint, addresses_of};
 
-/// Where a server is to be found, as far as this host can tell.
+/// Where a server listens, as far as this host can tell.
 #[derive(PartialEq, Eq)]
 enum Place {
     Tcp(IpAddr, u16),
     Unix(PathBuf),
 }
 
-/// An error if two of them share an address. A name that has none in time proves nothing.
-pub(super) fn require_apart(servers: &[Address], patience: Duration) -> Result<(), String> {
+/// Checks that no two servers share an address. `timeout` bounds the name lookups; a name that is not
+/// resolved in time proves nothing.
+///
+/// # Errors
+///
+/// One line that names two servers that are the same.
+pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), String> {
     let places: Vec<Vec<Place>> = std::thread::scope(|scope| {
         let find = |server| match Finding::of(server, servers) {
             Finding::Needless => Found::Now(Vec::new()),
-            Finding::Quick => Found::Now(places_of(&server.endpoint, patience)),
+            Finding::Quick => Found::Now(places_of(&server.endpoint, timeout)),
             Finding::Slow => {
                 let builder = std::thread::Builder::new().name("resolver".into());
-                let find = move || places_of(&server.endpoint, patience);
+                let find = move || places_of(&server.endpoint, timeout);
                 builder.spawn_scoped(scope, find).map_or(Found::Now(Vec::new()), Found::Later)
             }
         };
@@ -40,12 +45,12 @@ pub(super) fn require_apart(servers: &[Address], patience: Duration) -> Result<(
     Ok(())
 }
 
-/// What it takes to find out where a server is.
+/// What it takes to learn where a server listens.
 enum Finding {
-    /// No other has its port.
+    /// Nothing: no other server has its port.
     Needless,
     Quick,
-    /// The resolver has to be asked.
+    /// A name lookup.
     Slow,
 }
 
@@ -72,16 +77,16 @@ impl Found<'_> {
     fn await_it(self) -> Vec<Place> {
         match self {
             Self::Now(places) => places,
-            // A panic has ended the process.
+            // A panic aborts the process, so this default is never used.
             Self::Later(thread) => thread.join().unwrap_or_default(),
         }
     }
 }
 
-fn places_of(endpoint: &Endpoint, patience: Duration) -> Vec<Place> {
+fn places_of(endpoint: &Endpoint, timeout: Duration) -> Vec<Place> {
     match endpoint {
         Endpoint::Tcp { host, port } => {
-            let addresses = addresses_of(host, *port, patience).into_iter();
+            let addresses = addresses_of(host, *port, timeout).into_iter();
             addresses.map(|address| Place::Tcp(address.ip().to_canonical(), *port)).collect()
         }
         Endpoint::Unix(path) => canonicalize(path).map(Place::Unix).into_iter().collect(),

@@ -1,0 +1,69 @@
+//! Whether a majority renewed a hold.
+
+use std::time::Duration;
+
+use super::votes::Votes;
+use super::{first_known, most_common};
+use crate::lock::Fence;
+use crate::lock::view::Reason;
+use crate::store::Renewal;
+
+pub(in crate::store::quorum) enum RenewalDecision {
+    Renewed {
+        fence: Fence,
+        /// The shortest lease among the members that renewed it.
+        left: Duration,
+        /// The members that have lost the hold.
+        lost: Vec<usize>,
+    },
+    NotHeld(Reason),
+    /// Only so many members renewed it.
+    TooFew(usize),
+}
+
+/// Whether further votes cannot change the decision.
+pub(in crate::store::quorum) fn is_renewal_decided(
+    votes: &Votes<Renewal>,
+    required: usize,
+) -> bool {
+    votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
+}
+
+/// Decides from the votes of members, `required` of which have to have the hold.
+pub(in crate::store::quorum) fn decide_renewal(
+    votes: &Votes<Renewal>,
+    required: usize,
+) -> RenewalDecision {
+    if is_lost(votes, required) {
+        let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
+            Renewal::NotHeld(why) => Some(why.clone()),
+            Renewal::Renewed { .. } => None,
+        });
+        return RenewalDecision::NotHeld(first_known(reasons));
+    }
+    let renewed = votes.values().filter_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { fence, left } => Some((*fence, *left)),
+        Renewal::NotHeld(_) => None,
+    });
+    let (fences, lefts): (Vec<Fence>, Vec<Duration>) = renewed.unzip();
+    match most_common(&fences) {
+        Some(fence) if fences.len() >= required => {
+            let lost = votes.values().filter(|(_, renewal)| is_not_held(renewal));
+            RenewalDecision::Renewed {
+                fence,
+                left: lefts.into_iter().min().unwrap_or_default(),
+                lost: lost.map(|(number, _)| number).collect(),
+            }
+        }
+        _ => RenewalDecision::TooFew(fences.len()),
+    }
+}
+
+/// Whether so many members do not have the hold that the others cannot be enough.
+fn is_lost(votes: &Votes<Renewal>, required: usize) -> bool {
+    votes.count(is_not_held) > votes.servers() - required
+}
+
+fn is_not_held(renewal: &Renewal) -> bool {
+    matches!(renewal, Renewal::NotHeld(_))
+}

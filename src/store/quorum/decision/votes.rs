@@ -1,0 +1,90 @@
+//! What each member of a quorum answered to one request.
+
+use crate::store::{Failure, Fate};
+
+pub(in crate::store::quorum) struct Votes<T> {
+    /// One per member, in order; `None` if it has not answered.
+    pub(in crate::store::quorum) votes: Vec<Option<Result<T, Failure>>>,
+    /// Whether the request was sent to the member.
+    pub(in crate::store::quorum) asked: Vec<bool>,
+    /// Whether the timeout ended the vote before there were enough answers.
+    pub(in crate::store::quorum) timed_out: bool,
+}
+
+impl<T> Votes<T> {
+    pub(in crate::store::quorum) fn new(members: usize) -> Self {
+        let votes = std::iter::repeat_with(|| None).take(members).collect();
+        Self { votes, asked: vec![false; members], timed_out: false }
+    }
+
+    /// How many members the quorum has, whether they answered or not.
+    pub(in crate::store::quorum) fn servers(&self) -> usize {
+        self.votes.len()
+    }
+
+    /// The answers that are not failures, with the numbers of the members.
+    pub(in crate::store::quorum) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.votes.iter().enumerate().filter_map(|(number, vote)| match vote {
+            Some(Ok(value)) => Some((number, value)),
+            _ => None,
+        })
+    }
+
+    pub(in crate::store::quorum) fn into_values(self) -> impl Iterator<Item = T> {
+        self.votes.into_iter().flatten().flatten()
+    }
+
+    /// How many answers that are not failures satisfy `is`.
+    pub(in crate::store::quorum) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+        self.values().filter(|(_, value)| is(value)).count()
+    }
+
+    /// What may have become of the request on the members that did not answer it.
+    pub(in crate::store::quorum) fn fate(&self) -> Fate {
+        let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
+            Some(Err(failure)) => failure.maybe_executed(),
+            Some(Ok(_)) => false,
+            None => *asked,
+        });
+        if maybe { Fate::Pending } else { Fate::NotSent }
+    }
+
+    /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
+    /// order.
+    pub(in crate::store::quorum) fn too_few<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        useful: usize,
+        required: usize,
+    ) -> Failure {
+        let servers = self.servers();
+        let lasting = |vote: &&Option<Result<T, Failure>>| {
+            matches!(vote, Some(Err(Failure::Misconfigured { .. })))
+        };
+        // If the rest cannot be enough until the user fixes one of these, waiting does not help.
+        if servers - self.votes.iter().filter(lasting).count() < required
+            && let Some(Some(Err(failure))) = self.votes.iter().find(lasting)
+        {
+            return failure.clone();
+        }
+        let mut failures = Vec::new();
+        for (name, vote) in names.zip(&self.votes) {
+            match vote {
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => failures.push(failure.to_string()),
+                None => failures.push(format!("{name} does not answer")),
+            }
+        }
+        let why = failures.join("; ");
+        let what = format!("{useful} of {servers} servers usable, {required} required: {why}");
+        let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
+            Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
+            None => true,
+        };
+        if self.votes.iter().all(is_absent) {
+            Failure::Unreachable { what, fate: self.fate() }
+        } else {
+            Failure::Unavailable(what)
+        }
+    }
+}

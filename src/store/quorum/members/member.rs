@@ -1,0 +1,81 @@
+//! One member of a quorum: a server, and the thread that talks to it. With a thread each, no member
+//! waits for another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::Builder;
+use std::time::Duration;
+
+use nix::sys::signal::SigSet;
+
+use super::replies::{MemberReply, ReplySender};
+use crate::store::server::{Probe, Scripted, Single};
+use crate::store::wire::Address;
+use crate::store::{Failure, Interrupt, Store};
+
+/// The locks on one member.
+pub(in crate::store::quorum) type MemberStore = Scripted<Single>;
+
+type Work = Box<dyn FnOnce(&mut MemberStore) + Send>;
+
+pub(in crate::store::quorum) struct Member {
+    name: String,
+    /// Requests, which the thread carries out in order.
+    work: Sender<Work>,
+    /// How many of them are not finished.
+    unfinished: Arc<AtomicUsize>,
+}
+
+impl Member {
+    /// Starts the thread. It connects on first use. An error means that a TLS file cannot be used,
+    /// or that no thread can be started.
+    pub(in crate::store::quorum) fn start(
+        server: &Address,
+        io_timeout: Duration,
+        min_replicas: u32,
+    ) -> Result<Self, String> {
+        let name = server.to_string();
+        let server = Single::new(server.clone(), io_timeout, Some(Probe::Run))?;
+        let mut store = Scripted::new(server, min_replicas);
+        let (work, to_do) = channel::<Work>();
+        let thread = Builder::new().name("member".into()).spawn(move || {
+            // They are the main thread's.
+            let _ = SigSet::all().thread_block();
+            to_do.into_iter().for_each(|work| work(&mut store));
+        });
+        thread.map_err(|error| format!("no thread for {name}: {error}"))?;
+        Ok(Self { name, work, unfinished: Arc::default() })
+    }
+
+    /// The server's address, without user and password.
+    pub(in crate::store::quorum) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a request is not finished yet.
+    pub(in crate::store::quorum) fn is_busy(&self) -> bool {
+        self.unfinished.load(Ordering::SeqCst) > 0
+    }
+
+    /// Queues a request, whose result goes to `reply_sender`. The request gets a descriptor that
+    /// becomes readable when the reply is not needed any more.
+    pub(in crate::store::quorum) fn ask<T: Send + 'static>(
+        &self,
+        number: usize,
+        reply_sender: &ReplySender<T>,
+        request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
+    ) {
+        let (reply_sender, unfinished) = (reply_sender.clone(), Arc::clone(&self.unfinished));
+        unfinished.fetch_add(1, Ordering::SeqCst);
+        let work: Work = Box::new(move |store| {
+            let answer = request(store, Some(reply_sender.withdrawal()));
+            let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
+            // Before the reply, so that its reader finds the member idle.
+            unfinished.fetch_sub(1, Ordering::SeqCst);
+            reply_sender.send(reply);
+        });
+        // The thread ends only when this sender is dropped, so it receives everything.
+        let _ = self.work.send(work);
+    }
+}
