@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::Script;
 
-/// Replaces what depends on the server's clock in `lua/transaction.lua`: `test:now` is the time, and
-/// `test:until` when the guard expires.
+/// Replaces what reads the server's clock in `lua/transaction.lua`. `test:now` is the time, and
+/// `test:until` is the time at which the guard expires.
 const CLOCK: &str = "
 local function clock()
   local now = tonumber(redis.call('GET', 'test:now'))
@@ -43,7 +43,7 @@ impl Script {
             let start = source.find("local function clock()").expect("every script has a clock");
             let end = source.find("local now, micros = clock()").expect("and used after it");
             let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
-            // As in the model, a few in tests. Not every script has batches.
+            // The model has the same small batches in tests. Not every script has batches.
             assert!(!source.contains("BATCH") || source.contains(BATCH), "the size of a batch");
             let source = source.replace(BATCH, "local BATCH = 3");
             Self::of(Box::leak(source.into_boxed_str()))
