@@ -109,8 +109,8 @@ impl Error {
     }
 
     /// May it be over without anybody's doing?
-    pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.may_pass())
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.is_transient())
     }
 
     /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.

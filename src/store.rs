@@ -1,6 +1,8 @@
-//! Where locks are kept: what every kind of server can do, and in which words it answers.
+//! Stores keep locks: the trait that every store implements, and the words of its requests and
+//! answers.
 //!
-//! Nothing outside this module knows which kind it talks to, nor what it talks.
+//! `location` reads URLs, and `open` makes the store that they mean. The rest of rlock sees only the
+//! trait, so it does not know which kind of store it uses.
 
 mod local;
 pub(crate) mod location;
@@ -22,56 +24,59 @@ use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
-/// Cuts an exchange short when it becomes readable.
+/// A descriptor that becomes readable when the current call should return early, for instance because
+/// a signal has arrived.
 pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
 
-/// A request for a lock. The token makes it the same request however often it is sent.
+/// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
-    /// For how long from the grant the lock is kept, even if it is released sooner.
+    /// How long after the grant the lock stays taken at least, even if it is released sooner.
     pub(crate) at_least: Duration,
-    /// Chosen by the user; else it is that of the enclosing hold, or `fresh_owner`.
+    /// The owner that the user chose. Without one, the owner is that of the innermost enclosing hold
+    /// that still exists, or else `fresh_owner`.
     pub(crate) owner: Option<Owner>,
     pub(crate) fresh_owner: Owner,
-    /// The holds of this lock that the request comes from inside of, the innermost last. Some of
-    /// them may be over.
+    /// The tokens of the enclosing holds of this lock, the innermost last. Some may be over.
     pub(crate) enclosing: Vec<Token>,
-    /// May it enter what its owner holds already?
+    /// Whether the request may share the lock with holds of the same owner.
     pub(crate) reentrant: bool,
-    /// How often a waiter tells that it is alive; `None` for one who does not wait.
+    /// How often the waiter asks again at least, so that the store knows it is alive; `None` if the
+    /// request does not wait.
     pub(crate) heartbeat: Option<Duration>,
+    /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub(crate) client: String,
-    /// What the fence is to be, if the server has not given away a larger one. For a lock that is
-    /// on several servers.
+    /// The smallest fencing token to grant, so that several servers can give the same one.
     pub(crate) fence: Option<Fence>,
 }
 
-/// A holder that a waiter was told of.
+/// A holder that a waiter has seen. It helps a server that has lost its data since.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
-    /// The life of the lock then.
+    /// The lock's life mark at that time. A server that has lost its data makes another one.
     pub(crate) life: String,
-    /// For how long it may still be at work.
+    /// How long the lease may still last, by the waiter's clock.
     pub(crate) left: Duration,
 }
 
-/// What a server makes of a request.
+/// What a single attempt at a lock returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Answer(Answer),
-    /// Nothing is decided yet; to be asked again at once, as another attempt.
+    /// Nothing is decided: the call did as much cleanup as one call may. Ask again at once, as another
+    /// attempt.
     Again,
-    /// The last fence is so far ahead of the server's clock that it is not believed.
+    /// The last fencing token is implausible: it is this far ahead of the server's clock.
     FenceAhead(Duration),
 }
 
-/// Asks until there is an answer, each time as another attempt: the time since boot makes it larger
-/// than that of any process of this host before.
+/// Repeats `ask` until it returns an answer. Each call gets a larger attempt number: the microseconds
+/// since boot, which also exceed the numbers of all earlier processes on this host.
 fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
     loop {
         match ask(Instant::now().micros_since_boot())? {
@@ -89,38 +94,38 @@ fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answe
     }
 }
 
-/// What came of a request.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Granted {
         fence: Fence,
     },
-    /// Somebody else has it, and the request was not to wait.
+    /// The lock is not free, and the request does not wait.
     Busy(View),
-    /// It would wait for the hold that it comes from inside of.
+    /// An enclosing hold has the lock, so waiting would deadlock.
     Nested,
-    /// Exclusive inside of its owner's shared hold, which can never be.
+    /// An exclusive request within a shared hold of the same owner, which is never granted.
     Upgrade,
-    /// The token was released, or the request given up.
+    /// The token was released, or the request was given up.
     Over(Reason),
-    /// Nobody has it, because several have asked at once: to be asked again after a pause.
+    /// No client has the lock, because several asked at once. Ask again after `pause`.
     Split {
         pause: Duration,
     },
-    /// In line; ask again after `sleep`, or when woken.
+    /// The request waits. Ask again after `sleep`, or when `Store::sleep` returns.
     Queued {
         view: View,
-        /// From 1; `None` where nobody keeps an order.
+        /// The position in the queue, from 1; `None` if the store has no queue.
         position: Option<u64>,
         sleep: Duration,
     },
 }
 
-/// What came of a renewal.
+/// The answer to a renewal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// The lease expires after `left`, which is longer than asked for if it was to last longer
-    /// before.
+    /// The lease expires after `left`. That is longer than the TTL asked for if the lease already
+    /// lasted longer.
     Renewed {
         fence: Fence,
         left: Duration,
@@ -128,77 +133,79 @@ pub(crate) enum Renewal {
     NotHeld(Reason),
 }
 
-/// How holders lose a lock that is taken away from them.
+/// How `Store::revoke` ends holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Revocation {
-    /// They are told, and keep others out until they have let go or their leases have ended.
+    /// The next renewal tells the holder. The lock stays taken until the holder releases it or its
+    /// lease ends.
     WhenGone,
-    /// At once, for holders that are known to be dead, and for another tool's lock.
+    /// At once, for holders that are known to be dead, and for locks of other tools.
     Now,
 }
 
-/// What came of a release.
+/// The answer to a release.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Released,
     NotHeld(Reason),
-    /// Not held when asked again after a lost reply: released the first time, most likely.
+    /// The hold is gone, and an earlier copy of this release, whose reply was lost, probably ended it.
     Unknown,
 }
 
-/// A lock in a list, or why there is nothing to say of it.
+/// A lock in a list, or why it cannot be read.
 pub(crate) type Listed = (Name, Result<View, Failure>);
 
-/// The locks that could be seen, sorted by name.
+/// The locks that could be read, sorted by name.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) locks: Vec<Listed>,
-    /// Why others could not, one for each server that has some.
+    /// One failure for each server whose locks could not be listed.
     pub(crate) unseen: Vec<Failure>,
 }
 
-/// Why there is no answer.
+/// Why there is no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// No connection, or it broke, or nothing came in time.
+    /// There is no connection, the connection broke, or no reply came in time.
     Unreachable { what: String, fate: Fate },
-    /// A server answers, but the lock cannot be had from it now: it is loading, out of memory, busy
-    /// with a script, too young to vote, or one of too few.
+    /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
+    /// script, or too recently started to vote. Or too few servers of a quorum can.
     Unavailable(String),
-    /// A server answers with more than any lock takes.
+    /// The reply is larger than any lock can be.
     TooLarge(String),
-    /// It will not work until somebody changes something. It was carried out all the same where a
-    /// server without a password was given one, or one that lets strangers in a wrong one.
+    /// The user has to change something first. `executed`: the request may have taken effect all the
+    /// same, because the server rejected the login but runs scripts for clients that are not logged
+    /// in.
     Misconfigured { what: String, executed: bool },
-    /// It was carried out, but too few replicas have it to count.
+    /// The request took effect, but too few replicas have confirmed it.
     Unconfirmed(String),
-    /// The interrupt came first. What was sent by then may have been carried out.
+    /// The interrupt came first. `sent`: the request may have taken effect.
     Interrupted { sent: bool },
 }
 
-/// What became of a request that was not answered.
+/// What may have become of a request that was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It never reached the server.
+    /// It did not reach the server.
     NotSent,
-    /// The connection broke after it was sent: it may have been carried out or not.
+    /// The connection broke after it was sent, so it may have taken effect or not.
     Lost,
-    /// The server has it, but has not answered in time: it may still be carried out.
+    /// The server has not answered in time, so it may still take effect.
     Pending,
 }
 
 impl Failure {
-    /// May it be over without anybody's doing, so that trying again is worth it?
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether the cause may pass by itself, so that it is worth trying again.
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
     }
 
-    /// Has no server answered at all?
+    /// Whether no server has answered at all.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
 
-    /// May the server have carried out the request, and only the answer be missing?
+    /// Whether the request may have taken effect although there is no answer.
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
             Self::Unreachable { fate, .. } => *fate != Fate::NotSent,
@@ -224,11 +231,27 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A place where locks are kept. Every call is bounded by the I/O timeout the store was opened
-/// with, and by its interrupt.
+/// Keeps locks. An implementation decides about each request as the scripts in `lua/` do; the model in
+/// `store::model` is the same algorithm in Rust.
+///
+/// These rules hold for every method:
+///
+/// - Each call returns within the I/O timeout that the store was opened with, or when its interrupt
+///   becomes readable. `sleep` may take `at_most` longer. A store may ask several servers in turn or
+///   page through long lists, and then the timeout bounds each step.
+/// - A lease counts by the store's clock from when the request arrives there. Its holder counts from
+///   before it sent the request, so it stops earlier.
+/// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does
+///   not acquire, release or renew anything twice.
+/// - After a failure that may have taken effect (`Failure::maybe_executed`), `leave` undoes a request.
+///   An earlier copy that arrives later must not take effect any more.
 pub(crate) trait Store: Send {
-    /// Asks for the lock, or asks again. The holders that the caller has seen last let a server
-    /// that has forgotten them since keep everybody out until they surely know.
+    /// Asks for a lock, or asks again while waiting for it. A waiter asks again at the latest after
+    /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not free,
+    /// and forgotten if the waiter does not ask again in time.
+    ///
+    /// `seen` are the holders that the caller was told of last. A server that has lost its data since
+    /// then reinstates them until their leases must be over, so that it does not grant the lock twice.
     fn acquire(
         &mut self,
         request: &Request,
@@ -236,14 +259,15 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure>;
 
-    /// Is a request that was not granted remembered, so that asking again with the same token takes
-    /// up its place? If not, each attempt needs a token of its own: what was said about the last
-    /// one may still be under way.
-    fn keeps_places(&self) -> bool {
+    /// Whether the store queues requests, so that asking again with the same token keeps the
+    /// position. Without a queue each attempt needs a fresh token: the undo of the last attempt may
+    /// still be under way, and would end a later one with the same token.
+    fn has_queue(&self) -> bool {
         true
     }
 
-    /// Sleeps until a queued request may have been granted, or for `at_most`.
+    /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
+    /// return early for any cause; only `acquire` tells whether the lock was granted.
     fn sleep(
         &mut self,
         request: &Request,
@@ -251,7 +275,9 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure>;
 
-    /// Makes the hold last for `ttl` from now, or for as long as its lease was.
+    /// Extends a hold: its lease ends `ttl` from now, or without `ttl` as long from now as the last
+    /// grant or renewal made it. A renewal never shortens the lease of `rlock exec` or of a
+    /// `--while-pid` keeper, which count on it.
     fn renew(
         &mut self,
         key: &Key,
@@ -260,29 +286,31 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure>;
 
-    /// Ends the hold. What came of its command is kept for those who ask later.
+    /// Ends a hold, and remembers the outcome of its command in the lock's history. The token is over
+    /// afterwards: no late request with it can acquire the lock, even if the hold was not found.
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
-    /// Takes a request back: afterwards it is neither queued nor granted.
+    /// Undoes a request: afterwards it is neither queued nor granted, and its token is over. Returns
+    /// the lock as it is then.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
-    /// Takes the lock away from all who have it, and returns it as it was before. `by` is who does
-    /// that, for those who ask later.
+    /// Revokes all current holds, and returns the lock as it was before. Waiters and the fencing
+    /// token stay as they are. `by` names the client that revokes, for the history.
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
 
-    /// One lock as it is now, and what became of its last holds.
+    /// The lock as it is now, with its holders, waiters and history. It changes nothing.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
-    /// All locks under a prefix that are held by anybody and match. One that cannot be read does not
-    /// hide the others.
+    /// All locks that are not free, whose keys start with the prefix and whose names match the
+    /// pattern. A lock that cannot be read does not hide the others.
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
 
-    /// What about the servers may cost locks, for an operator to mend.
+    /// Warnings about server settings that can lose locks, one line each.
     fn hazards(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Which server has said what since the last call, where that is not plain.
+    /// What there is to report beside the answers since the last call, such as a failover.
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
         Vec::new()
     }

@@ -32,7 +32,7 @@ const FIRST_WORD: Duration = Duration::from_secs(60);
 
 /// A lock that was won.
 pub(crate) struct Acquired {
-    /// Not always that of the request: see `Store::keeps_places`.
+    /// Not always that of the request: see `Store::has_queue`.
     pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
@@ -116,7 +116,7 @@ impl Wait<'_> {
     fn until_won(&mut self) -> Result<Acquired, Error> {
         loop {
             let asked = self.ask();
-            if !self.store.keeps_places() && !matches!(asked, Ok((_, Answer::Granted { .. }))) {
+            if !self.store.has_queue() && !matches!(asked, Ok((_, Answer::Granted { .. }))) {
                 self.request.token = Token::fresh();
                 self.told = false;
             }

@@ -102,7 +102,7 @@ impl Look<'_> {
             let text = match self.find().and_then(|found| self.show(&found, screen)) {
                 Ok(text) => text,
                 // What has to be mended is not worth watching.
-                Err(error) if first && !error.may_pass() => return Err(error),
+                Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
                     String::new()

@@ -53,7 +53,7 @@ pub(super) fn release(
         };
         maybe_done |= failure.maybe_executed();
         let (now, pause) = (Instant::now(), back_off.pause());
-        if !failure.may_pass() || now + pause >= until {
+        if !failure.is_transient() || now + pause >= until {
             return Err(failure);
         }
         attempts += 1;

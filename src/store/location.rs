@@ -1,35 +1,39 @@
-//! Where locks are kept, as the user's URLs say it.
+//! What the user's URLs mean: where locks are kept.
 
 use super::wire::Address;
 
 pub(crate) use super::local::Directory;
 pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
-/// Where locks are kept.
+/// Where locks are kept, before anything is opened or connected to.
 pub(crate) enum Location {
     /// On one server.
     Server(Address),
-    /// On the master that some sentinels name.
+    /// On the master that Redis Sentinel names.
     Sentinels(Sentinels),
-    /// On the masters of a cluster, some of whose nodes are these.
+    /// On the masters of a cluster; these are some of its nodes.
     Cluster(Vec<Address>),
-    /// On most of these servers, which know nothing of each other.
+    /// On a majority of these independent servers.
     Quorum(Vec<Address>),
-    /// In the files of this host.
+    /// In files on this host.
     Local(Directory),
 }
 
-/// Some sentinels and what to ask them about.
+/// Some sentinels, and the service whose master they are asked for.
 pub(crate) struct Sentinels {
     pub(super) sentinels: Vec<Address>,
     pub(super) service: String,
-    /// The master is elsewhere, but it takes this user, password and database.
+    /// The credentials, TLS files and database for the master. Its endpoint is a placeholder.
     pub(super) master: Address,
 }
 
 impl Location {
-    /// Reads URLs of servers as strictly as `Address` does; several make a quorum. No error repeats
-    /// a URL, since it may have a password in it.
+    /// Reads the URLs of servers as strictly as `Address` does; several URLs make a quorum. A
+    /// `local:` URL is not read here, because its default directory depends on the environment.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what is wrong. It never repeats a URL, which may contain a password.
     pub(crate) fn parse(urls: &[&str]) -> Result<Self, String> {
         if let [url] = urls {
             return Self::parse_one(url);
@@ -78,7 +82,7 @@ impl Location {
         }
     }
 
-    /// Does a URL have a password in it?
+    /// Whether a URL contains a password.
     pub(crate) fn has_password(&self) -> bool {
         match self {
             Self::Server(server) => server.has_password(),
@@ -90,12 +94,16 @@ impl Location {
         }
     }
 
-    /// Fills in what the URLs left out; `of_sentinels` is for the sentinels, which have users of
-    /// their own.
+    /// Fills in what the URLs leave out. Sentinels have their own users, hence
+    /// `sentinel_credentials`.
+    ///
+    /// # Errors
+    ///
+    /// One line: a user has no password, or TLS files are given for a URL without TLS.
     pub(crate) fn with(
         self,
         credentials: &Credentials,
-        of_sentinels: &Credentials,
+        sentinel_credentials: &Credentials,
         files: &TlsFiles,
     ) -> Result<Self, String> {
         let one = |server: Address| server.with(credentials)?.with_tls(files);
@@ -107,7 +115,7 @@ impl Location {
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
                 let sentinels = sentinels
                     .into_iter()
-                    .map(|sentinel| sentinel.with(of_sentinels)?.with_tls(files))
+                    .map(|sentinel| sentinel.with(sentinel_credentials)?.with_tls(files))
                     .collect::<Result<_, _>>()?;
                 Self::Sentinels(Sentinels { sentinels, service, master: one(master)? })
             }
@@ -117,7 +125,7 @@ impl Location {
 }
 
 impl Sentinels {
-    /// `[user:password@]host[:port],…/service[/db]`; the user is the master's.
+    /// Reads `[user:password@]host[:port],…/service[/db]`. The user and the password are the master's.
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
         let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
@@ -130,7 +138,7 @@ impl Sentinels {
         }
         let (user, hosts) = split_user(hosts);
         let sentinels = hosts.split(',').map(|host| {
-            // What follows a bracket is the port of an IPv6 address.
+            // An IPv6 address is in brackets, so a colon after them begins the port.
             let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
             let port = if has_port { "" } else { ":26379" };
             Address::parse(&format!("{scheme}://{host}{port}")).map(Address::of_a_sentinel)
@@ -141,7 +149,7 @@ impl Sentinels {
     }
 }
 
-/// `user:password@`, which may be nothing, and what follows it.
+/// Splits `user:password@`, which may be missing, from what follows it.
 fn split_user(authority: &str) -> (&str, &str) {
     authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1))
 }

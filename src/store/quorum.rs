@@ -202,7 +202,7 @@ impl Store for Quorum {
         self.attempt(request, interrupt)
     }
 
-    fn keeps_places(&self) -> bool {
+    fn has_queue(&self) -> bool {
         false
     }
 

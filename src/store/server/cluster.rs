@@ -151,7 +151,7 @@ impl Topology for Cluster {
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }
-                Refusal::Failed(failure) if failure.may_pass() => {
+                Refusal::Failed(failure) if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
                     // Another node may know which replica was promoted.
                     self.owner = (at + 1) % self.nodes.len();

@@ -78,7 +78,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "OOM" => passing("is out of memory and refuses writes; raise maxmemory or free some"),
         "MISCONF" => passing("cannot save to disk and refuses writes; see its log"),
         "NOREPLICAS" => passing("has too few replicas and refuses writes"),
-        "NOAUTH" => lasting(format!("wants a password; set {}", address.keyring)),
+        "NOAUTH" => lasting(format!("wants a password; set {}", address.password_setting)),
         "WRONGPASS" => lasting("refuses the user or the password".into()),
         "NOPERM" => lasting(format!("denies this user a right: {}", first_line(text))),
         "READONLY" => Refusal::Demoted { peer },

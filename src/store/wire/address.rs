@@ -1,4 +1,4 @@
-//! Where a server is and who we are there.
+//! The address of a server, and the credentials for it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,31 +8,32 @@ use socket2::SockAddr;
 
 use super::tls::TlsFiles;
 
-/// What a URL may look like, for the messages about one that does not.
+/// The forms of a URL, for the messages about one that has none of them.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
                      unix:///path/to/socket[?db=N], redis+sentinel://host,…/service, \
                      redis+cluster://host,… or local:";
 
-/// One server, with everything needed to talk to it.
+/// One server, with everything that a connection to it needs.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(in crate::store) endpoint: Endpoint,
-    /// With TLS, and these files.
+    /// The files for TLS; `None` for plain text.
     pub(in crate::store) tls: Option<TlsFiles>,
     pub(in crate::store) database: u32,
     pub(in crate::store) username: Option<String>,
     pub(in crate::store) password: Option<String>,
-    /// Where a password is to be set, for messages.
-    pub(in crate::store) keyring: &'static str,
+    /// Where the user sets the password, for messages.
+    pub(in crate::store) password_setting: &'static str,
 }
 
+/// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
 
-/// A user and a password from elsewhere than the URL.
+/// A user and a password that do not come from a URL.
 #[derive(Default)]
 pub(crate) struct Credentials {
     pub(crate) username: Option<String>,
@@ -40,14 +41,17 @@ pub(crate) struct Credentials {
 }
 
 impl Address {
-    /// Reads a URL strictly: what Redis' own URL rules would silently ignore is an error. No error
-    /// repeats the URL, since it may have a password in it.
+    /// Reads a URL strictly: parts that other Redis clients silently ignore are errors here.
+    ///
+    /// # Errors
+    ///
+    /// One line that says what is wrong. It never repeats the URL, which may contain a password.
     pub(in crate::store) fn parse(text: &str) -> Result<Self, String> {
         if text.contains(char::is_whitespace) {
             return Err(format!("a URL with white space in it; {FORMS}"));
         }
-        // The crate would insist on its own TLS.
-        let (text, secret) = match text.strip_prefix("rediss://") {
+        // The redis crate is built without TLS and would refuse the scheme.
+        let (text, has_tls) = match text.strip_prefix("rediss://") {
             Some(rest) => (format!("redis://{rest}"), true),
             None => (text.to_owned(), false),
         };
@@ -62,7 +66,7 @@ impl Address {
             }
             _ => format!("not a URL; {FORMS}"),
         })?;
-        let local = match url.scheme() {
+        let is_unix = match url.scheme() {
             "redis" => false,
             "unix" => true,
             other => return Err(format!("this rlock does not know {other}:// URLs; {FORMS}")),
@@ -71,14 +75,14 @@ impl Address {
             return Err(format!("a URL with '#' in it (in a password: %23); {FORMS}"));
         }
         for (option, _) in url.query_pairs() {
-            if !local {
+            if !is_unix {
                 return Err(format!("a redis:// URL takes no options after '?'; {FORMS}"));
             }
             if !matches!(&*option, "db" | "user" | "pass") {
                 return Err(format!("a unix:// URL takes db, user and pass after '?'; {FORMS}"));
             }
         }
-        if local && url.has_host() {
+        if is_unix && url.has_host() {
             return Err(format!("a unix:// URL needs three slashes; {FORMS}"));
         }
         let info = url.into_connection_info().map_err(|error| {
@@ -97,25 +101,25 @@ impl Address {
         let settings = info.redis_settings();
         Ok(Self {
             endpoint,
-            tls: secret.then(TlsFiles::default),
+            tls: has_tls.then(TlsFiles::default),
             database: u32::try_from(settings.db()).map_err(|_| "no such database number")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
-            keyring: "RLOCK_PASSWORD or --password-file",
+            password_setting: "RLOCK_PASSWORD or --password-file",
         })
     }
 
-    /// Another server for the same user.
+    /// Another server with the same credentials, database and TLS files.
     pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
         Self { endpoint, ..self.clone() }
     }
 
-    /// The same, if it is a sentinel.
+    /// The same address, as that of a sentinel.
     pub(in crate::store) fn of_a_sentinel(self) -> Self {
-        Self { keyring: "RLOCK_SENTINEL_PASSWORD", ..self }
+        Self { password_setting: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
 
-    /// Is it the same server, as far as names tell?
+    /// Whether both name the same server, as far as can be told without a lookup.
     pub(in crate::store) fn is_same(&self, other: &Self) -> bool {
         self.endpoint == other.endpoint
     }
@@ -124,17 +128,19 @@ impl Address {
         self.password.is_some()
     }
 
-    /// Fills in what the URL left out.
+    /// Fills in the user and the password if the URL has none. An error means that there is a user
+    /// without a password.
     pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
         self.password = self.password.or_else(|| credentials.password.clone());
         self.username = self.username.or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
-            return Err(format!("there is a user but no password; set {}", self.keyring));
+            return Err(format!("there is a user but no password; set {}", self.password_setting));
         }
         Ok(self)
     }
 
-    /// Sets the files for TLS, which are an error without it: nobody names them by accident.
+    /// Sets the TLS files. An error means that the URL does not use TLS, so that the files, and the
+    /// safety that the user expects from them, would be ignored.
     pub(in crate::store) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         let TlsFiles { authority, identity } = files;
         let named = authority.is_some() || identity.is_some();
@@ -150,7 +156,7 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Without user and password, for messages.
+    /// Shows the endpoint, never the user or the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.endpoint.fmt(f)
     }

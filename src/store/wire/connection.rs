@@ -1,7 +1,7 @@
-//! One connection: requests out, replies in, with one deadline for the whole exchange.
+//! One connection: commands out, replies in, with one deadline for the whole exchange.
 //!
-//! The redis crate packs the requests and parses the replies; its own connection is not used
-//! because a signal ends its reads, and because it cannot tell "not sent" from "no reply".
+//! The redis crate packs the commands and parses the replies. Its own connection is not used: a
+//! signal ends its reads, and it does not tell "not sent" from "no reply".
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -18,20 +18,19 @@ use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 
-/// No flight is answered with more than this, not even a list of all locks.
-const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
+/// The largest replies to one pipeline that are read, in bytes. Even lists of locks are far smaller.
+const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 
-/// A connection to one server. After a request that was late or cut short it is still in step: it
-/// knows what it has not sent and which replies nobody has read yet. After any other failure it
-/// must be dropped.
+/// A connection to one server. It can be used again after a timeout or an interrupt, because it knows
+/// what it has not sent and which replies it has not read. After any other failure it must be dropped.
 pub(in crate::store) struct Connection {
     stream: Stream,
     parser: Parser,
     peer: String,
-    /// The rest of a flight that did not go out in its time.
+    /// The part of an earlier pipeline that could not be sent in time.
     unsent: Vec<u8>,
-    /// How many replies are still to come to what was sent.
-    owed: usize,
+    /// How many replies have not been read yet.
+    pending: usize,
 }
 
 /// What ended an exchange.
@@ -39,24 +38,25 @@ enum Broken {
     Late,
     Closed,
     Interrupted,
-    TooMuch,
-    /// The other end is not whom TLS requires it to be.
+    TooLarge,
+    /// TLS does not accept the server.
     Distrusted(io::Error),
     Io(io::Error),
 }
 
 impl Connection {
+    /// Connects within `timeout`. A TLS handshake takes place with the first exchange.
     pub(in crate::store) fn open(
         endpoint: &Endpoint,
         tls: Option<&Tls>,
-        patience: Duration,
+        timeout: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Self, Failure> {
-        let socket = dial(endpoint, patience, interrupt)?;
+        let socket = dial(endpoint, timeout, interrupt)?;
         let peer = endpoint.to_string();
         match Stream::new(socket, tls) {
             Ok(stream) => {
-                Ok(Self { stream, parser: Parser::new(), peer, unsent: Vec::new(), owed: 0 })
+                Ok(Self { stream, parser: Parser::new(), peer, unsent: Vec::new(), pending: 0 })
             }
             Err(error) => Err(Failure::Misconfigured {
                 what: format!("cannot use TLS with {peer}: {error}"),
@@ -65,37 +65,37 @@ impl Connection {
         }
     }
 
-    /// Sends the commands in one flight and reads one reply to each, after those that are owed to
-    /// earlier flights, which nobody waits for any more. An error that the server answers is a reply
-    /// (`Value::ServerError`), not a failure.
+    /// Sends the commands in one pipeline and reads one reply to each within `timeout`. Replies to
+    /// earlier pipelines that were not read in time come first and are dropped. An error reply is a
+    /// reply (`Value::ServerError`), not a failure.
     pub(in crate::store) fn exchange(
         &mut self,
         commands: &[Cmd],
-        patience: Duration,
+        timeout: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let until = Instant::now() + patience;
-        let mut flight = std::mem::take(&mut self.unsent);
+        let until = Instant::now() + timeout;
+        let mut bytes = std::mem::take(&mut self.unsent);
         for command in commands {
-            command.write_packed_command(&mut flight);
+            command.write_packed_command(&mut bytes);
         }
-        self.owed += commands.len();
-        self.send(flight, until, interrupt).map_err(|broken| self.failure(broken, patience))?;
+        self.pending += commands.len();
+        self.send(bytes, until, interrupt).map_err(|broken| self.failure(broken, timeout))?;
         let mut replies = Vec::with_capacity(commands.len());
-        let rest = LARGEST_ANSWER;
+        let rest = LARGEST_REPLY;
         let stream = &mut self.stream;
         let mut wire = Wire { stream, until, interrupt, rest, broken: None };
-        while self.owed > 0 {
+        while self.pending > 0 {
             match self.parser.parse_value(&mut wire) {
                 Ok(value) => {
-                    if self.owed <= commands.len() {
+                    if self.pending <= commands.len() {
                         replies.push(value);
                     }
-                    self.owed -= 1;
+                    self.pending -= 1;
                 }
                 Err(_) => {
                     return Err(match wire.broken {
-                        Some(broken) => self.failure(broken, patience),
+                        Some(broken) => self.failure(broken, timeout),
                         None => self.not_redis(),
                     });
                 }
@@ -104,21 +104,22 @@ impl Connection {
         Ok(replies)
     }
 
-    /// What cannot be sent now goes out ahead of the next flight, so that no command is torn.
+    /// Sends bytes. What cannot be sent in time goes out ahead of the next pipeline, so that no
+    /// command is truncated.
     fn send(
         &mut self,
-        mut flight: Vec<u8>,
+        mut bytes: Vec<u8>,
         until: Instant,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Broken> {
-        let mut gone = 0;
-        while gone < flight.len() {
-            match self.stream.write(&flight[gone..]) {
-                Ok(sent) => gone += sent,
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.stream.write(&bytes[sent..]) {
+                Ok(count) => sent += count,
                 Err(error) => {
                     let again = retry(&self.stream, error, Want::Write, until, interrupt);
                     if let Err(broken) = again {
-                        self.unsent = flight.split_off(gone);
+                        self.unsent = bytes.split_off(sent);
                         return Err(broken);
                     }
                 }
@@ -130,12 +131,12 @@ impl Connection {
         Ok(())
     }
 
-    fn failure(&self, broken: Broken, patience: Duration) -> Failure {
+    fn failure(&self, broken: Broken, timeout: Duration) -> Failure {
         let peer = &self.peer;
         let (what, fate) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
-            Broken::TooMuch => {
-                let most = LARGEST_ANSWER / (1024 * 1024);
+            Broken::TooLarge => {
+                let most = LARGEST_REPLY / (1024 * 1024);
                 return Failure::TooLarge(format!(
                     "reply of {peer} exceeds {most} MiB; find the large key with redis-cli --memkeys"
                 ));
@@ -147,12 +148,12 @@ impl Connection {
                 };
             }
             Broken::Late if self.stream.is_handshaking() => {
-                let patience = show(patience);
-                let what = format!("{peer} has not begun TLS within {patience}; does it speak it?");
+                let timeout = show(timeout);
+                let what = format!("{peer} has not begun TLS within {timeout}; does it speak it?");
                 (what, Fate::NotSent)
             }
             Broken::Late => {
-                (format!("{peer} did not answer within {}", show(patience)), Fate::Pending)
+                (format!("{peer} did not answer within {}", show(timeout)), Fate::Pending)
             }
             Broken::Closed => (format!("{peer} closed the connection"), Fate::Lost),
             Broken::Io(error) => {
@@ -162,7 +163,7 @@ impl Connection {
         Failure::Unreachable { what, fate }
     }
 
-    /// For replies that make no sense: no Redis is at the other end, or not one we know.
+    /// For bytes that are not RESP: the server is not Redis or Valkey.
     fn not_redis(&self) -> Failure {
         let peer = &self.peer;
         Failure::Misconfigured {
@@ -174,13 +175,12 @@ impl Connection {
     }
 }
 
-/// The reading side as the parser wants it: it blocks, within the deadline, and keeps the reason
-/// when it fails.
+/// The reader that the parser needs: it blocks until the deadline, and keeps the cause if it fails.
 struct Wire<'a> {
     stream: &'a mut Stream,
     until: Instant,
     interrupt: Interrupt<'a>,
-    /// How many more bytes are believed to be an answer.
+    /// How many more bytes are accepted.
     rest: usize,
     broken: Option<Broken>,
 }
@@ -189,13 +189,13 @@ impl Read for Wire<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let stream = &mut *self.stream;
         let broken = loop {
-            // Even if there is always something to read.
+            // Check here as well: a server that keeps sending never makes a read block.
             if Instant::now() >= self.until {
                 break Broken::Late;
             }
             match stream.read(buffer) {
                 Ok(0) => break Broken::Closed,
-                Ok(count) if count > self.rest => break Broken::TooMuch,
+                Ok(count) if count > self.rest => break Broken::TooLarge,
                 Ok(count) => {
                     self.rest -= count;
                     return Ok(count);
@@ -224,7 +224,7 @@ fn retry(
     match error.kind() {
         io::ErrorKind::Interrupted => return Ok(()),
         io::ErrorKind::WouldBlock => {}
-        // How rustls passes on what it does not accept.
+        // This is how rustls reports a certificate or a message that it does not accept.
         io::ErrorKind::InvalidData => return Err(Broken::Distrusted(error)),
         _ => return Err(Broken::Io(error)),
     }
@@ -245,7 +245,7 @@ fn retry(
 mod tests {
     use super::*;
 
-    /// Says a little each time, and that there is no more for now.
+    /// Alternates between one byte and an error.
     struct Trickle<'a>(&'a [u8], bool);
 
     impl Read for Trickle<'_> {
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// An owed reply is read on after a wait that was cut short in the midst of it.
+    /// A pending reply is read on after a wait that was cut short in the midst of it.
     #[test]
     fn a_reply_may_be_read_in_pieces() {
         let said = b"*2\r\n$7\r\ngranted\r\n*1\r\n:7\r\n+OK\r\n";

@@ -1,4 +1,4 @@
-//! Connecting, within a time and until interrupted: name resolution and all.
+//! Connecting with a timeout and an interrupt, name resolution included.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -17,10 +17,11 @@ use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 
-/// How often a full backlog of a unix socket, which nothing announces the end of, is tried again.
+/// Between two attempts while the backlog of a unix socket is full. The system does not announce when
+/// it has room again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
-/// Why there is no connection; nothing has been sent.
+/// Why there is no connection. Nothing has been sent.
 enum DialError {
     Failed(String),
     Interrupted,
@@ -32,13 +33,13 @@ impl From<io::Error> for DialError {
     }
 }
 
-/// A connected, non-blocking socket.
+/// Connects a non-blocking socket within `timeout`, which includes the name lookup.
 pub(in crate::store) fn dial(
     endpoint: &Endpoint,
-    patience: Duration,
+    timeout: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<Socket, Failure> {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let dialled = match endpoint {
         Endpoint::Unix(path) => SockAddr::unix(path)
             .map_err(DialError::from)
@@ -50,7 +51,7 @@ pub(in crate::store) fn dial(
         DialError::Interrupted => Failure::Interrupted { sent: false },
         DialError::Failed(what) => Failure::Unreachable {
             what: if until.since(Instant::now()).is_zero() {
-                format!("cannot connect to {endpoint}: no answer within {}", show(patience))
+                format!("cannot connect to {endpoint}: no answer within {}", show(timeout))
             } else {
                 format!("cannot connect to {endpoint}: {what}; is a server running there?")
             },
@@ -59,13 +60,13 @@ pub(in crate::store) fn dial(
     })
 }
 
-/// The addresses of a host, if they are found in time.
-pub(in crate::store) fn addresses_of(host: &str, port: u16, patience: Duration) -> Vec<SocketAddr> {
-    resolve(host, port, Instant::now() + patience, None).unwrap_or_default()
+/// The addresses of a host; none if the lookup fails or takes longer than `timeout`.
+pub(in crate::store) fn addresses_of(host: &str, port: u16, timeout: Duration) -> Vec<SocketAddr> {
+    resolve(host, port, Instant::now() + timeout, None).unwrap_or_default()
 }
 
-/// The addresses of a host. The resolver knows neither deadlines nor interrupts, so it gets a
-/// thread of its own, which is left behind if it takes too long.
+/// The addresses of a host. The system's resolver has no timeout and cannot be interrupted, so it
+/// runs on another thread, which is abandoned if it takes too long.
 fn resolve(
     host: &str,
     port: u16,
@@ -80,7 +81,7 @@ fn resolve(
     let name = host.to_owned();
     std::thread::Builder::new().name("resolver".into()).spawn(move || {
         let resolved = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // Nobody listens any more if this came too late.
+        // The receiver is gone if the lookup took too long.
         let _ = sender.send(resolved);
         drop(signal_done);
     })?;
@@ -92,7 +93,7 @@ fn resolve(
     }
 }
 
-/// Tries each address in turn, and leaves each one its share of the time left.
+/// Tries each address in turn, and divides the remaining time equally among those not yet tried.
 fn connect_any(
     addresses: &[SocketAddr],
     until: Instant,
@@ -106,7 +107,7 @@ fn connect_any(
         let domain = Domain::for_address(address);
         match connect(domain, &address.into(), share, interrupt) {
             Ok(socket) => {
-                outlive_silence(&socket)?;
+                detect_dead_peer(&socket)?;
                 return Ok(socket);
             }
             Err(DialError::Interrupted) => return Err(DialError::Interrupted),
@@ -138,7 +139,7 @@ fn connect(
                 if until.since(Instant::now()).is_zero() {
                     return Err(error.into());
                 }
-                // Nothing to wait for but the interrupt and a little time.
+                // The backlog of the unix socket is full.
                 let soon = until.min(Instant::now() + BACKLOG_RETRY);
                 interrupted_before(soon, interrupt)?;
             }
@@ -147,16 +148,16 @@ fn connect(
     }
 }
 
-/// A peer that is gone without a word (powered off, unplugged) ends a connection on which we wait
-/// as well as one on which we have just written.
-fn outlive_silence(socket: &Socket) -> io::Result<()> {
+/// Makes the system detect a server that vanished without closing the connection (power loss, network
+/// failure) within 30 seconds, even while rlock only waits.
+fn detect_dead_peer(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     let every = Duration::from_secs(5);
     let keepalive = TcpKeepalive::new().with_time(3 * every).with_interval(every).with_retries(3);
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// `Ok` when the descriptor is ready, an error when the time is over or the interrupt came first.
+/// Waits until the descriptor is ready. An error means a timeout or an interrupt.
 fn await_readiness(
     descriptor: &impl AsFd,
     want: Want,

@@ -1,4 +1,4 @@
-//! TLS: whom to trust and who we are, and a stream that is encrypted or not.
+//! TLS: which certificates to trust, the client certificate, and a stream that is encrypted or not.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,30 +14,30 @@ use socket2::Socket;
 use crate::system::poll::Want;
 use crate::text::quoted;
 
-/// Files that the user names instead of what the system has.
+/// The TLS files that the user names.
 #[derive(Clone, Default)]
 pub(crate) struct TlsFiles {
-    /// Whom to trust instead of the system's roots.
+    /// The certificate authorities to trust instead of the system's.
     pub(crate) authority: Option<Pem>,
-    /// Who we are, for a server that asks.
+    /// The client certificate, for servers that ask for one.
     pub(crate) identity: Option<Identity>,
 }
 
-/// A certificate and its key.
+/// A client certificate and its private key.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) certificate: Pem,
     pub(crate) key: Pem,
 }
 
-/// What a file has in it, and its path for messages.
+/// The content of a PEM file, and its path for messages.
 #[derive(Clone)]
 pub(crate) struct Pem {
     text: Arc<[u8]>,
     path: PathBuf,
 }
 
-/// What it takes to talk to one server in secret.
+/// Everything that an encrypted connection to one server needs.
 #[derive(Clone)]
 pub(in crate::store) struct Tls {
     config: Arc<ClientConfig>,
@@ -45,8 +45,12 @@ pub(in crate::store) struct Tls {
 }
 
 impl Tls {
-    /// Reads the files; the system's roots only if no authority is named. The error is a line for
-    /// the operator.
+    /// Prepares TLS for a host. Reads the system's certificate authorities only if the user names
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// One line: a file cannot be used, or no certificate could be valid for the host.
     pub(in crate::store) fn prepare(host: &str, files: &TlsFiles) -> Result<Self, String> {
         let name = name_of(host)?;
         let provider = Arc::new(ring::default_provider());
@@ -66,7 +70,7 @@ impl Tls {
         Ok(Self { config: Arc::new(config), name })
     }
 
-    /// The same for another server.
+    /// The same for another host. An error means that no certificate could be valid for it.
     pub(in crate::store) fn for_host(&self, host: &str) -> Result<Self, String> {
         Ok(Self { config: Arc::clone(&self.config), name: name_of(host)? })
     }
@@ -83,7 +87,7 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
         Some(file) => file.certificates()?,
         None => rustls_native_certs::load_native_certs().certs,
     };
-    // The system may have some that are too old to be understood.
+    // Skip those that cannot be parsed: systems may have very old ones.
     roots.add_parsable_certificates(found);
     if roots.is_empty() {
         return Err("no certificate authority to trust; name one with --tls-ca".into());
@@ -105,7 +109,7 @@ impl Pem {
     }
 
     fn private_key(&self) -> Result<PrivateKeyDer<'static>, String> {
-        // The first is how PKCS #8 says it, the second what OpenSSL wrote before that.
+        // PKCS #8 has the first marker, OpenSSL's older format the second.
         let signs = [&b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..], b"Proc-Type: 4,ENCRYPTED"];
         if signs.iter().any(|sign| self.text.windows(sign.len()).any(|part| part == *sign)) {
             return Err(format!(
@@ -129,7 +133,7 @@ impl Pem {
     }
 }
 
-/// Why the other end was refused, for somebody who has to mend it.
+/// Why TLS failed, for the user who has to fix it.
 pub(in crate::store) fn reason(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
@@ -157,7 +161,7 @@ fn reason_of(error: &rustls::Error) -> String {
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
             "its certificate is for another name; use the name that is in it".into()
         }
-        // What rustls passes on from webpki, whose types it does not show.
+        // rustls wraps these errors of webpki without exposing their types.
         Bad::Other(other) => match other.0.to_string().as_str() {
             "UnsupportedCertVersion" => {
                 "server certificate is X.509 version 1; issue version 3 with a subjectAltName"
@@ -172,37 +176,37 @@ fn reason_of(error: &rustls::Error) -> String {
     }
 }
 
-/// A connected, non-blocking socket, in plain text or not.
+/// A connected, non-blocking socket, plain or encrypted.
 pub(in crate::store) enum Stream {
     Plain(Socket),
-    // Boxed, since it is large and rare.
-    Secret(Box<StreamOwned<ClientConnection, Socket>>),
+    // Boxed because it is large and rarely used.
+    Encrypted(Box<StreamOwned<ClientConnection, Socket>>),
 }
 
 impl Stream {
-    /// The handshake takes place with the first bytes.
+    /// With `tls`, the handshake takes place with the first read or write.
     pub(in crate::store) fn new(socket: Socket, tls: Option<&Tls>) -> io::Result<Self> {
         let Some(Tls { config, name }) = tls else { return Ok(Self::Plain(socket)) };
         let connection = ClientConnection::new(Arc::clone(config), name.clone());
         let connection = connection.map_err(io::Error::other)?;
-        Ok(Self::Secret(Box::new(StreamOwned::new(connection, socket))))
+        Ok(Self::Encrypted(Box::new(StreamOwned::new(connection, socket))))
     }
 
-    /// Has the other end not shown yet that it speaks TLS, though it should?
+    /// Whether a TLS handshake is not complete yet.
     pub(in crate::store) fn is_handshaking(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Secret(stream) => stream.conn.is_handshaking(),
+            Self::Encrypted(stream) => stream.conn.is_handshaking(),
         }
     }
 
-    /// What to wait for when it would block, where plain text would wait for `plainly`: a handshake
-    /// reads in order to write.
-    pub(in crate::store) fn waits_for(&self, plainly: Want) -> Want {
+    /// What to wait for when an operation would block that needs `want` on a plain socket. TLS may have
+    /// to read in order to write, and the other way round.
+    pub(in crate::store) fn waits_for(&self, want: Want) -> Want {
         match self {
-            Self::Plain(_) => plainly,
-            Self::Secret(stream) if stream.conn.wants_write() => Want::Write,
-            Self::Secret(_) => Want::Read,
+            Self::Plain(_) => want,
+            Self::Encrypted(stream) if stream.conn.wants_write() => Want::Write,
+            Self::Encrypted(_) => Want::Read,
         }
     }
 }
@@ -211,7 +215,7 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Plain(socket) => socket.as_fd(),
-            Self::Secret(stream) => stream.sock.as_fd(),
+            Self::Encrypted(stream) => stream.sock.as_fd(),
         }
     }
 }
@@ -220,7 +224,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
-            Self::Secret(stream) => stream.read(buffer),
+            Self::Encrypted(stream) => stream.read(buffer),
         }
     }
 }
@@ -228,16 +232,15 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            // Not write(2), which would kill us by SIGPIPE if that were not ignored.
-            Self::Plain(socket) => socket.send(bytes),
-            Self::Secret(stream) => stream.write(bytes),
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Encrypted(stream) => stream.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
-            Self::Secret(stream) => stream.flush(),
+            Self::Encrypted(stream) => stream.flush(),
         }
     }
 }
