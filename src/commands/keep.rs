@@ -31,7 +31,8 @@ use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Hold, LockOutcome, watch};
 use crate::system::clock::Instant;
-use crate::system::inherited::{self, Inherited};
+use crate::system::disposition;
+use crate::system::inherited::Inherited;
 
 /// Has the token of the hold to be kept, in the keeper and nowhere else.
 pub(super) const VARIABLE: &str = "RLOCK_KEEPER_TOKEN";
@@ -123,7 +124,7 @@ pub(super) fn run(
     let _ = setsid();
     let _ = nix::sys::prctl::set_name(c"rlock-keeper");
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
-        inherited::ignore(signal)
+        disposition::ignore(signal)
             .map_err(|error| Error::system("cannot ignore signals", &error.into()))?;
     }
     let about = |label| identity::of_watched(process, label);

@@ -1,7 +1,7 @@
-//! Signals as things that can be waited for, each with its number.
+//! Signals as events that rlock can wait for, each with its number.
 //!
-//! signal-hook, because what is forwarded to a command must keep its number; and only signals that
-//! were not ignored when we started, so that nohup stays nohup.
+//! signal-hook keeps the number of each signal, which a command must get unchanged. rlock listens
+//! only to signals that its caller did not ignore, so that nohup has its effect.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,40 +12,11 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-use crate::system::inherited::{self, Inherited};
+use crate::system::disposition::{ENDING, RUNNING, ignore};
+use crate::system::inherited::Inherited;
 
-/// What ends a process that does not handle it, and therefore ends a wait; and what a command is
-/// told of, so that rlock does not end before it. That of a timer too: `perl -e 'alarm 60; exec …'`
-/// is a usual way to limit a command's time. What is missing is what a fault of our own raises, what
-/// nobody can handle, and the real-time signals.
-pub(crate) const ENDING: &[Signal] = &[
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGALRM,
-    Signal::SIGVTALRM,
-    Signal::SIGPROF,
-    Signal::SIGXCPU,
-    Signal::SIGIO,
-    Signal::SIGPWR,
-    Signal::SIGABRT,
-    // Elsewhere there is no such signal.
-    #[cfg(not(any(
-        target_arch = "mips",
-        target_arch = "mips32r6",
-        target_arch = "mips64",
-        target_arch = "mips64r6",
-        target_arch = "sparc",
-        target_arch = "sparc64"
-    )))]
-    Signal::SIGSTKFLT,
-];
-
-/// What a terminal sends to all of its foreground group. The kernel sends others as well, but to
-/// one process: when its timer has run down, or its CPU time.
+/// The signals that a terminal sends to all of its foreground group. The kernel sends other signals
+/// to one process only, for example when a timer expires.
 const OF_TERMINALS: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -55,33 +26,31 @@ const OF_TERMINALS: [Signal; 6] = [
     Signal::SIGWINCH,
 ];
 
-/// What matters only once there is a command.
-const RUNNING: [Signal; 4] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
-
-/// A signal that has come.
+/// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) signal: Signal,
-    /// Sent by the kernel, which is the terminal: all of its foreground group has it.
+    /// Whether the kernel sent it for the terminal, so that all of its foreground group has it.
     pub(crate) by_terminal: bool,
 }
 
-/// Is it one by which people end a process?
+/// Whether people use this signal to end a process.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
 
-/// The signals that have come. While this exists they have no other effect.
+/// The signals that have arrived. While this exists they have no other effect.
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, WithRawSiginfo>,
     inherited: Inherited,
-    /// Taken from the delivery, but not asked for yet.
+    /// Taken from the delivery, but not from `pending` yet.
     kept: Vec<Arrival>,
 }
 
 impl Signals {
-    /// Listens to what should end a wait.
+    /// Listens to the signals that should end a wait.
     pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
+        // signal-hook writes to the one with send(2) and reads the other with recv(2).
         let (read, write) = UnixStream::pair()?;
         let heard = ENDING.iter().copied().filter(|&signal| !inherited.ignores(signal));
         let numbers = heard.map(|signal| signal as i32);
@@ -89,10 +58,10 @@ impl Signals {
         Ok(Self { delivery, inherited, kept: Vec::new() })
     }
 
-    /// Listens to what concerns a running command as well. From now on we may be in the background
-    /// of a terminal that is lent to it, and must not be stopped for a line on stderr.
+    /// Also listens to the signals that concern a running command. From now on rlock may be in the
+    /// background of a terminal that it has lent, and a line on stderr must not stop it.
     pub(crate) fn listen_for_a_command(&self) -> io::Result<()> {
-        inherited::ignore(Signal::SIGTTOU)?;
+        ignore(Signal::SIGTTOU)?;
         for signal in RUNNING {
             if signal == Signal::SIGCHLD || !self.inherited.ignores(signal) {
                 self.delivery.handle().add_signal(signal as i32)?;
@@ -101,18 +70,18 @@ impl Signals {
         Ok(())
     }
 
-    /// Becomes readable when a signal has come.
+    /// Becomes readable when a signal arrives.
     pub(crate) fn arrival(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
     }
 
-    /// Has something come that `arrival` does not tell any more?
+    /// Whether `pending` has signals that `arrival` no longer announces.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// Has one come by which people end a process? It is answered thereby; all others stay to be
-    /// asked for.
+    /// Whether a signal has arrived that people use to end a process. Such signals are taken; the
+    /// others stay in `pending`.
     pub(crate) fn is_to_end(&mut self) -> bool {
         let (ending, others): (Vec<_>, Vec<_>) =
             self.pending().into_iter().partition(|arrival| ends(arrival.signal));
@@ -120,13 +89,13 @@ impl Signals {
         !ending.is_empty()
     }
 
-    /// Drops what has come of a signal that has been answered already.
+    /// Drops arrivals of a signal that has had its effect already.
     pub(crate) fn forget(&mut self, signal: Signal) {
         self.kept = self.pending();
         self.kept.retain(|arrival| arrival.signal != signal);
     }
 
-    /// Those that have come since the last call.
+    /// The signals that have arrived since the last call.
     pub(crate) fn pending(&mut self) -> Vec<Arrival> {
         let mut kept = std::mem::take(&mut self.kept);
         let arrived = self.delivery.pending().filter_map(|info| {

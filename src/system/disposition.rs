@@ -1,0 +1,74 @@
+//! What signals do to rlock: which of them it handles or ignores, and how that is set.
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// The signals that end a process that does not handle them. They end a wait, and are passed on to
+/// a command so that rlock does not end before it. Those of timers are among them, because
+/// `perl -e 'alarm 60; exec …'` is a usual way to limit a command's time. Not among them are the
+/// signals of a fault in rlock itself, those that nothing can handle, and the real-time signals.
+pub(super) const ENDING: &[Signal] = &[
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGXCPU,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+    Signal::SIGABRT,
+    // Other architectures do not have this signal.
+    #[cfg(not(any(
+        target_arch = "mips",
+        target_arch = "mips32r6",
+        target_arch = "mips64",
+        target_arch = "mips64r6",
+        target_arch = "sparc",
+        target_arch = "sparc64"
+    )))]
+    Signal::SIGSTKFLT,
+];
+
+/// The signals that matter only while a command runs.
+pub(super) const RUNNING: [Signal; 4] =
+    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
+
+/// The signals that rlock only ignores or sets to their default action.
+const OTHERS: [Signal; 4] = [Signal::SIGTTIN, Signal::SIGTTOU, Signal::SIGPIPE, Signal::SIGXFSZ];
+
+/// The signals whose action rlock changes for itself, and no others.
+pub(super) fn changed() -> impl Iterator<Item = Signal> {
+    ENDING.iter().copied().chain(RUNNING).chain(OTHERS)
+}
+
+pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null pointer asks for the present action without changing it, and the other pointer
+    // is valid for writes.
+    let done = unsafe { libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) };
+    Errno::result(done)?;
+    // SAFETY: sigaction succeeded, so it has filled in the structure.
+    Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
+/// Ignores a signal from now on.
+pub(crate) fn ignore(signal: Signal) -> Result<(), Errno> {
+    set(signal, SigHandler::SigIgn)
+}
+
+/// Gives a signal its default action.
+pub(super) fn reset(signal: Signal) -> Result<(), Errno> {
+    set(signal, SigHandler::SigDfl)
+}
+
+fn set(signal: Signal, handler: SigHandler) -> Result<(), Errno> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: callers only reset or ignore signals, so no code of this program runs in a handler.
+    unsafe { sigaction(signal, &action) }?;
+    Ok(())
+}
