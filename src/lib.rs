@@ -11,7 +11,6 @@ use std::io::Write;
 pub mod cli;
 pub mod exit;
 
-mod back_off;
 mod commands;
 mod config;
 mod duration;

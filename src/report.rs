@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, is_ready};
 use crate::text::{at_most, printable};
 
 /// How much to tell.
@@ -107,8 +107,7 @@ fn write_line(way: &str, what: &str) {
     let line = format!("rlock: {}", printable(what));
     let line = format!("{way}{}\n", at_most(4000, &line));
     let mut stderr = io::stderr();
-    let now = Some(Instant::now());
-    if ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[ready]| ready) {
+    if is_ready(stderr.as_fd(), Want::Write) {
         let _ = stderr.write_all(line.as_bytes());
     }
 }

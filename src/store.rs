@@ -8,13 +8,12 @@ mod local;
 pub(crate) mod location;
 mod model;
 mod open;
-mod pause;
 mod quorum;
 mod server;
+mod waiting;
 mod wire;
 
 use std::fmt;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crate::duration::{Ttl, show};
@@ -23,10 +22,7 @@ use crate::lock::view::{Holder, Outcome, Reason, View};
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::report::Diagnostic;
 use crate::system::clock::Instant;
-
-/// A descriptor that becomes readable when the current call should return early, for instance because
-/// a signal has arrived.
-pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
+pub(crate) use crate::system::poll::Interrupt;
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ pub(crate) use child::Command;
 use child::{Child, NotStarted};
 use descendants::Descendants;
 use machine::{Action, Event, Machine};
-use renewer::{Channels, Renewer};
+use renewer::{Renewer, Wakeups};
 use terminal::{StopTarget, Terminal};
 
 use crate::duration::show;
@@ -73,8 +73,8 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
-    let wires = Channels::open().and_then(|channels| Ok((channels, Alarm::new()?)));
-    let (channels, alarm) = match wires {
+    let wires = Wakeups::new().and_then(|wakeups| Ok((wakeups, Alarm::new()?)));
+    let (wakeups, alarm) = match wires {
         Ok(wires) => wires,
         Err(error) => {
             return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
@@ -92,7 +92,7 @@ pub(crate) fn run(
         Err(why) => return (Some(store), Err(not_started(command, why))),
     };
     let terminal = Terminal::open();
-    let renewer = Renewer::new(store, hold.key, hold.token, hold.lease, channels);
+    let renewer = Renewer::new(store, hold.key, hold.token, hold.lease, wakeups);
     Supervisor {
         child,
         descendants,

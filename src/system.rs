@@ -1,7 +1,11 @@
-//! The operating system underneath: time, waiting, signals, and what the caller handed down.
+//! The operating system underneath: time, waiting, threads, signals, and what the caller handed
+//! down.
 
+pub(crate) mod back_off;
 pub(crate) mod clock;
 pub(crate) mod disposition;
 pub(crate) mod inherited;
 pub(crate) mod poll;
 pub(crate) mod signals;
+pub(crate) mod thread;
+pub(crate) mod wakeup;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use live::{Live, WaitStatus};
 
-use crate::back_off::BackOff;
 use crate::config::WaitLimit;
 use crate::duration::show;
 use crate::error::{Error, Waited};
@@ -15,6 +14,7 @@ use crate::lock::view::{HoldState, State, View};
 use crate::lock::{Fence, Kind, Token};
 use crate::report::Report;
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;

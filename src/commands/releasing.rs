@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::reported::Reported;
-use crate::back_off::BackOff;
 use crate::duration::show;
 use crate::lock::view::Outcome;
 use crate::lock::{Key, Token};
 use crate::store::{Failure, Release};
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;

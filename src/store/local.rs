@@ -19,6 +19,7 @@ use file::LockFile;
 use mailbox::Mailbox;
 
 use super::model::Lock;
+use super::waiting::answered;
 use super::{
     Answer, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
     Verdict, decided,
@@ -28,7 +29,6 @@ use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
 use crate::lock::{Key, Name, Prefix, Token};
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
 
 /// A directory of lock files. What is done to one takes a fraction of a millisecond, so there is
 /// nothing to interrupt but the sleep in the queue.
@@ -168,21 +168,10 @@ impl Store for Local {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        let until = Some(Instant::now() + at_most);
         let Some(mailbox) = &self.mailbox else { return Ok(()) };
-        let interrupted = match interrupt {
-            Some(interrupt) => {
-                ready([(mailbox.arrival(), Want::Read), (interrupt, Want::Read)], until)
-                    .map(|[_, interrupted]| interrupted)
-            }
-            None => ready([(mailbox.arrival(), Want::Read)], until).map(|_| false),
-        };
+        let woken = answered(&mailbox.arrival(), interrupt, Instant::now() + at_most);
         mailbox.empty();
-        match interrupted {
-            Ok(false) => Ok(()),
-            Ok(true) => Err(Failure::Interrupted { sent: true }),
-            Err(error) => Err(Failure::Unavailable(format!("cannot wait: {error}"))),
-        }
+        woken.map(|_| ())
     }
 
     fn renew(

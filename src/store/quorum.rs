@@ -36,17 +36,17 @@ use decision::{
 use distinct::require_distinct;
 use members::{Delivery, Member, MemberStore, send_if_busy, skip_if_busy};
 
-use super::pause::pause;
+use super::waiting::pause;
 use super::wire::Address;
 use super::{
     Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
 };
-use crate::back_off::BackOff;
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Mode, Prefix, Token};
 use crate::report::Diagnostic;
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
 /// Between two attempts at a busy lock. Half of each pause is random, so that two clients that

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use nix::errno::Errno;
 use nix::libc::{self, c_char, c_int};
 use nix::sched::{CloneFlags, clone};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, pthread_sigmask};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
@@ -19,6 +19,7 @@ use crate::exit::Exit;
 use crate::policy::Group;
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
+use crate::system::thread::without_signals;
 
 /// What to run, where, and what to tell it about its lock.
 pub(crate) struct Command {
@@ -80,11 +81,7 @@ impl Child {
     ) -> Result<Self, NotStarted> {
         // Blocked meanwhile, a signal to a new process cannot run a handler of ours there, in our
         // memory, and be taken for one to us.
-        let mut before = SigSet::empty();
-        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
-        let started = Self::start_unsignalled(command, inherited, stop_at);
-        before.thread_set_mask()?;
-        started
+        without_signals(|| Self::start_unsignalled(command, inherited, stop_at))?
     }
 
     /// To be called with all signals blocked.

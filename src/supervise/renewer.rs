@@ -1,22 +1,21 @@
-//! Keeps a lease alive, on a thread of its own once it is needed.
+//! Keeps a lease alive, on its own thread once one is needed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::signal::SigSet;
-
 use super::machine::Event;
-use crate::back_off::BackOff;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::report::plain;
 use crate::store::{Failure, Renewal, Store};
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
+use crate::system::thread;
+use crate::system::wakeup::Wakeup;
 
 /// Between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -24,34 +23,31 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from
 /// Until the next attempt to start the thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// What connects the two threads: events one way, haste and an end to everything the other way.
-pub(super) struct Channels {
-    arrival: UnixStream,
-    announce: UnixStream,
-    stop: UnixStream,
-    stopped: UnixStream,
+/// How the two threads wake each other.
+#[derive(Clone)]
+pub(super) struct Wakeups {
+    /// Events have arrived for the supervisor.
+    arrival: Wakeup,
+    /// The renewer is to ask the server at once.
+    haste: Wakeup,
+    /// The renewer is to end, cutting short what is under way.
+    stop: Wakeup,
 }
 
-impl Channels {
-    pub(super) fn open() -> io::Result<Self> {
-        let (arrival, announce) = UnixStream::pair()?;
-        // An unread announcement is announcement enough.
-        announce.set_nonblocking(true)?;
-        arrival.set_nonblocking(true)?;
-        let (stop, stopped) = UnixStream::pair()?;
-        Ok(Self { arrival, announce, stop, stopped })
+impl Wakeups {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { arrival: Wakeup::new()?, haste: Wakeup::new()?, stop: Wakeup::new()? })
     }
 }
 
-/// The renewing, seen from the supervisor. The thread starts when the first renewal is due: most
-/// commands end before that, and none should wait for a thread it does not need.
+/// The renewer as the supervisor sees it. The thread starts when the first renewal is due: most
+/// commands end before that, and none should wait for a thread that it does not need.
 pub(super) struct Renewer {
     resting: Option<Renewing>,
     due: Instant,
     thread: Option<JoinHandle<Option<Box<dyn Store>>>>,
     events: Receiver<Event>,
-    arrival: UnixStream,
-    stop: UnixStream,
+    wakeups: Wakeups,
 }
 
 impl Renewer {
@@ -61,31 +57,26 @@ impl Renewer {
         key: Key,
         token: Token,
         lease: Lease,
-        channels: Channels,
+        wakeups: Wakeups,
     ) -> Self {
-        let Channels { arrival, announce, stop, stopped } = channels;
         let (sender, events) = channel();
-        let renewing = Renewing { store, key, token, lease, sender, announce, stopped };
         let due = lease.renew_at();
-        Self { resting: Some(renewing), due, thread: None, events, arrival, stop }
+        let renewing = Renewing { store, key, token, lease, sender, wakeups: wakeups.clone() };
+        Self { resting: Some(renewing), due, thread: None, events, wakeups }
     }
 
-    /// When `start_if_due` wants to be called.
+    /// When to call `start_if_due`.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         self.resting.as_ref().map(|_| self.due)
     }
 
-    /// Starts the thread if it is time. If the system has no thread for us now, it may later.
+    /// Starts the thread if it is time. If the system cannot start one now, it may later.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
-        // Handed over only when the thread is there, so that it is not lost with one that is not.
+        // Handed over only when the thread exists: a thread that does not start would take it along.
         let (hand_over, handed_over) = channel::<Renewing>();
-        let thread = Builder::new().name("renewer".into()).spawn(move || {
-            // They are the main thread's, stops above all.
-            let _ = SigSet::all().thread_block();
-            handed_over.recv().ok().map(Renewing::run)
-        });
-        match thread {
+        let run = move || handed_over.recv().ok().map(Renewing::run);
+        match thread::start("renewer", run) {
             Ok(thread) => {
                 let _ = hand_over.send(renewing);
                 self.thread = Some(thread);
@@ -103,26 +94,27 @@ impl Renewer {
     /// Asks the server now, whatever is due.
     pub(super) fn hurry(&mut self) {
         self.due = self.due.min(Instant::now());
-        // An unread wish is wish enough.
-        let _ = io::Write::write(&mut &self.arrival, b"?");
+        self.wakeups.haste.wake();
     }
 
     /// Becomes readable when there are events.
     pub(super) fn arrival(&self) -> BorrowedFd<'_> {
-        self.arrival.as_fd()
+        self.wakeups.arrival.as_fd()
     }
 
     /// What has happened since the last call.
     pub(super) fn events(&self) -> Vec<Event> {
-        drain(&self.arrival);
+        self.wakeups.arrival.clear();
         self.events.try_iter().collect()
     }
 
     /// Ends the renewing, cutting short what is under way, and gives the store back.
     pub(super) fn stop(self) -> Option<Box<dyn Store>> {
-        drop(self.stop);
         match self.thread {
-            Some(thread) => thread.join().ok().flatten(),
+            Some(thread) => {
+                self.wakeups.stop.wake();
+                thread.join().ok().flatten()
+            }
             None => self.resting.map(|renewing| renewing.store),
         }
     }
@@ -134,8 +126,7 @@ struct Renewing {
     token: Token,
     lease: Lease,
     sender: Sender<Event>,
-    announce: UnixStream,
-    stopped: UnixStream,
+    wakeups: Wakeups,
 }
 
 impl Renewing {
@@ -145,8 +136,8 @@ impl Renewing {
         while !self.stopped_before(Some(next)) {
             let sent = Instant::now();
             let ttl = self.lease.ttl();
-            let stopped = Some(self.stopped.as_fd());
-            let renewal = self.store.renew(&self.key, &self.token, Some(ttl), stopped);
+            let stop = Some(self.wakeups.stop.as_fd());
+            let renewal = self.store.renew(&self.key, &self.token, Some(ttl), stop);
             for diagnostic in self.store.diagnostics() {
                 self.tell(Event::Diagnostic(diagnostic));
             }
@@ -173,14 +164,12 @@ impl Renewing {
         self.store
     }
 
-    /// False when the moment has come, or somebody cannot wait for it.
+    /// False when the moment has come, or when the supervisor cannot wait for it.
     fn stopped_before(&self, moment: Option<Instant>) -> bool {
-        let wires = [(self.stopped.as_fd(), Want::Read), (self.announce.as_fd(), Want::Read)];
-        match ready(wires, moment) {
-            Ok([stopped, hurried]) => {
-                if hurried {
-                    drain(&self.announce);
-                }
+        let Wakeups { stop, haste, .. } = &self.wakeups;
+        match ready([(stop.as_fd(), Want::Read), (haste.as_fd(), Want::Read)], moment) {
+            Ok([stopped, _]) => {
+                haste.clear();
                 stopped
             }
             // Renewing without ever stopping would be worse: stop, and let the lease end.
@@ -189,14 +178,8 @@ impl Renewing {
     }
 
     fn tell(&self, event: Event) {
-        // If the supervisor is gone there is nobody to tell.
+        // It fails only if the supervisor has ended.
         let _ = self.sender.send(event);
-        let _ = io::Write::write(&mut &self.announce, b"!");
+        self.wakeups.arrival.wake();
     }
-}
-
-/// Reads what has come, none of which says more than that it has.
-fn drain(mut wire: &UnixStream) {
-    let mut read = [0; 64];
-    while matches!(io::Read::read(&mut wire, &mut read), Ok(1..)) {}
 }

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::machine::{Action, Event, Machine};
-use super::renewer::{Channels, Renewer};
+use super::renewer::{Renewer, Wakeups};
 use super::watched::{Rest, Watched, has_ended};
 use super::{Hold, LockOutcome};
 use crate::error::Error;
@@ -25,15 +25,15 @@ pub(crate) fn run(
     loss_policy: LossPolicy,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
-    let wires = Channels::open().and_then(|channels| Ok((channels, Alarm::new()?)));
-    let (channels, alarm) = match wires {
+    let wires = Wakeups::new().and_then(|wakeups| Ok((wakeups, Alarm::new()?)));
+    let (wakeups, alarm) = match wires {
         Ok(wires) => wires,
         Err(error) => {
             return (Some(store), Err(Error::system("cannot prepare for renewals", &error)));
         }
     };
     let mut machine = Machine::new(hold.lease, loss_policy);
-    let mut renewer = Renewer::new(store, hold.key, hold.token, hold.lease, channels);
+    let mut renewer = Renewer::new(store, hold.key, hold.token, hold.lease, wakeups);
     let mut lock = LockOutcome::Kept;
     let mut events = vec![Event::Tick];
     loop {

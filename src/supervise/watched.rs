@@ -14,8 +14,7 @@ use rustix::process::{
 
 use super::process::{Process, ROUNDS};
 use crate::report::Report;
-use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, is_ready};
 
 /// Descriptors that are not used for descendants: reading /proc and telling the reason take some.
 const RESERVE: u64 = 8;
@@ -207,7 +206,7 @@ fn raise_limit() -> u64 {
 
 /// A pidfd is readable from the end of its process on.
 pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
-    ready([(process, Want::Read)], Some(Instant::now())).is_ok_and(|[ended]| ended)
+    is_ready(process, Want::Read)
 }
 
 /// As syslog(3) does, for a user's program in trouble.

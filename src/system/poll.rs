@@ -1,4 +1,4 @@
-//! Waiting for descriptors until a moment.
+//! Waiting for descriptors until a moment. Signals do not end these waits.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -16,33 +16,74 @@ pub(crate) enum Want {
     Write,
 }
 
-/// Waits until one of `wanted` is ready (or broken, which reading or writing it will tell) and says
-/// which are; none are when `until` has come. Signals do not end the wait.
+/// Cuts a wait short when it becomes readable.
+pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Ready,
+    Interrupted,
+    TimedOut,
+}
+
+/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. If the
+/// descriptor is ready and the interrupt has come too, the interrupt counts.
+pub(crate) fn wait(
+    descriptor: Option<(BorrowedFd<'_>, Want)>,
+    interrupt: Interrupt<'_>,
+    until: Instant,
+) -> io::Result<Woken> {
+    let interrupt = interrupt.map(|interrupt| (interrupt, Want::Read));
+    Ok(match poll([interrupt, descriptor], Some(until))? {
+        [true, _] => Woken::Interrupted,
+        [false, true] => Woken::Ready,
+        [false, false] => Woken::TimedOut,
+    })
+}
+
+/// Waits until at least one descriptor is ready and tells which are. None is if `until` came first.
+/// A broken descriptor counts as ready, because reading or writing it returns the error.
 pub(crate) fn ready<const N: usize>(
     wanted: [(BorrowedFd<'_>, Want); N],
     until: Option<Instant>,
 ) -> io::Result<[bool; N]> {
-    let mut descriptors = wanted.map(|(descriptor, want)| {
+    poll(wanted.map(Some), until)
+}
+
+/// Whether the descriptor is ready now. False if the system cannot tell.
+pub(crate) fn is_ready(descriptor: BorrowedFd<'_>, want: Want) -> bool {
+    ready([(descriptor, want)], Some(Instant::now())).is_ok_and(|[is_ready]| is_ready)
+}
+
+/// As `ready`; what is absent never becomes ready.
+fn poll<const N: usize>(
+    wanted: [Option<(BorrowedFd<'_>, Want)>; N],
+    until: Option<Instant>,
+) -> io::Result<[bool; N]> {
+    let polled = wanted.iter().flatten().map(|&(descriptor, want)| {
         let flags = match want {
             Want::Read => PollFlags::POLLIN,
             Want::Write => PollFlags::POLLOUT,
         };
         PollFd::new(descriptor, flags)
     });
+    let mut polled: Vec<PollFd<'_>> = polled.collect();
     loop {
         let left = until.map(|until| until.since(Instant::now()));
-        match nix::poll::poll(&mut descriptors, timeout(left)) {
+        match nix::poll::poll(&mut polled, timeout(left)) {
             Ok(0) if left.is_none_or(|left| !left.is_zero()) => {}
             Ok(_) => break,
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(descriptors.map(|descriptor| descriptor.any().unwrap_or(true)))
+    let mut polled = polled.iter();
+    Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| one.any().unwrap_or(true))))
 }
 
-/// Rounded up, so that the wait is not over before its moment; cut to what poll(2) can count, which
-/// the loop above makes up for.
+/// Rounds up, so that the wait does not end before its moment. poll(2) cannot count a very long
+/// time, which is cut short here and made up for by the loop above.
 fn timeout(left: Option<Duration>) -> PollTimeout {
     match left {
         None => PollTimeout::NONE,
@@ -50,5 +91,37 @@ fn timeout(left: Option<Duration>) -> PollTimeout {
             let millis = left.as_nanos().div_ceil(1_000_000);
             PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::system::wakeup::Wakeup;
+
+    #[test]
+    fn a_wait_tells_what_ended_it_and_an_interrupt_comes_first() {
+        let (answer, interrupt) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
+        let wait = |time| {
+            let answer = Some((answer.as_fd(), Want::Read));
+            let until = Instant::now() + Duration::from_millis(time);
+            super::wait(answer, Some(interrupt.as_fd()), until).unwrap()
+        };
+        assert_eq!(wait(1), Woken::TimedOut);
+        answer.wake();
+        assert_eq!(wait(3_600_000), Woken::Ready);
+        interrupt.wake();
+        assert_eq!(wait(3_600_000), Woken::Interrupted);
+        answer.clear();
+        assert_eq!(wait(3_600_000), Woken::Interrupted);
+    }
+
+    #[test]
+    fn a_wait_for_nothing_lasts_until_its_moment() {
+        let until = Instant::now() + Duration::from_millis(20);
+        assert_eq!(wait(None, None, until).unwrap(), Woken::TimedOut);
+        assert!(Instant::now() >= until);
     }
 }

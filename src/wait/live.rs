@@ -2,17 +2,16 @@
 
 use std::io::{IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
-
-use nix::sys::signal::SigSet;
 
 use crate::duration::show;
 use crate::lock::view::View;
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, Woken, is_ready, wait};
+use crate::system::thread;
+use crate::system::wakeup::Wakeup;
 use crate::text::{cut, printable};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,7 +30,7 @@ pub(super) struct WaitStatus {
 /// The line, until it is dropped.
 pub(super) struct Live {
     standing: Arc<Mutex<WaitStatus>>,
-    going_on: Option<UnixStream>,
+    over: Wakeup,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -41,24 +40,23 @@ impl Live {
         if !stderr().is_terminal() || !is_ours() {
             return None;
         }
-        let (going_on, over) = UnixStream::pair().ok()?;
+        let over = Wakeup::new().ok()?;
+        let stop = over.clone();
         let standing = Arc::new(Mutex::new(standing));
         let shown = Arc::clone(&standing);
-        let thread = Builder::new().name("live".into()).spawn(move || {
-            // They are the main thread's.
-            let _ = SigSet::all().thread_block();
+        let thread = thread::start("live", move || {
             loop {
                 if let Ok(standing) = shown.lock() {
                     draw(&standing.line(Instant::now()));
                 }
-                // An error would mean never to stop.
-                let next = Some(Instant::now() + EVERY);
-                if !matches!(ready([(over.as_fd(), Want::Read)], next), Ok([false])) {
+                // Stop on an error too, or this loops forever.
+                let next = Instant::now() + EVERY;
+                if !matches!(wait(None, Some(stop.as_fd()), next), Ok(Woken::TimedOut)) {
                     return;
                 }
             }
         });
-        Some(Self { standing, going_on: Some(going_on), thread: Some(thread.ok()?) })
+        Some(Self { standing, over, thread: Some(thread.ok()?) })
     }
 
     pub(super) fn set(&self, standing: WaitStatus) {
@@ -70,7 +68,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.going_on = None;
+        self.over.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -101,9 +99,7 @@ fn draw(line: &str) {
 /// Nothing, if the terminal takes nothing now (^S) or is another job's: neither is a reason to wait.
 fn write(text: &str) {
     let mut stderr = stderr();
-    let now = Some(Instant::now());
-    let takes = ready([(stderr.as_fd(), Want::Write)], now).is_ok_and(|[takes]| takes);
-    if takes && is_ours() {
+    if is_ready(stderr.as_fd(), Want::Write) && is_ours() {
         let _ = stderr.write_all(text.as_bytes());
     }
 }

@@ -10,12 +10,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::fchown;
-use std::os::unix::net::UnixStream;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use nix::sys::signal::SigSet;
 use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
@@ -27,7 +25,8 @@ use super::folder::{Folder, is_file, not_a_file};
 use crate::lock::Key;
 use crate::store::model::Lock;
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, wait};
+use crate::system::thread;
 
 /// The first line of every state. Another version may have another number.
 const HEADER: &str = "rlock lock 2\n";
@@ -260,8 +259,8 @@ impl Drop for Draft<'_> {
 }
 
 /// Waits for the lock on a file in the kernel's queue, which is fair where trying again and again is
-/// not. flock(2) knows no timeout, so it is waited for on a thread of its own, which is left behind
-/// if it takes too long and lets go of the file at once when it gets it.
+/// not. flock(2) knows no timeout, so it runs on its own thread. If it takes too long, that thread
+/// is left behind and unlocks the file as soon as it has locked it.
 fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
     let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(locked) => return Ok(locked),
@@ -269,19 +268,11 @@ fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
         Err((_, errno)) => return Err(unlockable(errno)),
     };
     let fail = |error: io::Error| Error::Full(format!("cannot wait for a file: {error}"));
-    let (done, signal_done) = UnixStream::pair().map_err(fail)?;
-    let (sender, receiver) = mpsc::channel();
-    let waiting = std::thread::Builder::new().name("flock".into()).spawn(move || {
-        // They are the main thread's, stops above all.
-        let _ = SigSet::all().thread_block();
-        let _ = sender.send(blocking(file));
-        drop(signal_done);
-    });
-    waiting.map_err(fail)?;
-    ready([(done.as_fd(), Want::Read)], Some(until)).map_err(fail)?;
-    match receiver.try_recv() {
-        Ok(locked) => locked.map_err(unlockable),
-        Err(_) => Err(Error::Busy),
+    let locking = thread::call("flock", move || blocking(file)).map_err(fail)?;
+    wait(Some((locking.as_fd(), Want::Read)), None, until).map_err(fail)?;
+    match locking.result() {
+        Some(locked) => locked.map_err(unlockable),
+        None => Err(Error::Busy),
     }
 }
 

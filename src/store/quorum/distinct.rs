@@ -3,10 +3,11 @@
 use std::fs::canonicalize;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::thread::ScopedJoinHandle;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::store::wire::{Address, Endpoint, addresses_of};
+use crate::system::thread;
 
 /// Where a server listens, as far as this host can tell.
 #[derive(PartialEq, Eq)]
@@ -22,19 +23,18 @@ enum Place {
 ///
 /// One line that names two servers that are the same.
 pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), String> {
-    let places: Vec<Vec<Place>> = std::thread::scope(|scope| {
-        let find = |server| match Finding::of(server, servers) {
-            Finding::Needless => Found::Now(Vec::new()),
-            Finding::Quick => Found::Now(places_of(&server.endpoint, timeout)),
-            Finding::Slow => {
-                let builder = std::thread::Builder::new().name("resolver".into());
-                let find = move || places_of(&server.endpoint, timeout);
-                builder.spawn_scoped(scope, find).map_or(Found::Now(Vec::new()), Found::Later)
-            }
-        };
-        let finding: Vec<Found<'_>> = servers.iter().map(find).collect();
-        finding.into_iter().map(Found::await_it).collect()
-    });
+    let find = |server: &Address| match Finding::of(server, servers) {
+        Finding::Needless => Found::Now(Vec::new()),
+        Finding::Quick => Found::Now(places_of(&server.endpoint, timeout)),
+        Finding::Slow => {
+            let endpoint = server.endpoint.clone();
+            thread::start("resolver", move || places_of(&endpoint, timeout))
+                .map_or(Found::Now(Vec::new()), Found::Later)
+        }
+    };
+    // All threads start before the first is awaited.
+    let finding: Vec<Found> = servers.iter().map(find).collect();
+    let places: Vec<Vec<Place>> = finding.into_iter().map(Found::await_it).collect();
     for (number, server) in servers.iter().enumerate() {
         let is_same = |other: &usize| places[*other].iter().any(|p| places[number].contains(p));
         if let Some(other) = (0..number).find(is_same) {
@@ -68,12 +68,12 @@ impl Finding {
     }
 }
 
-enum Found<'scope> {
+enum Found {
     Now(Vec<Place>),
-    Later(ScopedJoinHandle<'scope, Vec<Place>>),
+    Later(JoinHandle<Vec<Place>>),
 }
 
-impl Found<'_> {
+impl Found {
     fn await_it(self) -> Vec<Place> {
         match self {
             Self::Now(places) => places,

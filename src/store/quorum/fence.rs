@@ -11,10 +11,10 @@ use super::Quorum;
 use super::decision::describe;
 use super::jitter::jitter;
 use super::members::{Delivery, MemberStore, skip_if_busy};
-use crate::back_off::BackOff;
 use crate::lock::Fence;
-use crate::store::pause::pause;
+use crate::store::waiting::pause;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
 /// Between two rounds if too few members answered.

@@ -8,11 +8,11 @@ use super::node::{Node, Reply};
 use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
-use crate::back_off::BackOff;
 use crate::report::Diagnostic;
-use crate::store::pause::pause;
+use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
+use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
 /// How many redirections in a row are followed before they count as a loop.

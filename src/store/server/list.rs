@@ -12,6 +12,7 @@ use crate::lock::view::State;
 use crate::lock::{Name, Prefix};
 use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
+use crate::system::thread;
 
 /// How many keys one SCAN looks at. More would block the server for over a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
@@ -82,20 +83,24 @@ fn all_views(
     prefix: &Prefix,
     names: BTreeSet<Name>,
 ) -> Result<Vec<Listed>, Failure> {
-    let names: Vec<Name> = names.into_iter().collect();
+    let mut names: Vec<Name> = names.into_iter().collect();
     if names.len() < BATCH {
         return views(node, database, prefix, &names);
     }
-    let (first, second) = names.split_at(names.len() / 2);
+    let second = names.split_off(names.len() / 2);
     let other = node.sibling(node.endpoint().clone());
     let mut other = other.map_err(|what| Failure::Misconfigured { what, executed: false })?;
-    std::thread::scope(|scope| {
-        let second = scope.spawn(move || views(&mut other, database, prefix, second));
-        let mut all = views(node, database, prefix, first)?;
-        // A panic aborts the process, so this error cannot occur.
-        all.extend(second.join().unwrap_or_else(|_| Err(unexpected_reply()))?);
-        Ok(all)
-    })
+    let prefix_there = prefix.clone();
+    let reading =
+        thread::start("list", move || views(&mut other, database, &prefix_there, &second));
+    let reading =
+        reading.map_err(|error| Failure::Unavailable(format!("cannot start a thread: {error}")))?;
+    let first = views(node, database, prefix, &names);
+    // A panic aborts the process, so this error cannot occur.
+    let second = reading.join().unwrap_or_else(|_| Err(unexpected_reply()));
+    let mut all = first?;
+    all.extend(second?);
+    Ok(all)
 }
 
 /// Reads locks in batches. A lock that is too large to read does not hide the others: its batch is

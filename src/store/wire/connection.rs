@@ -16,7 +16,7 @@ use crate::duration::show;
 use crate::report::plain;
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, Woken, wait};
 
 /// The largest replies to one pipeline that are read, in bytes. Even lists of locks are far smaller.
 const LARGEST_REPLY: usize = 64 * 1024 * 1024;
@@ -229,15 +229,10 @@ fn retry(
         _ => return Err(Broken::Io(error)),
     }
     let socket = (stream.as_fd(), stream.waits_for(want));
-    let [is_ready, interrupted] = match interrupt {
-        Some(interrupt) => ready([socket, (interrupt, Want::Read)], Some(until)),
-        None => ready([socket], Some(until)).map(|[is_ready]| [is_ready, false]),
-    }
-    .map_err(Broken::Io)?;
-    match (is_ready, interrupted) {
-        (_, true) => Err(Broken::Interrupted),
-        (true, false) => Ok(()),
-        (false, false) => Err(Broken::Late),
+    match wait(Some(socket), interrupt, until).map_err(Broken::Io)? {
+        Woken::Ready => Ok(()),
+        Woken::Interrupted => Err(Broken::Interrupted),
+        Woken::TimedOut => Err(Broken::Late),
     }
 }
 

@@ -3,8 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -15,7 +13,8 @@ use crate::duration::show;
 use crate::report::plain;
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Want, Woken, wait};
+use crate::system::thread;
 
 /// Between two attempts while the backlog of a unix socket is full. The system does not announce when
 /// it has room again.
@@ -76,20 +75,15 @@ fn resolve(
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
-    let (done, signal_done) = UnixStream::pair()?;
-    let (sender, receiver) = mpsc::channel();
     let name = host.to_owned();
-    std::thread::Builder::new().name("resolver".into()).spawn(move || {
-        let resolved = (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
-        // The receiver is gone if the lookup took too long.
-        let _ = sender.send(resolved);
-        drop(signal_done);
+    let resolving = thread::call("resolver", move || {
+        (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
     })?;
-    await_readiness(&done, Want::Read, until, interrupt)?;
-    match receiver.try_recv() {
-        Ok(Ok(addresses)) => Ok(addresses),
-        Ok(Err(_)) => Err(DialError::Failed(format!("no such host as {host}"))),
-        Err(_) => Err(DialError::Failed("the host name was not resolved in time".into())),
+    await_readiness(&resolving, Want::Read, until, interrupt)?;
+    match resolving.result() {
+        Some(Ok(addresses)) => Ok(addresses),
+        Some(Err(_)) => Err(DialError::Failed(format!("no such host as {host}"))),
+        None => Err(DialError::Failed("the host name was not resolved in time".into())),
     }
 }
 
@@ -141,7 +135,9 @@ fn connect(
                 }
                 // The backlog of the unix socket is full.
                 let soon = until.min(Instant::now() + BACKLOG_RETRY);
-                interrupted_before(soon, interrupt)?;
+                if wait(None, interrupt, soon)? == Woken::Interrupted {
+                    return Err(DialError::Interrupted);
+                }
             }
             _ => return Err(error.into()),
         }
@@ -164,22 +160,9 @@ fn await_readiness(
     until: Instant,
     interrupt: Interrupt<'_>,
 ) -> Result<(), DialError> {
-    let descriptor = descriptor.as_fd();
-    let [is_ready, interrupted] = match interrupt {
-        Some(interrupt) => ready([(descriptor, want), (interrupt, Want::Read)], Some(until))?,
-        None => [ready([(descriptor, want)], Some(until))?[0], false],
-    };
-    match (is_ready, interrupted) {
-        (_, true) => Err(DialError::Interrupted),
-        (true, false) => Ok(()),
-        (false, false) => Err(DialError::Failed("no answer in time".into())),
+    match wait(Some((descriptor.as_fd(), want)), interrupt, until)? {
+        Woken::Ready => Ok(()),
+        Woken::Interrupted => Err(DialError::Interrupted),
+        Woken::TimedOut => Err(DialError::Failed("no answer in time".into())),
     }
-}
-
-fn interrupted_before(until: Instant, interrupt: Interrupt<'_>) -> Result<(), DialError> {
-    let interrupted = match interrupt {
-        Some(interrupt) => ready([(interrupt, Want::Read)], Some(until))?[0],
-        None => ready([], Some(until)).map(|[]| false)?,
-    };
-    if interrupted { Err(DialError::Interrupted) } else { Ok(()) }
 }

@@ -4,15 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::Builder;
 use std::time::Duration;
-
-use nix::sys::signal::SigSet;
 
 use super::replies::{MemberReply, ReplySender};
 use crate::store::server::{Probe, Scripted, Single};
 use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
+use crate::system::thread;
 
 /// The locks on one member.
 pub(in crate::store::quorum) type MemberStore = Scripted<Single>;
@@ -39,11 +37,8 @@ impl Member {
         let server = Single::new(server.clone(), io_timeout, Some(Probe::Run))?;
         let mut store = Scripted::new(server, min_replicas);
         let (work, to_do) = channel::<Work>();
-        let thread = Builder::new().name("member".into()).spawn(move || {
-            // They are the main thread's.
-            let _ = SigSet::all().thread_block();
-            to_do.into_iter().for_each(|work| work(&mut store));
-        });
+        let thread =
+            thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(|error| format!("no thread for {name}: {error}"))?;
         Ok(Self { name, work, unfinished: Arc::default() })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Doubles from the first pause to the longest.
+/// The pauses double, from the first to the longest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackOff {
     next: Duration,
@@ -14,7 +14,7 @@ impl BackOff {
         Self { next: first, longest }
     }
 
-    /// How long to pause now.
+    /// How long to pause now. The next pause is longer.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);

@@ -1,0 +1,99 @@
+//! Threads besides the main one, which alone takes signals.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{Builder, JoinHandle};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+use crate::system::wakeup::Wakeup;
+
+/// Starts a thread that no signal reaches. An error means that the system has no thread to spare.
+///
+/// The mask is set before the thread exists, which inherits it: a thread that set its own would
+/// take signals for a moment, and a stop that the main thread awaits might go to it.
+pub(crate) fn start<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    without_signals(|| Builder::new().name(name.into()).spawn(run))?
+}
+
+/// Blocks all signals of this thread meanwhile. Those that come are delivered afterward.
+pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> nix::Result<T> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let result = act();
+    before.thread_set_mask()?;
+    Ok(result)
+}
+
+/// Makes a call that knows no time limit, on its own thread. If the call takes too long, drop this:
+/// the thread then drops the result when the call returns.
+pub(crate) fn call<T: Send + 'static>(
+    name: &str,
+    blocking: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<Call<T>> {
+    let (sender, result) = channel();
+    let returned = Wakeup::new()?;
+    let wakeup = returned.clone();
+    start(name, move || {
+        // It fails if the call took too long, and drops the result.
+        let _ = sender.send(blocking());
+        wakeup.wake();
+    })?;
+    Ok(Call { result, returned })
+}
+
+/// A call under way on another thread. Becomes readable when the call returns.
+pub(crate) struct Call<T> {
+    result: Receiver<T>,
+    returned: Wakeup,
+}
+
+impl<T> Call<T> {
+    /// What the call returned; `None` if it has not returned yet.
+    pub(crate) fn result(self) -> Option<T> {
+        self.result.try_recv().ok()
+    }
+}
+
+impl<T> AsFd for Call<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.returned.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::system::clock::Instant;
+    use crate::system::poll::{Want, Woken, wait};
+
+    #[test]
+    fn a_thread_starts_with_all_signals_blocked_and_leaves_those_of_its_starter() {
+        let before = SigSet::thread_get_mask().unwrap();
+        let blocked = start("masked", || SigSet::thread_get_mask().unwrap()).unwrap();
+        // The kernel never blocks SIGKILL and SIGSTOP.
+        let blocked = blocked.join().unwrap();
+        assert!(blocked.iter().count() > before.iter().count());
+        assert!(blocked.contains(nix::sys::signal::Signal::SIGTSTP));
+        assert_eq!(SigSet::thread_get_mask().unwrap(), before);
+    }
+
+    #[test]
+    fn a_call_is_readable_once_it_has_returned() {
+        let (go_on, gone_on) = channel();
+        let call = call("call", move || gone_on.recv().unwrap()).unwrap();
+        let wait = |time| {
+            let until = Instant::now() + Duration::from_millis(time);
+            wait(Some((call.as_fd(), Want::Read)), None, until).unwrap()
+        };
+        assert_eq!(wait(1), Woken::TimedOut);
+        go_on.send(7).unwrap();
+        assert_eq!(wait(3_600_000), Woken::Ready);
+        assert_eq!(call.result(), Some(7));
+    }
+}

@@ -1,0 +1,39 @@
+//! How one thread wakes another that waits for descriptors.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Something that any thread can make readable. Its clones are the same wake-up.
+///
+/// An eventfd(2), because it takes one descriptor where a socket pair takes two, and because the
+/// wake-ups that nobody has taken yet are one.
+#[derive(Clone)]
+pub(crate) struct Wakeup(Arc<EventFd>);
+
+impl Wakeup {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self(Arc::new(EventFd::from_value_and_flags(0, flags)?)))
+    }
+
+    /// Makes it readable until the next `clear`.
+    pub(crate) fn wake(&self) {
+        // It fails only when it has been woken 2^64 - 2 times, and is readable then anyway.
+        let _ = self.0.write(1);
+    }
+
+    /// Makes it unreadable until the next `wake`.
+    pub(crate) fn clear(&self) {
+        // It fails only if there is nothing to clear.
+        let _ = self.0.read();
+    }
+}
+
+impl AsFd for Wakeup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
