@@ -1,19 +1,18 @@
-//! The command: started as if rlock were not there, and its process group.
+//! A command that runs, started as its caller would have started it.
 
-use std::ffi::{CString, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::errno::Errno;
-use nix::libc::{self, c_char, c_int};
+use nix::libc::{self, c_int};
 use nix::sched::{CloneFlags, clone};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
+use super::command::{Command, NotStarted};
 use super::group::OwnGroup;
 use crate::exit::Exit;
 use crate::policy::Group;
@@ -21,77 +20,39 @@ use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::thread::without_signals;
 
-/// What to run, where, and what to tell it about its lock.
-pub(crate) struct Command {
-    pub(crate) program: OsString,
-    pub(crate) arguments: Vec<OsString>,
-    pub(crate) group: Group,
-    pub(crate) variables: Vec<(&'static str, String)>,
-}
-
-impl Command {
-    fn words(&self) -> io::Result<Strings> {
-        let words = [&self.program].into_iter().chain(&self.arguments);
-        Strings::new(words.map(|word| word.as_bytes()))
-    }
-}
-
-/// Why a command was not started.
-#[derive(Debug)]
-pub(super) enum NotStarted {
-    /// It cannot be executed.
-    Exec(io::Error),
-    /// There was no process to execute it in.
-    System(io::Error),
-    /// The lease was about to end.
-    TooLate,
-}
-
-impl From<io::Error> for NotStarted {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-impl From<Errno> for NotStarted {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
-}
-
-/// A command that has been started. Its number stays its own until it is reaped.
+/// A command that has been started. No other process gets its number until it is reaped.
 pub(super) struct Child {
     pid: Pid,
-    /// The group it was started in, unless that is ours.
+    /// The group it was started in, unless that is rlock's group.
     group: Option<OwnGroup>,
 }
 
 impl Child {
-    /// Starts the command with everything it would have had without us; not after `stop_at`, however
-    /// long it takes to get there. To be called on the main thread: the command dies with the thread
-    /// that started it.
+    /// Starts the command with everything that rlock was given, but not after `stop_at`, however long
+    /// the start takes. Call this on the main thread, because the command dies with the thread that
+    /// started it.
     ///
-    /// Not std's, for two reasons: only a child that shares our memory until it execs (as
-    /// vfork(2)'s does) is spared the copying of page tables, a tenth of the time that a short
-    /// command takes; and only here can everything up to the exec be seen to be in order.
+    /// This does not use `std::process::Command`, for two reasons. A child that shares memory with
+    /// its parent until it execs (as after vfork(2)) needs no copy of the page tables, which is a
+    /// tenth of the time that a short command takes. And all that happens before the exec is visible
+    /// here.
     pub(super) fn start(
         command: &Command,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
-        // Blocked meanwhile, a signal to a new process cannot run a handler of ours there, in our
-        // memory, and be taken for one to us.
+        // A signal to the new process would otherwise run rlock's handler there, in rlock's memory,
+        // and would seem to be a signal to rlock.
         without_signals(|| Self::start_unsignalled(command, inherited, stop_at))?
     }
 
-    /// To be called with all signals blocked.
+    /// Call this with all signals blocked.
     fn start_unsignalled(
         command: &Command,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
-        let words = command.words()?;
-        let environment = Strings::of_environment(&command.variables)?;
+        let program = command.prepare()?;
         let group = match command.group {
             Group::Own => Some(OwnGroup::create()?),
             Group::Ours => None,
@@ -104,19 +65,18 @@ impl Child {
                 |error| error,
                 |()| {
                     prepared.store(true, Ordering::Relaxed);
-                    exec(&words, &environment)
+                    program.exec()
                 },
             );
             failed.store(error as c_int, Ordering::Relaxed);
             127
         };
-        // For what libc's exec needs, and a copy of the arguments for a script without an
-        // interpreter. So large that it is mapped rather than zeroed: only touched pages cost.
-        let mut stack = vec![0; 256 * 1024 + size_of_val(&*words.pointers)];
+        // So large that it is mapped rather than zeroed: only the pages that are used cost time.
+        let mut stack = vec![0; 256 * 1024 + program.size_of_arguments()];
         let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-        // SAFETY: the child has a stack of its own and we sleep until it execs or exits
-        // (CLONE_VFORK), so what it reads stays as it is. It makes system calls and stores one
-        // number: no allocation, no lock.
+        // SAFETY: the child has its own stack, and this thread sleeps until the child execs or exits
+        // (CLONE_VFORK), so what it reads does not change. It makes system calls and stores two
+        // values: no allocation, no lock.
         let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
         let child = Self { pid: started?, group };
         match failed.load(Ordering::Relaxed) {
@@ -133,8 +93,8 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command, wherever it has gone, and to all of the group that was made
-    /// for it. An error means that nobody is left there.
+    /// Sends a signal to the command, even if it has left the group that was made for it, and to all
+    /// of that group. An error only means that no process is left there.
     pub(super) fn signal(&self, signal: Signal) {
         let own = self.group.as_ref().map(OwnGroup::id);
         if let Some(group) = own {
@@ -145,7 +105,7 @@ impl Child {
         }
     }
 
-    /// Does `signal` reach this process too?
+    /// Whether `signal` reaches this process too.
     pub(super) fn includes(&self, process: Pid, its_group: Pid) -> bool {
         let in_group = self.group.as_ref().is_some_and(|group| group.id() == its_group);
         in_group || process == self.pid
@@ -155,18 +115,18 @@ impl Child {
         self.pid
     }
 
-    /// The group that the command is in now: an interactive shell makes one for itself.
+    /// The group that the command is in now. An interactive shell makes its own.
     pub(super) fn present_group(&self) -> Option<Pid> {
         getpgid(Some(self.pid)).ok()
     }
 
-    /// The groups in whose hands the terminal may be while the command has it.
+    /// The groups that may be in the foreground of the terminal while the command has it.
     pub(super) fn groups(&self) -> [Option<Pid>; 2] {
         [self.group.as_ref().map(OwnGroup::id), self.present_group()]
     }
 
-    /// Is it in our group now, so that the terminal's signals to us reach it as well?
-    pub(super) fn shares_our_group(&self) -> bool {
+    /// Whether it is in rlock's group now, so that the terminal sends its signals to both.
+    pub(super) fn shares_group(&self) -> bool {
         self.present_group() == Some(getpgrp())
     }
 
@@ -174,7 +134,7 @@ impl Child {
         if self.group.is_some() { Group::Own } else { Group::Ours }
     }
 
-    /// The signal that has stopped the command since the last call, if one has.
+    /// The signal that has stopped the command since the last call, if any.
     pub(super) fn has_stopped(&self) -> Option<Signal> {
         match waitid(Id::Pid(self.pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
             Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
@@ -182,17 +142,17 @@ impl Child {
         }
     }
 
-    /// Has the command ended? Leaves it unreaped, so that its number cannot become another's.
+    /// Whether the command has ended. Does not reap it, so that its number is not used again.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.pid), flags) {
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => false,
-            // An error too: EINVAL is an end by a real-time signal, which nix has no name for.
+            // EINVAL, too, means an end: by a real-time signal, which nix cannot represent.
             _ => true,
         }
     }
 
-    /// Waits for the end and says how rlock should end to be like it.
+    /// Waits for the end and returns how rlock should end to look the same to its caller.
     pub(super) fn reap(self) -> io::Result<Exit> {
         let mut status = 0;
         loop {
@@ -213,30 +173,7 @@ impl Child {
     }
 }
 
-/// Loads the command's program in place of rlock, with everything rlock was given.
-pub(super) fn replace(command: &Command, inherited: Inherited) -> NotStarted {
-    let ready = command.words().and_then(|words| {
-        let environment = Strings::of_environment(&command.variables)?;
-        inherited.restore()?;
-        Ok((words, environment))
-    });
-    match ready {
-        Ok((words, environment)) => NotStarted::Exec(exec(&words, &environment).into()),
-        Err(error) => NotStarted::System(error),
-    }
-}
-
-/// Returns only if the program cannot be executed. Makes no allocation.
-fn exec(words: &Strings, environment: &Strings) -> Errno {
-    // SAFETY: both are arrays of NUL-terminated strings with a null at the end, of which the first
-    // has at least one string, and both outlive the call.
-    unsafe {
-        libc::execvpe(words.pointers[0], words.as_ptr(), environment.as_ptr());
-    }
-    Errno::last()
-}
-
-/// What happens in the new process before the command's program is loaded.
+/// Runs in the new process before it loads the program.
 fn prepare(
     parent: Pid,
     group: Option<Pid>,
@@ -246,44 +183,13 @@ fn prepare(
     if let Some(group) = group {
         setpgid(Pid::from_raw(0), group)?;
     }
-    // A dead rlock renews nothing, so its command must not outlive it; and rlock may have died
-    // before this took effect.
+    // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have died
+    // before this call, which the check of the parent detects.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != parent {
         return Err(Errno::ESRCH);
     }
     inherited.restore()?;
-    // It may have been stopped on the way, and rlock with it.
+    // The child may have been stopped on the way here, and rlock with it.
     if Instant::now() < stop_at { Ok(()) } else { Err(Errno::ETIMEDOUT) }
-}
-
-/// An array of strings as exec(3) wants it.
-struct Strings {
-    pointers: Vec<*const c_char>,
-    _owned: Vec<CString>,
-}
-
-impl Strings {
-    fn new<'a>(strings: impl Iterator<Item = &'a [u8]>) -> io::Result<Self> {
-        Ok(Self::owning(strings.map(CString::new).collect::<Result<_, _>>()?))
-    }
-
-    /// Our own environment, with these variables instead of what they were.
-    fn of_environment(variables: &[(&'static str, String)]) -> io::Result<Self> {
-        let kept = std::env::vars_os()
-            .filter(|(name, _)| variables.iter().all(|(replaced, _)| name != replaced))
-            .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='));
-        let new = variables.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
-        Ok(Self::owning(kept.chain(new).map(CString::new).collect::<Result<_, _>>()?))
-    }
-
-    fn owning(owned: Vec<CString>) -> Self {
-        let null = std::iter::once(std::ptr::null());
-        let pointers = owned.iter().map(|string| string.as_ptr()).chain(null).collect();
-        Self { pointers, _owned: owned }
-    }
-
-    fn as_ptr(&self) -> *const *const c_char {
-        self.pointers.as_ptr()
-    }
 }

@@ -1,5 +1,5 @@
-//! What the command has started, wherever it has gone: daemons, sessions of their own. While rlock
-//! runs they are given to it when their parents end, so that it can find them.
+//! The processes that the command started, even those that left its group or session. rlock is
+//! their subreaper: it becomes the parent of orphans among them, and can find them.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,20 +13,20 @@ use super::child::Child;
 use super::process::{Process, ROUNDS};
 use crate::lock::Token;
 
-/// No process has this number.
+/// A number that no process has.
 const GONE: Pid = Pid::from_raw(0);
 
-/// How to find them.
+/// Finds the descendants of the command.
 pub(super) struct Descendants {
-    /// Children that this process had before it became rlock: `exec` in a shell keeps those.
+    /// Children that this process had before it became rlock. `exec` in a shell keeps its children.
     strangers: Vec<Pid>,
-    /// What the command's environment has in it, and that of nobody who was there before.
+    /// The environment of the command and its descendants contains it; that of strangers does not.
     token: Token,
 }
 
 impl Descendants {
-    /// From now on orphans among our descendants become our children, not init's. To be called
-    /// before the command is started.
+    /// From now on orphans among rlock's descendants become children of rlock rather than of init.
+    /// Call this before the command starts.
     pub(super) fn adopt(token: &Token) -> io::Result<Self> {
         nix::sys::prctl::set_child_subreaper(true)?;
         let mut strangers = Vec::new();
@@ -37,21 +37,21 @@ impl Descendants {
         Ok(Self { strangers, token: token.clone() })
     }
 
-    /// Sends a signal to all that a signal to the command does not reach.
+    /// Sends a signal to all descendants that a signal to the command does not reach.
     pub(super) fn signal_all(&self, command: &Child, signal: Signal) {
         for process in self.beyond(command, &Process::all()) {
-            // Found a moment ago. It cannot have been replaced by a stranger: adopted children of
-            // ours keep their number until we reap them, and others would have had to end, be
-            // reaped by their parents and have all other numbers used up since.
+            // Since it was found, its number cannot have passed to a stranger. Adopted children keep
+            // their numbers until rlock reaps them. Any other would have had to end and be reaped
+            // while all other numbers were used up.
             let _ = kill(process, signal);
         }
     }
 
-    /// Ends the same, and those that they start meanwhile.
+    /// Kills the same processes, and those that they start meanwhile.
     pub(super) fn kill_all(&mut self, command: &Child) {
         let mut before = None;
         for _ in 0..ROUNDS {
-            // One that starts another and ends at once has ended when all have been looked at.
+            // A process that starts another and ends at once is found here, not by the scan below.
             self.kill_adopted(command);
             let all = Process::all();
             let found = self.beyond(command, &all);
@@ -70,7 +70,7 @@ impl Descendants {
     }
 
     fn kill_adopted(&self, command: &Child) {
-        // Not reaped yet, each still has its number.
+        // None of them has been reaped, so each still has its number.
         for child in Process::children().unwrap_or_default() {
             if child != command.pid() && self.is_of(command, child) {
                 let _ = kill(child, Signal::SIGKILL);
@@ -78,11 +78,11 @@ impl Descendants {
         }
     }
 
-    /// Is nothing left, not even in the command's group?
+    /// Whether no descendant is left, not even in the command's group.
     ///
-    /// While all processes are looked at, one may start another and end. Then it has become a child
-    /// of ours or has left one behind, and we have not reaped any: nothing has been missed only if
-    /// a second look finds the same children.
+    /// During a scan of all processes, one may start another and end. It then becomes a child of
+    /// rlock or leaves one behind, and rlock reaps none meanwhile. So the first scan has missed
+    /// nothing only if a second one finds the same children.
     pub(super) fn are_gone(&self, command: &Child) -> bool {
         let first = Process::all();
         if !self.live(command, &first).is_empty() {
@@ -92,7 +92,7 @@ impl Descendants {
         self.live(command, &second).is_empty() && children_in(&first) == children_in(&second)
     }
 
-    /// Can those be found that a signal to the command does not reach?
+    /// Whether descendants that a signal to the command does not reach can be found.
     pub(super) fn can_be_found() -> bool {
         Process::can_be_found()
     }
@@ -104,10 +104,9 @@ impl Descendants {
     }
 
     fn live(&self, command: &Child, all: &HashMap<Pid, Process>) -> Vec<(Pid, Process)> {
-        let is_ours = |pid: Pid| {
+        let is_descendant = |pid: Pid| {
             let mut ancestor = pid;
-            // A chain of parents is never longer than there are processes, even if it was read
-            // while it changed.
+            // The bound ends the loop even if the parents changed during the scan and form a circle.
             for _ in 0..all.len() {
                 match all.get(&ancestor) {
                     Some(process) if process.parent == getpid() => {
@@ -120,26 +119,26 @@ impl Descendants {
             false
         };
         all.iter()
-            .filter(|(pid, process)| !process.is_dead && is_ours(**pid))
+            .filter(|(pid, process)| !process.is_dead && is_descendant(**pid))
             .map(|(pid, process)| (*pid, *process))
             .collect()
     }
 
-    /// Is this child of ours the command, or an orphan of the command's? Strangers have orphans too.
+    /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child, child: Pid) -> bool {
         child == command.pid()
             || self.strangers.is_empty()
             || !self.strangers.contains(&child) && Process::was_given(child, self.token.as_str())
     }
 
-    /// Reaps adopted children that have ended, but not the command itself.
+    /// Reaps adopted children that have ended, but not the command.
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
-            // Once the command has ended, what comes behind it can wait for our own end.
+            // Once the command has ended, those behind it in the kernel's list wait for rlock's end.
             if ended == command.pid() || reap(ended).is_err() {
                 return;
             }
-            // Its number may be another's from now on. But its orphans are here.
+            // From now on the kernel may reuse the number. The orphans that it left are children now.
             for stranger in &mut self.strangers {
                 if *stranger == ended {
                     *stranger = GONE;
@@ -149,14 +148,14 @@ impl Descendants {
     }
 }
 
-/// Ours, dead or alive.
+/// The children of rlock, dead or alive.
 fn children_in(all: &HashMap<Pid, Process>) -> HashSet<Pid> {
     let children = all.iter().filter(|(_, process)| process.parent == getpid());
     children.map(|(pid, _)| *pid).collect()
 }
 
 fn has_children() -> bool {
-    // Any answer but "there are none", ECHILD.
+    // The only error is ECHILD: there are none.
     ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok()
 }
 
@@ -164,12 +163,12 @@ fn reap(child: Pid) -> nix::Result<Option<Pid>> {
     ended(libc::P_PID, child.as_raw().unsigned_abs(), 0)
 }
 
-/// A child that has ended. Not nix's waitid and waitpid, which take an end by a real-time signal for
-/// an error.
+/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for an
+/// end by a real-time signal.
 fn ended(kind: libc::idtype_t, id: libc::id_t, flags: c_int) -> nix::Result<Option<Pid>> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | flags;
-    // SAFETY: the pointer is valid for the structure that is written.
+    // SAFETY: the pointer is valid for writes of this structure.
     let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
     nix::errno::Errno::result(waited)?;
     // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left

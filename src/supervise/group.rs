@@ -1,7 +1,7 @@
 //! A process group that no living process leads.
 //!
-//! The leader of a group may not call setsid(2), and setsid(1) forks if it leads one and returns at
-//! once. A command that led its group would therefore behave differently than without rlock.
+//! The leader of a group may not call setsid(2), and setsid(1) forks and returns at once if it leads
+//! a group. A command that led its group would therefore behave differently under rlock.
 
 use std::io;
 
@@ -13,25 +13,24 @@ use nix::unistd::{Pid, setpgid};
 /// Enough for a function that returns at once.
 const STACK: usize = 16 * 1024;
 
-/// A group whose leader has ended but is not reaped. Until that happens on drop, neither the group
-/// nor its number can become another's.
+/// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
+/// number.
 pub(super) struct OwnGroup {
     leader: Pid,
 }
 
 impl OwnGroup {
-    /// Makes an empty group. To be called with all signals blocked: the leader shares our memory,
-    /// and a handler of ours must not run there.
+    /// Makes an empty group. Call this with all signals blocked: the leader shares rlock's memory,
+    /// and no handler must run there.
     pub(super) fn create() -> io::Result<Self> {
         let mut stack = [0; STACK];
-        // Not to wait for it (without CLONE_VFORK) is slower: two processors would be at work on the
-        // same memory.
+        // Without CLONE_VFORK this is slower, because two processors then work on the same memory.
         let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-        // Without a signal to tell of its end it is also hidden from a wait for "any child", which
-        // looks for orphans of the command.
+        // Without a signal at its end, it is also hidden from a wait for "any child", with which
+        // `descendants` looks for orphans of the command.
         let signal = None;
-        // SAFETY: the new process has a stack of its own, and we sleep until it has left our memory
-        // (CLONE_VFORK). It does nothing but end.
+        // SAFETY: the new process has its own stack, and this thread sleeps until that process has
+        // ended (CLONE_VFORK), which is all that it does.
         let leader = unsafe { clone(Box::new(|| 0), &mut stack, flags, signal) }?;
         let group = Self { leader };
         setpgid(leader, leader)?;
@@ -45,7 +44,7 @@ impl OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // Process 1 of a container might never do it for us.
+        // Process 1 of a container might never reap it.
         while waitpid(self.leader, Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
     }
 }

@@ -1,19 +1,20 @@
-//! The decisions of a supervisor, and nothing else: events and the time come in, actions go out.
+//! The decisions of a supervisor, as a pure state machine: events and the time come in, actions go
+//! out.
 
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::duration::show;
+use super::loss::{Cause, Loss};
 use crate::lease::Lease;
 use crate::lock::view::Reason;
 use crate::policy::{LossPolicy, OnLost};
 use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
-/// How long a command may take to stop for a ^Z. One that ignores it, or cannot stop because it
-/// waits for a child that has stopped already (vfork), is stopped by force then: the job is to be
-/// suspended, and the command must not run on while nobody renews its lease.
+/// How long a command may take to stop after ^Z. Then SIGSTOP stops it, because a suspended rlock
+/// does not renew the lease and the command must not run on. A command may ignore ^Z, or be unable
+/// to stop because it waits for a child that has stopped already (vfork).
 const SUSPEND_GRACE: Duration = Duration::from_millis(200);
 
 /// What can happen while a command runs.
@@ -21,88 +22,54 @@ const SUSPEND_GRACE: Duration = Duration::from_millis(200);
 pub(super) enum Event {
     /// Nothing but time has passed.
     Tick,
-    /// A signal came that is meant for the command, which it may have reached already.
+    /// A signal for the command arrived. `reached`: the command has it already.
     Signal { signal: Signal, reached: bool },
     /// The lease was renewed.
     Renewed(Lease),
-    /// A renewal got no answer; there will be another.
+    /// A renewal got no answer. The renewer tries again.
     Unanswered(String),
-    /// A server has said something that is worth a word only.
+    /// A message from the store to the user. It changes nothing.
     Diagnostic(Diagnostic),
-    /// The server says that we do not hold the lock.
+    /// The server says that this hold does not exist.
     NotHeld(Reason),
-    /// The command was stopped by this signal of the terminal's, or somebody else's. `ours`: the
-    /// terminal is in the hands of our job.
+    /// This signal, from the terminal or from elsewhere, has stopped the command. `ours`: this job
+    /// is in the foreground of the terminal.
     Stopped { signal: Signal, ours: bool },
-    /// We were stopped ourselves, and go on.
+    /// rlock itself was stopped and goes on.
     Resumed,
-    /// The command has ended. It is not reaped yet.
+    /// The command has ended. It has not been reaped.
     Ended,
-    /// Nothing that the command has started is left either.
-    Alone,
+    /// All that the command started has ended too.
+    DescendantsGone,
 }
 
-/// What is to be done, in order.
+/// What the supervisor must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Pass a signal on to the command and all of its group.
+    /// Pass a signal on to the command and its process group.
     Forward(Signal),
     /// Give the terminal to the command.
     Lend,
-    /// Take the terminal back if it was given away.
+    /// Take the terminal back if the command has it.
     TakeBack,
-    /// Stop ourselves and the rest of our job; then `Resumed`.
+    /// Stop rlock and the rest of its job; then `Resumed`.
     Stop(Signal),
-    /// Let the command go on if it is stopped.
+    /// Continue the command if it is stopped.
     Continue,
-    /// Tell the operator.
+    /// Report the loss to the user.
     Tell(Loss),
-    /// Ask the group to end, even if it is stopped.
+    /// Ask the command and all that it started to end, even if they are stopped.
     Terminate,
-    /// End the group.
+    /// Kill the command and all that it started.
     Kill,
 }
 
 impl Action {
-    /// What the operator is to be told.
+    /// The loss that this action reports.
     pub(super) fn told(&self) -> Option<&Loss> {
         match self {
             Self::Tell(loss) => Some(loss),
             _ => None,
-        }
-    }
-}
-
-/// Why a command may not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
-    cause: Cause,
-    renewed_ago: Duration,
-    /// Until the lease ends.
-    left: Duration,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Cause {
-    /// Somebody else may have the lock by now.
-    NotHeld(Reason),
-    /// The lease is about to end and cannot be renewed, for the reason of the last attempt.
-    Unanswered(String),
-}
-
-impl std::fmt::Display for Loss {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { cause, renewed_ago, left } = self;
-        let renewed_ago = show(*renewed_ago);
-        match cause {
-            Cause::NotHeld(why) => write!(f, "the lock {why}"),
-            Cause::Unanswered(reason) => {
-                write!(f, "the lease could not be renewed for {renewed_ago}: {reason}; ")?;
-                match left.is_zero() {
-                    true => write!(f, "it has expired"),
-                    false => write!(f, "it expires in {}", show(*left)),
-                }
-            }
         }
     }
 }
@@ -114,7 +81,7 @@ pub(super) struct Machine {
     kill_after: Duration,
     on_lost: OnLost,
     unanswered: Option<String>,
-    /// A ^Z was passed on, and the command has not stopped for it yet; it gets until then.
+    /// Set while the command has been sent a ^Z and has not stopped. It is stopped by force then.
     suspending: Option<Instant>,
     phase: Phase,
 }
@@ -122,18 +89,19 @@ pub(super) struct Machine {
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// The command has been asked to end and gets until then to do so.
+    /// The command has been asked to end and is killed at `kill_at`.
     Stopping {
         kill_at: Instant,
+        /// Whether the command itself has ended; processes that it started may remain.
         ended: bool,
     },
-    /// Nothing more will be done to the command: it was killed, or may go on without its lock.
+    /// The command was killed, or may go on without its lock. It is only waited for.
     Left,
     Over,
 }
 
 impl Machine {
-    /// The time between SIGTERM and SIGKILL is never more than a third of the TTL, or the command
+    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, the command
     /// would have to be stopped before a renewal could succeed.
     pub(super) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
@@ -148,23 +116,23 @@ impl Machine {
         }
     }
 
-    /// Takes in one event. Whatever it is, the time is looked at first: after a pause of rlock
-    /// itself the lease may be over already.
+    /// Handles one event. The time comes first, because the lease may have expired while rlock
+    /// itself was suspended.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
-        // A renewal that was answered before the command had to be stopped is in time.
+        // Before the time is checked: a renewal that was sent in time counts, even if this runs late.
         if let Event::Renewed(lease) = event {
             self.lease = lease;
             self.unanswered = None;
         }
-        self.look_at_the_time(now, &mut actions);
+        self.check_time(now, &mut actions);
         match event {
             Event::Tick | Event::Renewed(_) | Event::Diagnostic(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
-            Event::Ended | Event::Stopped { .. } if self.awaits_the_rest() => {}
+            Event::Ended | Event::Stopped { .. } if self.awaits_descendants() => {}
             Event::Signal { signal, reached } => {
-                if signal == Signal::SIGTSTP && !self.awaits_the_rest() {
+                if signal == Signal::SIGTSTP && !self.awaits_descendants() {
                     self.suspending = Some(now + SUSPEND_GRACE);
                 }
                 if !reached {
@@ -173,10 +141,10 @@ impl Machine {
             }
             Event::Stopped { signal, ours } => match signal {
                 Signal::SIGTTIN | Signal::SIGTTOU if ours => {
-                    // In this order, so that a ^Z is never for a command that is still stopped. If
-                    // it touches the terminal in between, it stops once more and we come back.
+                    // In this order, so that ^Z never goes to a command that is still stopped. If the
+                    // command uses the terminal in between, it stops again and this event recurs.
                     actions.extend([Action::Continue, Action::Lend]);
-                    // To a stopped process a stop is nothing, and SIGCONT makes it forget it.
+                    // A stopped process ignores SIGTSTP, and SIGCONT discards it, so send it again.
                     if self.suspending.take().is_some() {
                         actions.push(Action::Forward(Signal::SIGTSTP));
                     }
@@ -185,16 +153,16 @@ impl Machine {
                     self.suspending = None;
                     actions.extend([Action::TakeBack, Action::Stop(signal)]);
                 }
-                // Stopped by hand, to be continued by hand, as if we were not there.
+                // A user stopped the command with kill(1), and continues it the same way.
                 _ => {}
             },
-            // If the lease ended meanwhile, the command has just been killed.
+            // If the lease has expired meanwhile, `check_time` has just killed the command.
             Event::Resumed => {
                 self.suspending = None;
                 actions.push(Action::Continue);
             }
             Event::NotHeld(why) => {
-                // Those who are kept out while it ends are so until its lease does.
+                // After a revocation the server keeps others out until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
                 self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
             }
@@ -202,18 +170,18 @@ impl Machine {
                 self.suspending = None;
                 actions.push(Action::TakeBack);
                 match &mut self.phase {
-                    // What it has started has no lock either, and as much time to end.
+                    // What the command started has lost the lock too, and gets the same time to end.
                     Phase::Stopping { ended, .. } => *ended = true,
                     _ => self.phase = Phase::Over,
                 }
             }
-            Event::Alone => {
+            Event::DescendantsGone => {
                 if let Phase::Stopping { ended: true, .. } = self.phase {
                     self.phase = Phase::Over;
                 }
             }
         }
-        // Last of all: any time may have passed when we are back.
+        // Last, because any time may have passed when rlock is continued after this stop.
         if self.suspending.is_some_and(|until| now >= until) {
             self.suspending = None;
             let stop = Action::Stop(Signal::SIGTSTP);
@@ -222,7 +190,7 @@ impl Machine {
         actions
     }
 
-    fn look_at_the_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    fn check_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if now >= self.stop_at() {
             let unanswered = self.unanswered.clone();
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
@@ -241,8 +209,8 @@ impl Machine {
         }
     }
 
-    /// Has the command been asked to end, and did so, while what it has started may not have yet?
-    pub(super) fn awaits_the_rest(&self) -> bool {
+    /// Whether the command ended after it was asked to, while processes that it started may remain.
+    pub(super) fn awaits_descendants(&self) -> bool {
         matches!(self.phase, Phase::Stopping { ended: true, .. })
     }
 
@@ -253,7 +221,7 @@ impl Machine {
         let left = self.lease.deadline().since(now);
         let loss = Loss { cause, renewed_ago: self.lease.age(now), left };
         match self.on_lost {
-            // Not a moment longer, not even to clean up: somebody else may have the lock.
+            // No time even to clean up: another client may hold the lock.
             OnLost::Kill if now >= kill_at => {
                 actions.extend([Action::Kill, Action::Tell(loss)]);
                 self.phase = Phase::Left;
@@ -270,7 +238,7 @@ impl Machine {
         }
     }
 
-    /// When to come back with a `Tick` if nothing else happens.
+    /// When the machine needs a `Tick` if nothing else happens.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Running => Some(self.stop_at()),
@@ -280,17 +248,17 @@ impl Machine {
         [phase, self.suspending].into_iter().flatten().min()
     }
 
-    /// As it was last renewed.
+    /// The lease as last renewed.
     pub(super) fn lease(&self) -> Lease {
         self.lease
     }
 
-    /// When the command has to be stopped, unless the lease is renewed.
+    /// When the command must be stopped unless the lease is renewed.
     pub(super) fn stop_at(&self) -> Instant {
         self.lease.stop_at(self.kill_after)
     }
 
-    /// Has the command ended?
+    /// Whether the command has ended and nothing more will be awaited.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
@@ -308,7 +276,7 @@ mod tests {
         LossPolicy { on_lost: OnLost::Kill, kill_after: LossPolicy::DEFAULT_KILL_AFTER };
     const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
 
-    /// A lease of 30 s won at 0: its deadline is at 29,698 ms.
+    /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.
     fn machine() -> Machine {
         Machine::new(lease_won_at(0), KILL)
     }
@@ -419,13 +387,13 @@ mod tests {
         let mut lost = machine();
         lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
         assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
-        assert!(lost.awaits_the_rest() && !lost.is_over());
+        assert!(lost.awaits_descendants() && !lost.is_over());
         assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
         assert!(lost.is_over());
         let mut alone = machine();
         alone.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
         alone.on(Event::Ended, Instant::at_millis(1_100));
-        assert_eq!(alone.on(Event::Alone, Instant::at_millis(1_100)), []);
+        assert_eq!(alone.on(Event::DescendantsGone, Instant::at_millis(1_100)), []);
         assert!(alone.is_over());
         let mut kept = machine();
         assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);

@@ -1,8 +1,8 @@
-//! How a keeper hears on its own host that the script has released the lock: from the server it might
-//! hear too late, or not at all.
+//! How a keeper learns on its own host that the script has released the lock. It might learn that
+//! from the server too late, or not at all.
 //!
-//! A notice is a connection, and nothing is said on it. It makes the keeper ask the server at once,
-//! whose word alone counts, and stays open until the server has answered.
+//! A notice is a connection without any data. It makes the keeper ask the server at once, because
+//! only the server's answer counts, and stays open until the server has answered.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -18,20 +18,20 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::lock::Token;
 use crate::system::clock::Instant;
 
-/// How many notices are taken at a time, and how many wait for that.
+/// How many notices are accepted at a time, and how many the kernel queues.
 const BACKLOG: i32 = 8;
 
-/// Between two looks, so that a flood costs next to nothing.
+/// The pause after accepting notices, so that a flood of them costs little.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a release waits for the keeper, which needs one answer of the server's.
+/// How long a release waits for the keeper, which needs one answer from the server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A socket without a file, which ends with the keeper. Everybody on the host can see its name, which
-/// does not tell the token, and connect to it.
+/// An abstract socket, which exists until the keeper ends. Any process of the host can connect to it
+/// and see its name, which does not reveal the token.
 pub(crate) struct Notice {
     socket: Socket,
-    /// They wait for the server's answer.
+    /// Connections that wait for the server's answer.
     waiting: Vec<Socket>,
     next_look: Instant,
 }
@@ -45,12 +45,12 @@ impl Notice {
         Ok(Self { socket, waiting: Vec::new(), next_look: Instant::now() })
     }
 
-    /// Tells the keeper of this hold, if there is one on this host, and waits until it knows from the
-    /// server.
+    /// Notifies the keeper of this hold, if this host has one, and waits until the server has answered
+    /// it.
     pub(crate) fn give(token: &Token) {
-        // A failure only means that the keeper hears later.
+        // After a failure the keeper only learns of the release later.
         let _ = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
-            // That of a full backlog too.
+            // This also limits the wait for a full backlog.
             socket.set_write_timeout(Some(PATIENCE))?;
             socket.set_read_timeout(Some(PATIENCE))?;
             socket.connect(&address(token)?)?;
@@ -58,12 +58,12 @@ impl Notice {
         });
     }
 
-    /// When to look again, if that is not just when somebody comes.
+    /// When to look again; `None` if that is when the next notice arrives.
     pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
         (now < self.next_look).then_some(self.next_look)
     }
 
-    /// Has one been given since the last look, by somebody who might end the keeper as well?
+    /// Whether a notice has arrived since the last look, from a user who may also kill the keeper.
     pub(crate) fn is_given(&mut self, now: Instant) -> bool {
         if now < self.next_look {
             return false;
@@ -75,7 +75,7 @@ impl Notice {
                 accepted => accepted,
             };
             self.next_look = now + PAUSE;
-            // No descriptor left, perhaps.
+            // For example, no descriptor is left.
             let Ok((peer, _)) = peer else { break };
             if self.waiting.len() < 2 * BACKLOG as usize && may_tell(&peer) {
                 self.waiting.push(peer);
@@ -84,8 +84,8 @@ impl Notice {
         self.waiting.len() > before
     }
 
-    /// The server has answered, or has not, and those who wait may go on.
-    pub(crate) fn is_answered(&mut self) {
+    /// Ends the wait of those who gave notice.
+    pub(crate) fn answer(&mut self) {
         self.waiting.clear();
     }
 }
@@ -96,12 +96,12 @@ impl AsFd for Notice {
     }
 }
 
-/// As the kernel decides who may send a signal.
+/// The kernel's rule for who may send a signal.
 fn may_tell(peer: &Socket) -> bool {
     user_of(peer).is_ok_and(|user| user == getuid() || user.is_root())
 }
 
-/// Who has connected.
+/// The user that has connected.
 fn user_of(peer: &Socket) -> nix::Result<Uid> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -115,7 +115,7 @@ fn user_of(peer: &Socket) -> nix::Result<Uid> {
     Ok(Uid::from_raw(credentials.uid))
 }
 
-/// A name that begins with a zero byte is no file.
+/// A name that begins with a zero byte is not in the file system.
 fn address(token: &Token) -> io::Result<SockAddr> {
     let mut hasher = DefaultHasher::new();
     token.as_str().hash(&mut hasher);

@@ -1,13 +1,12 @@
-//! The processes of this machine.
+//! The processes of this machine or container, as /proc lists them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use nix::unistd::{Pid, getpid};
 
-/// How often to look for processes at most. New ones may be started while the old ones are found;
-/// each of these is started by one that has been signalled already, so this is far more than it
-/// takes.
+/// The limit on scans for processes. A scan may miss processes that are started during it, but only
+/// those whose parent has been signaled already, so far fewer scans suffice.
 pub(super) const ROUNDS: u32 = 100;
 
 /// One line of /proc/PID/stat.
@@ -17,19 +16,19 @@ pub(super) struct Process {
     pub(super) group: Pid,
     pub(super) session: Pid,
     pub(super) is_dead: bool,
-    /// In ticks since boot: with its number, this tells a process from all others.
+    /// In clock ticks since boot. The number and this identify a process.
     pub(super) started: u64,
 }
 
 impl Process {
-    /// Is there a /proc, and the one that has our own processes? That of another container, say,
-    /// has other numbers.
+    /// Whether there is a /proc and it lists the processes that rlock sees. That of another
+    /// container has different numbers.
     pub(super) fn can_be_found() -> bool {
         fs::read_link("/proc/self")
             .is_ok_and(|itself| itself.as_os_str() == getpid().to_string().as_str())
     }
 
-    /// Those of this machine, or of this container; none if they cannot be found.
+    /// All processes; none if they cannot be found.
     pub(super) fn all() -> HashMap<Pid, Self> {
         if !Self::can_be_found() {
             return HashMap::new();
@@ -44,19 +43,19 @@ impl Process {
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before this may have anything in it, parentheses too.
+        // The program's name before this may contain any character, even parentheses.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
         let (parent, group, session) = (number()?, number()?, number()?);
-        // 15 fields are of no interest here.
+        // Skips 15 fields.
         let started = fields.nth(15)?.parse().ok()?;
         let is_dead = matches!(state, "Z" | "X");
         Some(Self { parent, group, session, is_dead, started })
     }
 
-    /// Our own children, as far as the kernel has a list of them. That takes a fraction of the time
-    /// that it takes to look at all processes.
+    /// The children of rlock, if the kernel keeps a list of them. This takes a fraction of the time
+    /// of a scan of all processes.
     pub(super) fn children() -> Option<Vec<Pid>> {
         if !Self::can_be_found() {
             return None;
@@ -70,15 +69,15 @@ impl Process {
         Some(children)
     }
 
-    /// Did it get this in its environment when its program was started?
+    /// Whether its environment contained this value when its program started.
     pub(super) fn was_given(pid: Pid, value: &str) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.windows(value.len()).any(|part| part == value.as_bytes())
     }
 
-    /// All that these have started, and those that have started these, each after its parent; not
-    /// we, who may have been given to it. One whose parent has ended belongs to init, and is found
-    /// only in a session that is led by one of the others: nobody else can be in there.
+    /// All descendants of these processes, each after its parent, but not rlock, which may be one of
+    /// them. A process whose parent has ended is a child of init. It is found only if one of the
+    /// others leads its session, which no unrelated process can join.
     pub(super) fn descendants_of(roots: Vec<Pid>) -> Vec<(Pid, Self)> {
         let all = Self::all();
         let mut below: HashMap<Pid, Vec<Pid>> = HashMap::new();

@@ -7,23 +7,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::machine::Event;
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::report::plain;
 use crate::store::{Failure, Renewal, Store};
 use crate::system::back_off::BackOff;
-use crate::system::clock::Instant;
+use crate::system::clock::{Alarm, Instant};
 use crate::system::poll::{Want, ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 
-/// Between two attempts while the server does not answer.
+/// The pauses between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
 
-/// Until the next attempt to start the thread.
+/// The pause before the next attempt to start the thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
-/// How the two threads wake each other.
+/// The hold under which a command runs.
+pub(crate) struct Hold {
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    pub(crate) lease: Lease,
+}
+
+/// Opens all that supervision waits for. Call this before the command starts, so that a lack of
+/// descriptors is an error while nothing runs.
+pub(super) fn prepare() -> Result<(Wakeups, Alarm), Error> {
+    let prepared = Wakeups::new().and_then(|wakeups| Ok((wakeups, Alarm::new()?)));
+    prepared.map_err(|error| Error::system("cannot prepare for renewals", &error))
+}
+
+/// How the supervisor and the renewing thread wake each other.
 #[derive(Clone)]
 pub(super) struct Wakeups {
     /// Events have arrived for the supervisor.
@@ -35,7 +50,7 @@ pub(super) struct Wakeups {
 }
 
 impl Wakeups {
-    pub(super) fn new() -> io::Result<Self> {
+    fn new() -> io::Result<Self> {
         Ok(Self { arrival: Wakeup::new()?, haste: Wakeup::new()?, stop: Wakeup::new()? })
     }
 }
@@ -52,16 +67,10 @@ pub(super) struct Renewer {
 
 impl Renewer {
     /// Takes over the lease, and the store until it is stopped.
-    pub(super) fn new(
-        store: Box<dyn Store>,
-        key: Key,
-        token: Token,
-        lease: Lease,
-        wakeups: Wakeups,
-    ) -> Self {
+    pub(super) fn new(store: Box<dyn Store>, hold: Hold, wakeups: Wakeups) -> Self {
         let (sender, events) = channel();
-        let due = lease.renew_at();
-        let renewing = Renewing { store, key, token, lease, sender, wakeups: wakeups.clone() };
+        let due = hold.lease.renew_at();
+        let renewing = Renewing { store, hold, sender, wakeups: wakeups.clone() };
         Self { resting: Some(renewing), due, thread: None, events, wakeups }
     }
 
@@ -120,37 +129,38 @@ impl Renewer {
     }
 }
 
+/// What the renewing thread has.
 struct Renewing {
     store: Box<dyn Store>,
-    key: Key,
-    token: Token,
-    lease: Lease,
+    hold: Hold,
     sender: Sender<Event>,
     wakeups: Wakeups,
 }
 
 impl Renewing {
     fn run(mut self) -> Box<dyn Store> {
-        let mut next = self.lease.renew_at();
+        let mut next = self.hold.lease.renew_at();
         let mut back_off = BACK_OFF;
         while !self.stopped_before(Some(next)) {
             let sent = Instant::now();
-            let ttl = self.lease.ttl();
+            let Hold { key, token, lease } = &self.hold;
+            let ttl = lease.ttl();
             let stop = Some(self.wakeups.stop.as_fd());
-            let renewal = self.store.renew(&self.key, &self.token, Some(ttl), stop);
+            let renewal = self.store.renew(key, token, Some(ttl), stop);
             for diagnostic in self.store.diagnostics() {
                 self.tell(Event::Diagnostic(diagnostic));
             }
             match renewal {
                 Ok(Renewal::Renewed { .. }) => {
-                    self.lease = Lease::won(sent, ttl);
-                    self.tell(Event::Renewed(self.lease));
-                    next = self.lease.renew_at();
+                    let lease = Lease::won(sent, ttl);
+                    self.hold.lease = lease;
+                    self.tell(Event::Renewed(lease));
+                    next = lease.renew_at();
                     back_off = BACK_OFF;
                 }
                 Ok(Renewal::NotHeld(why)) => {
                     self.tell(Event::NotHeld(why));
-                    // The supervisor hears of our end too, so it is not before it is wanted.
+                    // The supervisor ends this thread when it has no more use for the store.
                     while !self.stopped_before(None) {}
                     break;
                 }
@@ -172,7 +182,7 @@ impl Renewing {
                 haste.clear();
                 stopped
             }
-            // Renewing without ever stopping would be worse: stop, and let the lease end.
+            // A renewer that could not be stopped would be worse, so it stops and the lease expires.
             Err(_) => true,
         }
     }

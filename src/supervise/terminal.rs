@@ -1,8 +1,8 @@
 //! The terminal, if there is one, and the stops that come from it.
 //!
-//! The command has a process group of its own, which the terminal does not know: as long as it does
-//! not touch the terminal, ^C and ^Z go to rlock's group, which is the shell's job. When the command
-//! does touch it the kernel stops it, and only then is the terminal lent to it.
+//! The command has its own process group, which starts in the background of the terminal. Until the
+//! command uses the terminal, ^C and ^Z go to rlock's group, which is the shell's job. When the
+//! command does use it, the kernel stops the command, and only then rlock lends it the terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,13 +10,13 @@ use std::io;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-/// The controlling terminal of this process, which may be none.
+/// The controlling terminal of this process, if it has one.
 pub(super) struct Terminal {
     device: Option<File>,
     loan: Loan,
 }
 
-/// Whether the command has, or had when that mattered last, the terminal.
+/// Whether the command has the terminal, or had it until rlock last took it back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loan {
     None,
@@ -32,18 +32,18 @@ impl Terminal {
         }
     }
 
-    /// Is there one at all?
+    /// Whether this process has a terminal.
     pub(super) fn exists(&self) -> bool {
         self.device.is_some()
     }
 
-    /// Is it in the hands of our job, which is we or one of the groups it may be lent to?
+    /// Whether this job is in its foreground: rlock's group, or a group it may be lent to.
     pub(super) fn is_ours(&self, lent_to: [Option<Pid>; 2]) -> bool {
         let holder = self.device.as_ref().and_then(|device| tcgetpgrp(device).ok());
         holder == Some(getpgrp()) || holder.is_some() && lent_to.contains(&holder)
     }
 
-    /// Puts it in the hands of a group.
+    /// Puts a group in its foreground.
     pub(super) fn lend(&mut self, group: Option<Pid>) {
         if let (Some(device), Some(group)) = (&self.device, group) {
             self.loan = match tcsetpgrp(device, group) {
@@ -53,8 +53,8 @@ impl Terminal {
         }
     }
 
-    /// Takes it back if it was lent. We are in the background then, and ignore the SIGTTOU by which
-    /// the kernel would stop us for this.
+    /// Takes it back if it was lent. rlock does this from the background, and ignores the SIGTTOU by
+    /// which the kernel would stop it for that.
     pub(super) fn take_back(&mut self) {
         self.loan = match (&self.device, self.loan) {
             (Some(device), Loan::Lent) => {
@@ -65,31 +65,31 @@ impl Terminal {
         };
     }
 
-    /// Was there something to take back the last time?
+    /// Whether the last `take_back` found it lent.
     pub(super) fn was_lent(&self) -> bool {
         self.loan == Loan::Returned
     }
 }
 
-/// Who is stopped.
+/// Which processes a stop is for.
 #[derive(Clone, Copy)]
 pub(super) enum StopTarget {
     Process,
     Job,
 }
 
-/// Stops rlock, or its process group, as the terminal would have; returns when we are continued.
-/// Does nothing in a group that no shell could continue: the kernel sees to that. To be called on
-/// the only thread that does not block signals, which is then surely the one to stop.
-pub(super) fn stop_ourselves(signal: Signal, scope: StopTarget) -> io::Result<()> {
+/// Stops rlock, or its process group, as the terminal would have. Returns when rlock is continued.
+/// Does nothing in an orphaned group, which no shell could continue: the kernel drops the signal.
+/// Call this on the main thread. Only that one takes signals, so it stops before this returns.
+pub(super) fn stop(signal: Signal, target: StopTarget) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the default action is no handler of ours, so nothing can run in it.
+    // SAFETY: the default action runs no code of this program.
     let before = unsafe { sigaction(signal, &default) }?;
-    let stopped = match scope {
+    let stopped = match target {
         StopTarget::Process => raise(signal),
         StopTarget::Job => killpg(getpgrp(), signal),
     };
-    // SAFETY: it was the action until just now.
+    // SAFETY: this was the action before.
     unsafe { sigaction(signal, &before) }?;
     Ok(stopped?)
 }

@@ -1,4 +1,4 @@
-//! A process that we have not started: itself, what it has started, and where it speaks.
+//! A process that rlock has not started: its descendants, and its stderr.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,27 +16,27 @@ use super::process::{Process, ROUNDS};
 use crate::report::Report;
 use crate::system::poll::{Want, is_ready};
 
-/// Descriptors that are not used for descendants: reading /proc and telling the reason take some.
+/// How many descriptors are kept free to read /proc and to report the loss.
 const RESERVE: u64 = 8;
 
-/// A process, which stays the same one even if its number is given to another.
+/// A process, identified by a pidfd rather than by its number, which may be reused.
 pub(crate) struct Watched {
     pid: Pid,
     process: OwnedFd,
-    /// What it had started when it was told to end, and what those have started since, each after
-    /// its parent.
+    /// The descendants found so far, each after its parent. They are looked up only when the process
+    /// is asked to end.
     descendants: Vec<Descendant>,
-    /// How many descriptors there may be.
+    /// The limit on open descriptors.
     descriptors: u64,
 }
 
-/// What is left of a process and of all that it has started.
-pub(super) enum Rest<'a> {
-    Gone,
-    /// A pidfd of one that has not ended.
-    Alive(BorrowedFd<'a>),
-    /// Some have not ended, but nothing tells when they do.
-    Numbers,
+/// Whether a process or one of its descendants remains.
+pub(super) enum Remaining<'a> {
+    None,
+    /// The pidfd of one that has not ended. It becomes readable when that process ends.
+    Process(BorrowedFd<'a>),
+    /// Some have not ended, but have no pidfd that would announce it.
+    Unobservable,
 }
 
 impl Watched {
@@ -45,12 +45,12 @@ impl Watched {
         Self { pid, process, descendants: Vec::new(), descriptors: raise_limit() }
     }
 
-    /// Asks it and all that it has started to end, even if they are stopped.
+    /// Asks the process and its descendants to end, even if they are stopped.
     pub(super) fn terminate(&mut self) {
-        // Before the first ends: what it has started is found through it only.
+        // First, because descendants can be found only while their parents exist.
         self.find_descendants();
         for signal in [Signal::TERM, Signal::CONT] {
-            // The script before what it waits for, or it could go on with its next line.
+            // The script first, or it could go on with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
             for descendant in &self.descendants {
                 descendant.signal(signal);
@@ -58,8 +58,8 @@ impl Watched {
         }
     }
 
-    /// Ends it and all that it has started. What is known stops at once; what is stopped starts
-    /// nothing, and stays the parent of what it has started until all of that is found.
+    /// Kills the process and its descendants. They are stopped first: a stopped process starts no
+    /// others, and remains the parent of those it started until all are found.
     pub(super) fn kill(&mut self) {
         self.signal(Signal::STOP);
         for _ in 0..ROUNDS {
@@ -74,7 +74,8 @@ impl Watched {
         self.signal(Signal::KILL);
     }
 
-    /// Children before their parents, whose end would let them go on.
+    /// Signals children before their parents. When the end of a parent orphans a group, the kernel
+    /// continues the stopped processes in it.
     fn signal(&self, signal: Signal) {
         for descendant in self.descendants.iter().rev() {
             descendant.signal(signal);
@@ -82,7 +83,7 @@ impl Watched {
         let _ = pidfd_send_signal(&self.process, signal);
     }
 
-    /// Returns those that were not known.
+    /// Returns the descendants that were not known before.
     fn find_descendants(&mut self) -> &[Descendant] {
         self.descendants.retain(|descendant| !descendant.has_ended());
         let mut roots: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
@@ -98,24 +99,24 @@ impl Watched {
         self.descendants.get(known..).unwrap_or_default()
     }
 
-    /// Itself, ended or not.
+    /// The pidfd of the process itself, whether it has ended or not.
     pub(super) fn process(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
 
-    /// What of it has not ended, itself first.
-    pub(super) fn rest(&self) -> Rest<'_> {
+    /// What has not ended yet, starting with the process itself.
+    pub(super) fn remaining(&self) -> Remaining<'_> {
         let descendants = self.descendants.iter().filter_map(|one| one.process.as_ref());
         let mut all = std::iter::once(&self.process).chain(descendants).map(AsFd::as_fd);
         match all.find(|process| !has_ended(*process)) {
-            Some(process) => Rest::Alive(process),
-            None if self.descendants.iter().all(Descendant::has_ended) => Rest::Gone,
-            None => Rest::Numbers,
+            Some(process) => Remaining::Process(process),
+            None if self.descendants.iter().all(Descendant::has_ended) => Remaining::None,
+            None => Remaining::Unobservable,
         }
     }
 
-    /// Says on its stderr why it is stopped, or in the system's log if it has none that can be
-    /// reached.
+    /// Writes to the stderr of the process why it is stopped, or to the system log if that stderr
+    /// cannot be reached.
     pub(super) fn warn(&self, report: &Report, why: &str) {
         let mut lines = vec![format!("{why}; stopping the script (pid {})", self.pid)];
         if !Process::can_be_found() {
@@ -126,7 +127,7 @@ impl Watched {
             );
         }
         let spoken = self.stderr().is_some_and(|stderr| {
-            // Only for as long as it takes: whoever reads from a pipe is not to wait for us.
+            // Only briefly: a reader of that pipe would wait for its end until rlock closes it.
             let null = OpenOptions::new().write(true).open("/dev/null");
             let lent = null.is_ok() && rustix::stdio::dup2_stderr(stderr).is_ok();
             if lent {
@@ -139,8 +140,8 @@ impl Watched {
         }
     }
 
-    /// Its own, if we may have that, since it has the same place in a file then; or else the same
-    /// file opened once more.
+    /// The descriptor of the process itself if permitted, because that shares its position in a file;
+    /// otherwise the same file, opened again.
     fn stderr(&self) -> Option<File> {
         if let Ok(stderr) =
             pidfd_getfd(&self.process, libc::STDERR_FILENO, PidfdGetfdFlags::empty())
@@ -150,16 +151,16 @@ impl Watched {
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let stderr = options.open(format!("/proc/{}/fd/{}", self.pid, libc::STDERR_FILENO)).ok();
-        // Of another process by now?
+        // If the process has ended, its number may have led to another process.
         stderr.filter(|_| !has_ended(self.process.as_fd()))
     }
 }
 
-/// Something that the process has started, or that one of those has.
+/// A process that the watched process, or another descendant, has started.
 struct Descendant {
     pid: Pid,
     started: u64,
-    /// Missing if there is no descriptor left for it.
+    /// A pidfd, unless no descriptor was left for it.
     process: Option<OwnedFd>,
 }
 
@@ -195,8 +196,8 @@ impl Descendant {
     }
 }
 
-/// Allows as many descriptors as the system lets us have, and says how many that are. A script's
-/// own limit is for what the script opens.
+/// Raises the limit on descriptors as far as possible and returns it. rlock has inherited the limit of
+/// the script, which is meant for what the script opens.
 fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };
@@ -204,16 +205,16 @@ fn raise_limit() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
-/// A pidfd is readable from the end of its process on.
+/// Whether the process of this pidfd has ended.
 pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
     is_ready(process, Want::Read)
 }
 
-/// As syslog(3) does, for a user's program in trouble.
+/// Writes to the system log as syslog(3) does.
 fn log(line: &str) {
     let priority = libc::LOG_USER | libc::LOG_ERR;
     let line = format!("<{priority}>rlock[{}]: {line}", std::process::id());
-    // There may be no such log, and then nobody is left to be told.
+    // Without a system log there is nothing left to write to.
     let _ = UnixDatagram::unbound().and_then(|socket| {
         socket.set_nonblocking(true)?;
         socket.send_to(line.as_bytes(), "/dev/log")

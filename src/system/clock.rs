@@ -1,4 +1,5 @@
-//! Time as a lease needs it: it runs on while the machine is suspended and nobody can set it.
+//! Time as a lease needs it: a clock that nothing can set and that runs on while the machine is
+//! suspended.
 
 use std::io;
 use std::ops::{Add, Sub};
@@ -15,8 +16,8 @@ pub(crate) struct Instant(Duration);
 
 impl Instant {
     pub(crate) fn now() -> Self {
-        // It fails only for a clock that the kernel does not have (Linux before 2.6.39). Zero then
-        // makes every lease look unexpired for ever, so ending the process is the safe answer.
+        // It fails only if the kernel lacks this clock (Linux before 2.6.39). A zero instead would
+        // make every lease look unexpired forever, so the safe answer is to end the process.
         #[expect(clippy::expect_used, reason = "every supported kernel has this clock")]
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock that runs since boot");
         Self(Duration::from(now))
@@ -27,17 +28,17 @@ impl Instant {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// In milliseconds.
+    /// The time since boot in milliseconds.
     pub(crate) fn millis_since_boot(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// In microseconds.
+    /// The time since boot in microseconds.
     pub(crate) fn micros_since_boot(self) -> u64 {
         u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A moment of a made-up clock, for tests of what takes its time as an argument.
+    /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
     #[cfg(test)]
     pub(crate) const fn at_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
@@ -58,8 +59,8 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// Something that becomes readable at a moment. Other than a timeout of poll(2), whose clock stands
-/// still in suspend, it does so right after a suspend that went past the moment.
+/// A descriptor that becomes readable at a moment. If the machine was suspended past that moment, it
+/// is readable as soon as the machine resumes, while a timeout of poll(2) does not count that time.
 pub(crate) struct Alarm(TimerFd);
 
 impl Alarm {
@@ -68,10 +69,10 @@ impl Alarm {
         Ok(Self(TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags)?))
     }
 
-    /// Sets the moment, instead of the last one.
+    /// Sets the moment and replaces the previous one; `None` means never.
     pub(crate) fn set(&self, moment: Option<Instant>) -> io::Result<()> {
         let Some(Instant(since_boot)) = moment else { return Ok(self.0.unset()?) };
-        // Zero would mean never.
+        // A time of zero would disarm the timer.
         let since_boot = since_boot.max(Duration::from_nanos(1));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(since_boot));
         Ok(self.0.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)

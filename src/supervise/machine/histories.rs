@@ -140,14 +140,14 @@ impl World {
         }
         self.happens(Event::Ended, Duration::ZERO);
         if !self.rest {
-            self.happens(Event::Alone, Duration::ZERO);
+            self.happens(Event::DescendantsGone, Duration::ZERO);
         }
     }
 
     fn rest_ends(&mut self) {
         if self.ended {
             self.rest = false;
-            self.happens(Event::Alone, Duration::ZERO);
+            self.happens(Event::DescendantsGone, Duration::ZERO);
         }
     }
 

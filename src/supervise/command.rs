@@ -1,0 +1,134 @@
+//! A command that rlock starts or becomes.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use nix::errno::Errno;
+use nix::libc::{self, c_char};
+
+use crate::error::Error;
+use crate::policy::Group;
+use crate::store::{Failure, Fate};
+use crate::system::inherited::Inherited;
+
+/// What to run, in which process group, and the variables that describe its lock.
+pub(crate) struct Command {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) group: Group,
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+/// Becomes the command, without a lock. Returns only if that is impossible.
+pub(crate) fn run_unlocked(command: &Command, inherited: Inherited) -> Error {
+    let prepared = command.prepare().and_then(|prepared| {
+        inherited.restore()?;
+        Ok(prepared)
+    });
+    let why = match prepared {
+        Ok(prepared) => NotStarted::Exec(prepared.exec().into()),
+        Err(error) => NotStarted::System(error),
+    };
+    why.into_error(command)
+}
+
+/// Why a command was not started.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// The program cannot be executed.
+    Exec(io::Error),
+    /// The system could not start a process.
+    System(io::Error),
+    /// The lease was about to expire.
+    TooLate,
+}
+
+impl NotStarted {
+    pub(super) fn into_error(self, command: &Command) -> Error {
+        match self {
+            Self::Exec(error) => {
+                let program = match command.program.to_string_lossy() {
+                    empty if empty.is_empty() => "''".into(),
+                    program => program.into_owned(),
+                };
+                Error::Command { program, error }
+            }
+            Self::System(error) => Error::system("cannot start a process", &error),
+            Self::TooLate => Error::Store(Failure::Unreachable {
+                what: "the lease had all but ended before the command could start".into(),
+                fate: Fate::NotSent,
+            }),
+        }
+    }
+}
+
+impl From<io::Error> for NotStarted {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<Errno> for NotStarted {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// A command as exec(3) takes it. Made before the fork, because a child may not allocate.
+pub(super) struct Prepared {
+    words: Strings,
+    environment: Strings,
+}
+
+impl Command {
+    pub(super) fn prepare(&self) -> io::Result<Prepared> {
+        let words = [&self.program].into_iter().chain(&self.arguments);
+        let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+        let environment = Strings::new(environment(&self.variables)?);
+        Ok(Prepared { words: Strings::new(words), environment })
+    }
+}
+
+impl Prepared {
+    /// Loads the program in place of this process. Returns only if it cannot be executed. Makes no
+    /// allocation.
+    pub(super) fn exec(&self) -> Errno {
+        // SAFETY: both are arrays of NUL-terminated strings with a null at the end, the first has
+        // at least one string, and both outlive the call.
+        unsafe {
+            let words = self.words.pointers.as_ptr();
+            libc::execvpe(*words, words, self.environment.pointers.as_ptr());
+        }
+        Errno::last()
+    }
+
+    /// How many bytes of stack libc uses for a script without an interpreter, to which it passes a
+    /// copy of the arguments.
+    pub(super) fn size_of_arguments(&self) -> usize {
+        size_of_val(&*self.words.pointers)
+    }
+}
+
+/// The environment of rlock, with these variables added or replaced.
+fn environment(variables: &[(&'static str, String)]) -> io::Result<Vec<CString>> {
+    let kept = std::env::vars_os()
+        .filter(|(name, _)| variables.iter().all(|(replaced, _)| name != replaced))
+        .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='));
+    let new = variables.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
+    Ok(kept.chain(new).map(CString::new).collect::<Result<_, _>>()?)
+}
+
+/// An array of strings with a null at the end.
+struct Strings {
+    pointers: Vec<*const c_char>,
+    _owned: Vec<CString>,
+}
+
+impl Strings {
+    fn new(owned: Vec<CString>) -> Self {
+        let null = std::iter::once(std::ptr::null());
+        let pointers = owned.iter().map(|string| string.as_ptr()).chain(null).collect();
+        Self { pointers, _owned: owned }
+    }
+}

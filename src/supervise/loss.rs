@@ -1,0 +1,49 @@
+//! The loss of a lock while a command runs.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::duration::show;
+use crate::lock::view::Reason;
+
+/// What became of the lock while the command ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockOutcome {
+    Kept,
+    Lost,
+}
+
+/// Why a command may not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub(super) cause: Cause,
+    /// Since the last renewal that succeeded.
+    pub(super) renewed_ago: Duration,
+    /// Until the lease expires.
+    pub(super) left: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Another client may hold the lock by now.
+    NotHeld(Reason),
+    /// The lease is about to expire and could not be renewed, for the reason of the last attempt.
+    Unanswered(String),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cause, renewed_ago, left } = self;
+        let renewed_ago = show(*renewed_ago);
+        match cause {
+            Cause::NotHeld(why) => write!(f, "the lock {why}"),
+            Cause::Unanswered(reason) => {
+                write!(f, "the lease could not be renewed for {renewed_ago}: {reason}; ")?;
+                match left.is_zero() {
+                    true => write!(f, "it has expired"),
+                    false => write!(f, "it expires in {}", show(*left)),
+                }
+            }
+        }
+    }
+}
