@@ -32,9 +32,9 @@ pub(super) enum Event {
     Diagnostic(Diagnostic),
     /// The server says that this hold does not exist.
     NotHeld(Reason),
-    /// This signal, from the terminal or from elsewhere, has stopped the command. `ours`: this job
-    /// is in the foreground of the terminal.
-    Stopped { signal: Signal, ours: bool },
+    /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`: this
+    /// job is in the foreground of the terminal.
+    Stopped { signal: Signal, foreground: bool },
     /// rlock itself was stopped and goes on.
     Resumed,
     /// The command has ended. It has not been reaped.
@@ -139,8 +139,8 @@ impl Machine {
                     actions.push(Action::Forward(signal));
                 }
             }
-            Event::Stopped { signal, ours } => match signal {
-                Signal::SIGTTIN | Signal::SIGTTOU if ours => {
+            Event::Stopped { signal, foreground } => match signal {
+                Signal::SIGTTIN | Signal::SIGTTOU if foreground => {
                     // In this order, so that ^Z never goes to a command that is still stopped. If the
                     // command uses the terminal in between, it stops again and this event recurs.
                     actions.extend([Action::Continue, Action::Lend]);
@@ -153,7 +153,7 @@ impl Machine {
                     self.suspending = None;
                     actions.extend([Action::TakeBack, Action::Stop(signal)]);
                 }
-                // A user stopped the command with kill(1), and continues it the same way.
+                // Not from the terminal. The sender continues the command too.
                 _ => {}
             },
             // If the lease has expired meanwhile, `check_time` has just killed the command.
@@ -338,7 +338,7 @@ mod tests {
     fn the_terminal_is_lent_when_the_command_touches_it_and_the_job_has_it() {
         let mut machine = machine();
         let now = Instant::at_millis(1_000);
-        let stopped = |signal, ours| Event::Stopped { signal, ours };
+        let stopped = |signal, foreground| Event::Stopped { signal, foreground };
         let lent = [Action::Continue, Action::Lend];
         assert_eq!(machine.on(stopped(Signal::SIGTTIN, true), now), lent);
         assert_eq!(machine.on(stopped(Signal::SIGTTOU, true), now), lent);
@@ -356,7 +356,7 @@ mod tests {
         let now = Instant::at_millis(1_000);
         let suspend = Action::Forward(Signal::SIGTSTP);
         assert_eq!(machine.on(signal(Signal::SIGTSTP), now), std::slice::from_ref(&suspend));
-        let stopped = Event::Stopped { signal: Signal::SIGTTIN, ours: true };
+        let stopped = Event::Stopped { signal: Signal::SIGTTIN, foreground: true };
         assert_eq!(machine.on(stopped.clone(), now), [Action::Continue, Action::Lend, suspend]);
         // Once.
         assert_eq!(machine.on(stopped, now), [Action::Continue, Action::Lend]);

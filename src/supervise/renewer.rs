@@ -41,11 +41,11 @@ pub(super) fn prepare() -> Result<(Wakeups, Alarm), Error> {
 /// How the supervisor and the renewing thread wake each other.
 #[derive(Clone)]
 pub(super) struct Wakeups {
-    /// Events have arrived for the supervisor.
+    /// Wakes the supervisor: there are events.
     arrival: Wakeup,
-    /// The renewer is to ask the server at once.
+    /// Wakes the thread: ask the server at once.
     haste: Wakeup,
-    /// The renewer is to end, cutting short what is under way.
+    /// Wakes the thread: end, and cut short the request under way.
     stop: Wakeup,
 }
 

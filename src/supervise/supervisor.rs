@@ -1,5 +1,6 @@
 //! The event loop around a command: it feeds the state machine and carries out what that decides.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use nix::libc;
@@ -100,26 +101,10 @@ struct Supervisor<'a> {
 
 impl Supervisor<'_> {
     fn run(mut self) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
-        // The command may have ended before rlock listened to SIGCHLD.
-        let mut events = self.check_child();
-        while {
-            self.handle(events);
-            if self.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
-                self.handle(vec![Event::DescendantsGone]);
-            }
-            !self.machine.is_over()
-        } {
-            events = match self.next_events() {
-                Ok(events) => events,
-                Err(error) => {
-                    self.child.signal(Signal::SIGKILL);
-                    self.terminal.take_back();
-                    return (
-                        self.renewer.stop(),
-                        Err(Error::system("cannot wait for events", &error)),
-                    );
-                }
-            };
+        if let Err(error) = self.run_to_the_end() {
+            self.child.signal(Signal::SIGKILL);
+            self.terminal.take_back();
+            return (self.renewer.stop(), Err(Error::system("cannot wait for events", &error)));
         }
         let store = self.renewer.stop();
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
@@ -135,7 +120,22 @@ impl Supervisor<'_> {
         (store, ending.map_err(|error| Error::system("cannot wait for the command", &error)))
     }
 
-    fn next_events(&mut self) -> std::io::Result<Vec<Event>> {
+    fn run_to_the_end(&mut self) -> io::Result<()> {
+        // The command may have ended before rlock listened to SIGCHLD.
+        let mut events = self.check_child();
+        loop {
+            self.handle(events);
+            if self.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
+                self.handle(vec![Event::DescendantsGone]);
+            }
+            if self.machine.is_over() {
+                return Ok(());
+            }
+            events = self.next_events()?;
+        }
+    }
+
+    fn next_events(&mut self) -> io::Result<Vec<Event>> {
         let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
         self.alarm.set(wake_at.into_iter().flatten().min())?;
         let [_, signalled, renewed] = ready(
@@ -176,8 +176,10 @@ impl Supervisor<'_> {
     fn check_child(&self) -> Vec<Event> {
         let mut events = Vec::new();
         if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
-            events
-                .push(Event::Stopped { signal, ours: self.terminal.is_ours(self.child.groups()) });
+            events.push(Event::Stopped {
+                signal,
+                foreground: self.terminal.is_foreground(self.child.groups()),
+            });
         }
         if self.child.has_ended() {
             events.push(Event::Ended);

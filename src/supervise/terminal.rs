@@ -38,7 +38,7 @@ impl Terminal {
     }
 
     /// Whether this job is in its foreground: rlock's group, or a group it may be lent to.
-    pub(super) fn is_ours(&self, lent_to: [Option<Pid>; 2]) -> bool {
+    pub(super) fn is_foreground(&self, lent_to: [Option<Pid>; 2]) -> bool {
         let holder = self.device.as_ref().and_then(|device| tcgetpgrp(device).ok());
         holder == Some(getpgrp()) || holder.is_some() && lent_to.contains(&holder)
     }

@@ -1,6 +1,7 @@
 //! The event loop around a process that rlock has not started. The process is left alone, but is
 //! stopped as a command would be if its lease cannot be renewed.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::loss::LockOutcome;
@@ -16,10 +17,10 @@ use crate::system::clock::{Alarm, Instant};
 use crate::system::poll::{Want, ready};
 
 /// Keeps the lease until the process has ended or has released the lock itself. Returns the store
-/// for the release.
+/// for the release, unless nothing is left to release.
 pub(crate) fn run(
-    mut watched: Watched,
-    mut notice: Notice,
+    watched: Watched,
+    notice: Notice,
     hold: Hold,
     store: Box<dyn Store>,
     loss_policy: LossPolicy,
@@ -29,90 +30,122 @@ pub(crate) fn run(
         Ok(prepared) => prepared,
         Err(error) => return (Some(store), Err(error)),
     };
-    let mut machine = Machine::new(hold.lease, loss_policy);
-    let mut renewer = Renewer::new(store, hold, wakeups);
-    let mut lock = LockOutcome::Kept;
-    let mut events = vec![Event::Tick];
-    loop {
-        for event in events.drain(..) {
-            // The script released it, with its token.
-            if matches!(&event, Event::NotHeld(why) if why.is_released()) {
-                drop(renewer.stop());
-                return (None, Ok(LockOutcome::Kept));
-            }
-            let actions = machine.on(event, Instant::now());
-            // Before the process is stopped, because a process that has ended has no stderr.
-            for loss in actions.iter().filter_map(Action::told) {
-                lock = LockOutcome::Lost;
-                watched.warn(report, &loss.to_string());
-            }
-            for action in actions {
-                match action {
-                    Action::Terminate => watched.terminate(),
-                    Action::Kill => watched.kill(),
-                    // The process handles its own terminal and signals.
-                    _ => {}
-                }
-            }
-        }
-        if notice.is_given(Instant::now()) {
-            renewer.hurry();
-        }
-        if machine.is_over() {
-            return (renewer.stop(), Ok(lock));
-        }
-        match (machine.awaits_descendants(), watched.remaining()) {
-            (false, _) if has_ended(watched.process()) => events.push(Event::Ended),
-            (true, Remaining::None) => events.push(Event::DescendantsGone),
-            (_, remaining) => {
-                let process = match remaining {
-                    Remaining::Process(process) => process,
-                    Remaining::None => watched.process(),
-                    Remaining::Unobservable => alarm.as_fd(),
-                };
-                match next_events(&alarm, &machine, &mut renewer, process, &notice) {
-                    Ok(next) => {
-                        events = next;
-                        // If the lock is not held, those who gave notice wait until the keeper ends.
-                        let goes_on =
-                            |event| matches!(event, &Event::Renewed(_) | &Event::Unanswered(_));
-                        if events.iter().any(goes_on) {
-                            notice.answer();
-                        }
-                    }
-                    Err(error) => {
-                        watched.kill();
-                        return (
-                            renewer.stop(),
-                            Err(Error::system("cannot wait for events", &error)),
-                        );
-                    }
-                }
-            }
-        }
+    let machine = Machine::new(hold.lease, loss_policy);
+    let renewer = Renewer::new(store, hold, wakeups);
+    let lock = LockOutcome::Kept;
+    let mut watcher = Watcher { watched, notice, renewer, machine, alarm, report, lock };
+    let over = watcher.run_to_the_end();
+    if over.is_err() {
+        watcher.watched.kill();
+    }
+    let store = watcher.renewer.stop();
+    match over {
+        Ok(Over::Released) => (None, Ok(LockOutcome::Kept)),
+        Ok(Over::Ended) => (store, Ok(watcher.lock)),
+        Err(error) => (store, Err(Error::system("cannot wait for events", &error))),
     }
 }
 
-fn next_events(
-    alarm: &Alarm,
-    machine: &Machine,
-    renewer: &mut Renewer,
-    process: BorrowedFd<'_>,
-    notice: &Notice,
-) -> std::io::Result<Vec<Event>> {
-    let renew_at = renewer.wake_at();
-    let look_at = notice.wake_at(Instant::now());
-    alarm.set([machine.wake_at(), renew_at, look_at].into_iter().flatten().min())?;
-    let (alarm, process) = ((alarm.as_fd(), Want::Read), (process, Want::Read));
-    // Between two looks only the alarm counts.
-    let notice = if look_at.is_some() { alarm } else { (notice.as_fd(), Want::Read) };
-    let mut events = Vec::new();
-    let [_, _, _, renewed] =
-        ready([alarm, process, notice, (renewer.arrival(), Want::Read)], None)?;
-    if renewed {
-        events = renewer.events();
+/// Why there is nothing more to watch.
+enum Over {
+    /// The process has ended, and after a loss all its descendants too.
+    Ended,
+    /// The script has released the lock itself.
+    Released,
+}
+
+/// The state of one run.
+struct Watcher<'a> {
+    watched: Watched,
+    notice: Notice,
+    renewer: Renewer,
+    machine: Machine,
+    alarm: Alarm,
+    report: &'a Report,
+    lock: LockOutcome,
+}
+
+impl Watcher<'_> {
+    fn run_to_the_end(&mut self) -> io::Result<Over> {
+        let mut events = vec![Event::Tick];
+        loop {
+            for event in events {
+                // The script released it, with its token.
+                if matches!(&event, Event::NotHeld(why) if why.is_released()) {
+                    return Ok(Over::Released);
+                }
+                self.handle(event);
+            }
+            if self.notice.is_given(Instant::now()) {
+                self.renewer.hurry();
+            }
+            if self.machine.is_over() {
+                return Ok(Over::Ended);
+            }
+            events = match self.awaited_end() {
+                Some(end) => vec![end],
+                None => self.next_events()?,
+            };
+        }
     }
-    events.extend(renewer.start_if_due(Instant::now()).err());
-    events.push(Event::Tick);
-    Ok(events)
+
+    fn handle(&mut self, event: Event) {
+        let actions = self.machine.on(event, Instant::now());
+        // Before the process is stopped, because a process that has ended has no stderr.
+        for loss in actions.iter().filter_map(Action::told) {
+            self.lock = LockOutcome::Lost;
+            self.watched.warn(self.report, &loss.to_string());
+        }
+        for action in actions {
+            match action {
+                Action::Terminate => self.watched.terminate(),
+                Action::Kill => self.watched.kill(),
+                // The process handles its own terminal and signals.
+                _ => {}
+            }
+        }
+    }
+
+    /// The end that the machine awaits, if it has come.
+    fn awaited_end(&self) -> Option<Event> {
+        if self.machine.awaits_descendants() {
+            let are_gone = matches!(self.watched.remaining(), Remaining::None);
+            are_gone.then_some(Event::DescendantsGone)
+        } else {
+            has_ended(self.watched.process()).then_some(Event::Ended)
+        }
+    }
+
+    /// Becomes readable at the end that the machine awaits, or earlier. `None` if nothing does.
+    fn end_of_awaited(&self) -> Option<BorrowedFd<'_>> {
+        if !self.machine.awaits_descendants() {
+            return Some(self.watched.process());
+        }
+        match self.watched.remaining() {
+            Remaining::Process(process) => Some(process),
+            Remaining::None => Some(self.watched.process()),
+            Remaining::Unobservable => None,
+        }
+    }
+
+    fn next_events(&mut self) -> io::Result<Vec<Event>> {
+        let look_at = self.notice.wake_at(Instant::now());
+        let wake_at = [self.machine.wake_at(), self.renewer.wake_at(), look_at];
+        self.alarm.set(wake_at.into_iter().flatten().min())?;
+        let alarm = self.alarm.as_fd();
+        // Between two looks only the alarm counts.
+        let notice = if look_at.is_some() { alarm } else { self.notice.as_fd() };
+        let end = self.end_of_awaited().unwrap_or(alarm);
+        let wanted = [alarm, notice, end, self.renewer.arrival()];
+        let [_, _, _, renewed] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), None)?;
+        let mut events = if renewed { self.renewer.events() } else { Vec::new() };
+        events.extend(self.renewer.start_if_due(Instant::now()).err());
+        events.push(Event::Tick);
+        // If the lock is not held, those who gave notice wait until the keeper ends.
+        let goes_on = |event: &Event| matches!(event, Event::Renewed(_) | Event::Unanswered(_));
+        if events.iter().any(goes_on) {
+            self.notice.answer();
+        }
+        Ok(events)
+    }
 }

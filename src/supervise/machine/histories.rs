@@ -1,4 +1,4 @@
-//! Whatever happens, in whatever order: random histories of a command and its supervisor.
+//! Random histories of a command and its supervisor: any events in any order.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,19 +13,19 @@ const TTL: Ttl = Ttl::from_millis(30_000);
 enum Step {
     /// Time passes while the supervisor waits for events.
     Wait(u64),
-    /// Time passes while it is stopped itself, or the machine asleep.
+    /// Time passes while the supervisor is stopped or the machine is suspended.
     Pause(u64),
-    /// A renewal that was sent so long ago is answered.
+    /// The answer arrives to a renewal that was sent so many milliseconds ago.
     Renewed(u64),
     Unanswered,
     NotHeld,
     Signal(Signal, bool),
-    /// The command stops; if that stops the job, it is continued so much later.
+    /// The command stops. If that stops the job, it is continued so many milliseconds later.
     Stops(Signal, bool, u64),
-    /// The command ends, and leaves something behind or not.
+    /// The command ends and leaves descendants behind, or none.
     Ends(bool),
-    /// What it has left behind ends.
-    RestEnds,
+    /// The descendants that it left behind end.
+    DescendantsEnd,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -40,13 +40,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::NotHeld),
         2 => (signal, any::<bool>()).prop_map(|(signal, reached)| Step::Signal(signal, reached)),
         3 => (stop, any::<bool>(), 0..40_000_u64)
-            .prop_map(|(signal, ours, away)| Step::Stops(signal, ours, away)),
+            .prop_map(|(signal, foreground, away)| Step::Stops(signal, foreground, away)),
         1 => any::<bool>().prop_map(Step::Ends),
-        1 => Just(Step::RestEnds),
+        1 => Just(Step::DescendantsEnd),
     ]
 }
 
-/// A command, its terminal and the clock, as the supervisor's actions and the steps leave them.
+/// A command, its terminal and the clock, which the steps and the supervisor's actions change.
 struct World {
     machine: Machine,
     on_lost: OnLost,
@@ -59,8 +59,8 @@ struct World {
     asked_to_end: bool,
     killed: bool,
     ended: bool,
-    /// Something that it has started still runs.
-    rest: bool,
+    /// Whether a descendant still runs.
+    descendants: bool,
 }
 
 impl World {
@@ -79,7 +79,7 @@ impl World {
             asked_to_end: false,
             killed: false,
             ended: false,
-            rest: false,
+            descendants: false,
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
                 let sent = self.now - millis(*ago);
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
                     let renewed = Lease::won(sent, TTL);
-                    // Too late for one that has been asked to end.
+                    // A renewal is too late for a command that has been asked to end.
                     if !self.asked_to_end {
                         self.lease = renewed;
                     }
@@ -118,35 +118,35 @@ impl World {
             Step::Signal(signal, reached) => {
                 self.happens(Event::Signal { signal: *signal, reached: *reached }, away);
             }
-            Step::Stops(signal, ours, _) => {
-                self.happens(Event::Stopped { signal: *signal, ours: *ours }, away);
+            Step::Stops(signal, foreground, _) => {
+                self.happens(Event::Stopped { signal: *signal, foreground: *foreground }, away);
             }
-            Step::Ends(rest) => self.ends(*rest),
-            Step::RestEnds => self.rest_ends(),
+            Step::Ends(descendants) => self.ends(*descendants),
+            Step::DescendantsEnd => self.descendants_end(),
         }
-        let over = self.ended && !self.has_to_wait_for_the_rest();
+        let over = self.ended && !self.must_await_descendants();
         assert_eq!(self.machine.is_over(), over, "it ends with the command");
     }
 
-    /// Of what has lost its lock, everything has to end.
-    fn has_to_wait_for_the_rest(&self) -> bool {
+    /// After a loss, the command and all its descendants must end.
+    fn must_await_descendants(&self) -> bool {
         let lost = self.told == 1 && self.on_lost == OnLost::Kill;
-        self.ended && self.rest && lost && !self.killed
+        self.ended && self.descendants && lost && !self.killed
     }
 
-    fn ends(&mut self, rest: bool) {
+    fn ends(&mut self, descendants: bool) {
         if !self.ended {
-            (self.ended, self.rest) = (true, rest);
+            (self.ended, self.descendants) = (true, descendants);
         }
         self.happens(Event::Ended, Duration::ZERO);
-        if !self.rest {
+        if !self.descendants {
             self.happens(Event::DescendantsGone, Duration::ZERO);
         }
     }
 
-    fn rest_ends(&mut self) {
+    fn descendants_end(&mut self) {
         if self.ended {
-            self.rest = false;
+            self.descendants = false;
             self.happens(Event::DescendantsGone, Duration::ZERO);
         }
     }
@@ -189,18 +189,18 @@ impl World {
         }
     }
 
-    /// Is it in order that the command is as it is?
+    /// Whether the command may be in its present state.
     fn is_safe(&self) -> bool {
         match self.on_lost {
             OnLost::Kill => {
-                let ended = self.ended && !self.has_to_wait_for_the_rest();
+                let ended = self.ended && !self.must_await_descendants();
                 self.killed || ended || self.now < self.deadline()
             }
             OnLost::Continue => !self.asked_to_end && !self.killed,
         }
     }
 
-    /// When the command has to be dead.
+    /// When the command must be dead.
     fn deadline(&self) -> Instant {
         let lost = self.lost_at.map(|at| at + self.kill_after);
         lost.map_or(self.lease.deadline(), |lost| lost.min(self.lease.deadline()))
@@ -211,7 +211,7 @@ fn on_lost() -> impl Strategy<Value = OnLost> {
     prop_oneof![4 => Just(OnLost::Kill), 1 => Just(OnLost::Continue)]
 }
 
-/// 5,000 histories, or more by PROPTEST_CASES.
+/// Runs 5,000 histories, or as many as PROPTEST_CASES says.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig { cases: default.cases.max(5_000), failure_persistence: None, ..default }
@@ -233,7 +233,7 @@ proptest! {
             }
             world.take(step);
         }
-        // With nothing else to happen, all that is left is the time.
+        // When no other event remains, only time passes.
         if !world.machine.is_over() {
             world.take(&Step::Wait(2 * TTL.as_millis()));
             prop_assert!(world.killed || on_lost == OnLost::Continue);
