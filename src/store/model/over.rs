@@ -2,24 +2,25 @@
 
 use std::time::Duration;
 
-use super::Mark;
-use super::moment::Moment;
+use super::history::HISTORY_LENGTH;
+use super::lock::Mark;
+use super::transaction::Transaction;
 use crate::lock::view::{Ending, HoldState, Reason};
 
-/// So many are known.
-const MARKS: usize = 1_000;
+/// How many tokens are remembered.
+const MAX_MARKS: usize = 1_000;
 
-/// For so long, or for the TTL if that is longer.
-const MARKED: u64 = 60_000;
+/// For how long, or for the TTL if that is longer, in milliseconds.
+const MARK_DURATION: u64 = 60_000;
 
-impl Moment<'_> {
+impl Transaction<'_> {
     pub(super) fn mark_over(&mut self, token: &str, ttl: u64) {
         let over = &mut self.lock.over;
-        // Those that end first make room: never this one.
-        let surplus = (over.len() + 1).saturating_sub(MARKS);
+        // The marks that expire first make room; this one is never dropped for itself.
+        let surplus = (over.len() + 1).saturating_sub(MAX_MARKS);
         over.drain(..surplus);
         over.retain(|mark| mark.token != token);
-        over.push(Mark { token: token.to_owned(), until: self.now + ttl.max(MARKED) });
+        over.push(Mark { token: token.to_owned(), until: self.now + ttl.max(MARK_DURATION) });
         over.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
     }
 
@@ -34,19 +35,19 @@ impl Moment<'_> {
         if let Some(hold) = hold.filter(|hold| hold.deadline < self.now) {
             return Reason::new(Some(Ending::Expired), ago(hold.deadline), "");
         }
-        let revoked = self.has(token).filter(|hold| self.standing(hold) == HoldState::Revoked);
-        if let Some(hold) = revoked {
+        let unexpired = self.unexpired_hold(token);
+        if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
             let (how, by, at) = self.revocation();
             let how = if hold.standing == HoldState::Held { how } else { Ending::Forgotten };
             return Reason::new(Some(how), ago(at), &by);
         }
-        if let Some(ended) = self.recorded(token) {
-            return Reason::new(Some(ended.ending), ago(ended.at), &ended.by);
+        if let Some(entry) = self.recorded(token) {
+            return Reason::new(Some(entry.ending), ago(entry.at), &entry.by);
         }
         let ending = match () {
             () if self.is_over(token) => Some(Ending::Released),
-            // The record may have had it.
-            () if self.record_is_full() => Some(Ending::Expired),
+            // A complete history would have it.
+            () if self.lock.history.len() >= HISTORY_LENGTH => Some(Ending::Expired),
             () => None,
         };
         Reason::new(ending, None, "")

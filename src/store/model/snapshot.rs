@@ -1,8 +1,8 @@
-//! A lock as the scripts keep it on a server, read without one: for looking at thousands at once,
-//! which a script for each would take too long for.
+//! A lock as the scripts keep it on a server, read without a script. To list thousands of locks, a
+//! script for each would take too long.
 
-use super::moment::Moment;
-use super::{Guard, Hold, Lock, Revoked};
+use super::lock::{Floor, Guard, Hold, Lock};
+use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::{HoldState, View};
 
@@ -15,8 +15,8 @@ pub(in crate::store) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The lock as it looks, with details that were evicted left empty. `None` if it is not plainly
-    /// held, or somebody waits for it.
+    /// The lock, with details that were evicted left empty. `None` if it is not plainly held, or if
+    /// anybody waits for it.
     pub(in crate::store) fn view(self, now: u64) -> Option<View> {
         let Self { guard, holds, state } = self;
         let state = State::of(&state);
@@ -33,16 +33,16 @@ impl Snapshot {
             mode: state.own("mode").and_then(|mode| mode.to_owned().try_into().ok()),
             fence: number("fence"),
             life: state.own("life").unwrap_or_default().to_owned(),
-            revocation: Revoked { floor: number("floor"), ..Revoked::default() },
+            floor: Floor { fence: number("floor"), ..Floor::default() },
             holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
             ..Lock::default()
         };
-        Some(Moment::of(&mut lock, now).view(0, usize::MAX, true))
+        Some(Transaction::begin(&mut lock, now).view(0, usize::MAX, true))
     }
 }
 
-/// The fields of the state, most of which are `TOKEN:DETAIL`, in order so that those of one token
-/// stand together.
+/// The fields of the state, most of them `TOKEN:DETAIL`, sorted so that those of one token are
+/// adjacent.
 struct State<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> State<'a> {
@@ -75,7 +75,7 @@ impl<'a> State<'a> {
             acquired: details.number("acquired"),
             renewed: details.number("renewed"),
             named: false,
-            keep: details.number("keep"),
+            keep_until: details.number("keep"),
             ttl: details.number("ttl"),
             attempt: details.number("attempt"),
             standing: match details.find("standing") {
@@ -89,7 +89,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// Those of one token, which is so long with its colon.
+/// The fields of one token; `skip` is its length with the colon.
 struct Details<'a, 'b> {
     fields: &'b [(&'a str, &'a str)],
     skip: usize,

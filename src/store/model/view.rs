@@ -1,21 +1,19 @@
-//! A lock at a moment as others see it.
+//! The lock as people see it.
 
 use std::time::Duration;
 
-use super::Hold;
-use super::moment::{FIRST, Moment};
-use crate::lock::view::{HoldState, Holder, ServerTime, State, View, Waiter};
+use super::lock::Hold;
+use super::transaction::Transaction;
+use crate::lock::view::{self, HoldState, Holder, ServerTime, State, View};
 use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
 
-impl Moment<'_> {
-    /// For a reply to one that waits or is refused, with those whose leases last longest.
-    pub(super) fn brief_view(&self) -> View {
-        let live = self.live_holds().count();
-        self.view(live.saturating_sub(FIRST), FIRST, false)
-    }
+/// How many holders a reply to a waiter lists. A waiter may have to remind a server that lost its data
+/// of them, above all of those whose leases last longest.
+const MAX_REMINDED: usize = 3;
 
-    /// With at most so many holders in full, from one on, and the waiters if asked for.
+impl Transaction<'_> {
+    /// The lock with at most so many holders in full, starting from one, and the waiters if asked for.
     pub(super) fn view(
         &self,
         holders_from: usize,
@@ -23,8 +21,8 @@ impl Moment<'_> {
         with_waiters: bool,
     ) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
-        live.sort_by_key(|hold| (hold.deadline, &hold.token));
-        let standing = |hold: &Hold| match self.standing(hold) {
+        live.sort_by(|one, other| one.by_deadline(other));
+        let state_of = |hold: &Hold| match self.hold_state(hold) {
             HoldState::Held if self.deleted => HoldState::Revoked,
             standing => standing,
         };
@@ -42,7 +40,7 @@ impl Moment<'_> {
                 acquired: ServerTime(hold.acquired),
                 renewed: ServerTime(hold.renewed),
                 deadline: ServerTime(hold.deadline),
-                standing: standing(hold),
+                standing: state_of(hold),
             })
             .collect();
         let is = |standing| holders.iter().any(|holder| holder.standing == standing);
@@ -57,12 +55,12 @@ impl Moment<'_> {
             true => self.lock.holds.iter().map(|hold| hold.deadline).max(),
             false => self.lock.guard.as_ref().and_then(|guard| guard.until),
         };
-        let alive = self.lock.queue.iter().filter(|place| place.alive >= self.now);
-        let waiters = alive.map(|place| Waiter {
-            id: id(&place.token),
-            mode: place.mode,
-            client: ClientInfo::from_lines(&place.about),
-            since: ServerTime(place.since),
+        let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
+        let waiters = alive.map(|waiter| view::Waiter {
+            id: id(&waiter.token),
+            mode: waiter.mode,
+            client: ClientInfo::from_lines(&waiter.about),
+            since: ServerTime(waiter.since),
         });
         View {
             now: ServerTime(self.now),
@@ -78,8 +76,15 @@ impl Moment<'_> {
             history: Vec::new(),
         }
     }
+
+    /// For a reply to a request that waits or is refused.
+    pub(super) fn brief_view(&self) -> View {
+        let live = self.live_holds().count();
+        self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED, false)
+    }
 }
 
+/// The first 8 characters of a token: enough to tell holds apart, but not to release one.
 pub(super) fn id(token: &str) -> String {
     printable(&token.chars().take(8).collect::<String>())
 }

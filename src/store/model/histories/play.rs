@@ -1,0 +1,281 @@
+//! The player: what the clients do, on a server and in the model at once.
+
+use std::time::Duration;
+
+use super::server::Server;
+use crate::duration::Ttl;
+use crate::lock::view::Outcome;
+use crate::lock::{ClientInfo, Fence, Key, Kind, Label, Mode, Owner, Token};
+use crate::store::model::lock::{Guard, Lock};
+use crate::store::server::{Scripted, Single};
+use crate::store::wire::{self, Address};
+use crate::store::{Answer, Request, Revocation, Seen, Store, Verdict};
+
+/// The time at which a history starts, so far ahead that no key expires by the server's own clock.
+const START: u64 = 4_000_000_000_000;
+
+/// What happens next. Numbers stand for clients and owners.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Ask(Ask),
+    Renew(u8, Option<u64>),
+    Release(u8, Option<u8>),
+    /// Late requests were under way when the client released its lock, or gave up its request.
+    AskLate(Ask),
+    RenewLate(u8, Option<u64>),
+    ReleaseLate(u8),
+    LeaveLate(u8),
+    Leave(u8),
+    /// Gives up a request before that request arrives: the token is not known yet.
+    LeaveEarly(u8),
+    Revoke(Revocation),
+    Pass(u64),
+    /// Another tool writes the key, with or without an expiry.
+    Write(Option<u64>),
+    /// Another tool deletes the key.
+    Delete,
+    /// The server loses all its data.
+    Forget,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) client: u8,
+    pub(super) mode: Mode,
+    pub(super) ttl: u64,
+    pub(super) at_least: u64,
+    pub(super) heartbeat: Option<u64>,
+    pub(super) owner: Option<u8>,
+    pub(super) enclosing: Vec<u8>,
+    pub(super) reentrant: bool,
+    /// How many milliseconds the wanted fence is ahead of the clock.
+    pub(super) fence: Option<i64>,
+    /// Whether it reminds the server of the holders in the last reply.
+    pub(super) reminds: bool,
+    /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
+    pub(super) overtaken: u64,
+    pub(super) kind: Kind,
+}
+
+/// An exclusive request that does not wait.
+pub(super) fn plain_ask() -> Ask {
+    Ask {
+        client: 0,
+        mode: Mode::Exclusive,
+        ttl: 100,
+        at_least: 0,
+        heartbeat: None,
+        owner: None,
+        enclosing: Vec::new(),
+        reentrant: false,
+        fence: None,
+        reminds: false,
+        overtaken: 0,
+        kind: Kind::Exec,
+    }
+}
+
+impl Ask {
+    pub(super) fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
+        let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
+        let client = ClientInfo {
+            host: "host".into(),
+            user: "user".into(),
+            pid: u32::from(self.client),
+            command: "command".into(),
+            kind: self.kind,
+            label: Some("label".parse::<Label>().unwrap()),
+        };
+        Request {
+            key: key.clone(),
+            token: tokens.present(self.client),
+            mode: self.mode,
+            ttl: Ttl::from_millis(self.ttl),
+            at_least: Duration::from_millis(self.at_least),
+            heartbeat: self.heartbeat.map(Duration::from_millis),
+            owner: self.owner.map(owner),
+            // Its last characters must be unique, like those of a random one.
+            fresh_owner: format!("fresh-{}", &tokens.present(self.client).as_str()[..8])
+                .parse()
+                .unwrap(),
+            enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
+            reentrant: self.reentrant,
+            client: client.to_lines(),
+            fence: self
+                .fence
+                .map(|ahead| Fence((now * 1_000).saturating_add_signed(ahead * 1_000))),
+        }
+    }
+}
+
+/// The present token of each client, which uses a new one after each release.
+#[derive(Default)]
+pub(super) struct Tokens([u16; 6]);
+
+impl Tokens {
+    pub(super) fn present(&self, client: u8) -> Token {
+        Self::name(client, self.0[usize::from(client)])
+    }
+
+    fn former(&self, client: u8) -> Token {
+        Self::name(client, self.0[usize::from(client)].saturating_sub(1))
+    }
+
+    fn name(client: u8, number: u16) -> Token {
+        format!("{client}-{number:06}-of-a-hold").parse().unwrap()
+    }
+
+    fn used_up(&mut self, client: u8) {
+        self.0[usize::from(client)] += 1;
+    }
+}
+
+/// Starts a server for one test.
+pub(super) fn on_a_server(test: impl FnOnce(&mut Scripted<Single>)) {
+    let server = Server::start();
+    let address = Address::parse(&server.url()).unwrap();
+    test(&mut Scripted::on_a_test_clock(address, Duration::from_secs(10)));
+}
+
+/// A lock on a server and in the model, and the time that both go by.
+pub(super) struct Both<'a> {
+    pub(super) server: &'a mut Scripted<Single>,
+    pub(super) key: Key,
+    pub(super) model: Lock,
+    pub(super) now: u64,
+    seen: Vec<Seen>,
+    pub(super) tokens: Tokens,
+    /// What each client asks for until it releases it. A repeated request is the same request.
+    asked: [Option<Ask>; 6],
+    /// How many requests each client has sent.
+    attempts: [u64; 6],
+}
+
+impl<'a> Both<'a> {
+    pub(super) fn new(server: &'a mut Scripted<Single>) -> Self {
+        let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
+        let mut both = Self {
+            server,
+            key,
+            model: Lock::default(),
+            now: START,
+            seen: Vec::new(),
+            tokens: Tokens::default(),
+            asked: Default::default(),
+            attempts: [0; 6],
+        };
+        both.send(&["FLUSHALL"]);
+        both.tell_the_time();
+        both
+    }
+
+    fn send(&mut self, words: &[&str]) {
+        let mut command = wire::cmd(words[0]);
+        command.arg(&words[1..]);
+        self.server.send_one(command);
+    }
+
+    fn tell_the_time(&mut self) {
+        let now = self.now.to_string();
+        self.send(&["SET", "test:now", &now]);
+    }
+
+    pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+        let verdict = self.server.ask(request, attempt, seen, None).unwrap();
+        assert_eq!(verdict, self.model.acquire(request, attempt, seen, self.now));
+        verdict
+    }
+
+    pub(super) fn play(&mut self, step: &Step) {
+        let (key, now) = (self.key.clone(), self.now);
+        match step {
+            Step::Ask(new) => {
+                let client = usize::from(new.client);
+                let asked = self.asked[client].get_or_insert_with(|| new.clone());
+                let ask = &Ask { reminds: new.reminds, fence: new.fence, ..asked.clone() };
+                let request = ask.request(&key, &self.tokens, now);
+                let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
+                self.attempts[client] += 1;
+                let attempt = self.attempts[client].saturating_sub(new.overtaken);
+                let verdict = self.ask(&request, attempt, &seen);
+                if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view)) = verdict {
+                    let seen = view.holders.into_iter().map(|holder| {
+                        let left = Duration::from_millis(500);
+                        Seen { holder, left, life: view.life.clone() }
+                    });
+                    self.seen = seen.collect();
+                }
+            }
+            Step::AskLate(ask) => {
+                let request = ask.request(&key, &self.tokens, now);
+                let request = Request { token: self.tokens.former(ask.client), ..request };
+                self.ask(&request, self.attempts[usize::from(ask.client)], &[]);
+            }
+            Step::Renew(client, ttl) | Step::RenewLate(client, ttl) => {
+                let token = match step {
+                    Step::RenewLate(..) => self.tokens.former(*client),
+                    _ => self.tokens.present(*client),
+                };
+                let ttl = ttl.map(Ttl::from_millis);
+                let reply = self.server.renew(&key, &token, ttl, None).unwrap();
+                assert_eq!(reply, self.model.renew(&token, ttl, now));
+            }
+            Step::Release(client, exit) => {
+                let token = self.tokens.present(*client);
+                let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
+                let reply = self.server.release(&key, &token, outcome).unwrap();
+                assert_eq!(reply, self.model.release(&token, outcome, now));
+                self.tokens.used_up(*client);
+                self.asked[usize::from(*client)] = None;
+            }
+            Step::ReleaseLate(client) => {
+                let token = self.tokens.former(*client);
+                let reply = self.server.release(&key, &token, Outcome::Unknown).unwrap();
+                assert_eq!(reply, self.model.release(&token, Outcome::Unknown, now));
+            }
+            Step::Leave(client) | Step::LeaveLate(client) | Step::LeaveEarly(client) => {
+                let token = match step {
+                    Step::LeaveLate(_) => self.tokens.former(*client),
+                    _ => self.tokens.present(*client),
+                };
+                let request =
+                    Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
+                let request = Request { token, ..request };
+                let reply = self.server.leave(&request).unwrap();
+                assert_eq!(reply, self.model.leave(&request.token, request.ttl, now));
+                // After an early one, the client keeps asking with a token that is over.
+                if let Step::Leave(_) = step {
+                    self.tokens.used_up(*client);
+                    self.asked[usize::from(*client)] = None;
+                }
+            }
+            Step::Revoke(revocation) => {
+                let reply = self.server.revoke(&key, *revocation, "somebody").unwrap();
+                assert_eq!(reply, self.model.revoke(*revocation, "somebody", now));
+            }
+            Step::Pass(time) => {
+                self.now += time;
+                self.tell_the_time();
+            }
+            Step::Write(ttl) => {
+                let until = ttl.map(|ttl| now + ttl);
+                self.send(&["SET", key.as_str(), "theirs"]);
+                match until {
+                    Some(until) => self.send(&["SET", "test:until", &until.to_string()]),
+                    None => self.send(&["DEL", "test:until"]),
+                }
+                self.model.guard = Some(Guard { value: "theirs".into(), until });
+            }
+            Step::Delete => {
+                self.send(&["DEL", key.as_str()]);
+                self.model.guard = None;
+            }
+            Step::Forget => {
+                self.send(&["FLUSHALL"]);
+                self.tell_the_time();
+                self.model = Lock::default();
+            }
+        }
+        assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
+    }
+}

@@ -1,0 +1,59 @@
+//! Bringing the lock up to date, before anything is decided from it.
+
+use super::history::HISTORY_LENGTH;
+use super::lock::{BATCH, Floor, Hold};
+use super::transaction::Transaction;
+use crate::lock::view::Ending;
+
+impl Transaction<'_> {
+    /// An idle lock keeps its fence and its life, and nothing else.
+    pub(super) fn become_idle(&mut self) {
+        (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
+        self.lock.floor = Floor::default();
+        // A lock that was never granted is as if nobody had asked for it.
+        if self.lock.fence == 0 {
+            self.lock.life.clear();
+        }
+    }
+
+    /// Drops holds whose leases have expired, as many as one call may.
+    fn drop_expired(&mut self) {
+        let now = self.now;
+        let mut expired: Vec<Hold> =
+            self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
+        expired.sort_by(Hold::by_deadline);
+        let later = expired.split_off(BATCH.min(expired.len()));
+        self.record_expired(&expired);
+        self.leftovers = !later.is_empty();
+        self.lock.holds.extend(later);
+    }
+
+    pub(super) fn reconcile(&mut self) {
+        if self.deleted {
+            self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
+            self.set_guard_to_latest();
+            self.deleted = false;
+        } else if self.foreign() && self.lock.written.is_some() {
+            // When the other tool's key is gone, these holds keep others out again until they end.
+            self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
+        }
+        if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
+            return;
+        }
+        if !self.live && !self.foreign() && self.lock.queue.is_empty() {
+            // All leases have expired, and nobody waits.
+            let mut expired = std::mem::take(&mut self.lock.holds);
+            expired.sort_by(Hold::by_deadline);
+            let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
+            self.record_expired(&expired[surplus..]);
+            self.become_idle();
+            return;
+        }
+        self.drop_expired();
+        if self.live {
+            self.settle_mode();
+        } else if self.lock.holds.is_empty() {
+            (self.lock.written, self.lock.mode) = (None, None);
+        }
+    }
+}

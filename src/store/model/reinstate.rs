@@ -1,0 +1,39 @@
+//! Reinstating holds that a server lost together with its data.
+
+use super::lock::Hold;
+use super::transaction::Transaction;
+use crate::lock::Mode;
+use crate::lock::view::{HoldState, Holder};
+
+impl Transaction<'_> {
+    /// Reinstates a hold as a waiter remembers it: revoked, exclusive, by its id, and once.
+    pub(super) fn reinstate(&mut self, holder: &Holder, left: u64) {
+        let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
+        if holder.id.len() > 8 || known || self.is_over(&holder.id) || self.is_ahead(holder.fence.0)
+        {
+            return;
+        }
+        self.mark_over(&holder.id, left);
+        if !self.live {
+            self.lock.mode = Some(Mode::Exclusive);
+        }
+        self.live = true;
+        self.lock.fence = self.lock.fence.max(holder.fence.0);
+        self.lock.holds.push(Hold {
+            token: holder.id.clone(),
+            owner: String::new(),
+            named: false,
+            mode: Mode::Exclusive,
+            about: holder.client.to_lines(),
+            fence: holder.fence.0,
+            acquired: holder.acquired.0,
+            renewed: self.now,
+            deadline: self.now + left,
+            keep_until: 0,
+            ttl: 0,
+            attempt: 0,
+            standing: HoldState::Revoked,
+        });
+        self.set_guard_to_latest();
+    }
+}

@@ -1,0 +1,10 @@
+//! Shows the lock with all its holders and waiters, and how its last holds ended.
+
+use crate::lock::view::View;
+use crate::store::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    pub(in crate::store::model) fn inspect(&self) -> View {
+        View { history: self.history(), ..self.view(0, usize::MAX, true) }
+    }
+}

@@ -1,0 +1,18 @@
+//! Gives up a request: its position in the queue, or a grant that it did not claim.
+
+use crate::lock::view::View;
+use crate::store::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    /// `ttl` is what was asked for, in milliseconds.
+    pub(in crate::store::model) fn leave(&mut self, token: &str, ttl: u64) -> View {
+        self.reconcile();
+        self.lock.queue.retain(|waiter| waiter.token != token);
+        self.mark_over(token, ttl);
+        if self.unexpired_hold(token).is_some() {
+            self.drop_hold(token);
+        }
+        self.admit(token);
+        self.brief_view()
+    }
+}

@@ -1,0 +1,53 @@
+//! Ends a hold, or lets it cool until its minimum time is up, and hands the lock to the head of the
+//! queue.
+
+use crate::lock::view::{Ending, HoldState, Outcome};
+use crate::store::Release;
+use crate::store::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    pub(in crate::store::model) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
+        self.reconcile();
+        let keep_until = self.valid_hold(token).map(|hold| hold.keep_until);
+        let release = match keep_until {
+            Some(_) => Release::Released,
+            None => Release::NotHeld(self.why_not_held(token)),
+        };
+        let ttl =
+            self.lock.holds.iter().find(|hold| hold.token == token).map_or(0, |hold| hold.ttl);
+        let unexpired = self.unexpired_hold(token);
+        let is_unexpired = unexpired.is_some();
+        // Anybody can see an id, so an id does not release a hold. A reinstated hold goes by its id,
+        // and the whole token releases it.
+        let id = token.get(..8).filter(|id| *id != token);
+        let own = unexpired.filter(|hold| hold.standing != HoldState::Cooling);
+        let ended = id.and_then(|id| own.or_else(|| self.unexpired_hold(id)));
+        let ending = if outcome == Outcome::Lost { Ending::Lost } else { Ending::Released };
+        let entry =
+            ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
+        let ended = ended.map(|hold| hold.token.clone());
+
+        let cools = keep_until.filter(|&keep_until| keep_until > self.now);
+        if let Some(keep_until) = cools {
+            if let Some(hold) = self.hold_mut(token) {
+                (hold.standing, hold.deadline) = (HoldState::Cooling, keep_until);
+            }
+            self.set_guard_to_latest();
+        } else if let Some(ended) = ended {
+            self.drop_hold(&ended);
+        }
+        // A waiter has nothing to release, and keeps waiting.
+        if is_unexpired || self.lock.queue.iter().all(|waiter| waiter.token != token) {
+            self.mark_over(token, ttl);
+        }
+        let head = self.admit(token);
+        // The deadline that the head waits for may be earlier now.
+        if let Some(head) = head.filter(|_| cools.is_some()) {
+            self.wake(&head.token);
+        }
+        if let Some(entry) = entry {
+            self.record(entry);
+        }
+        release
+    }
+}

@@ -1,0 +1,30 @@
+//! Extends the caller's lease to another TTL from now.
+
+use std::time::Duration;
+
+use crate::lock::Fence;
+use crate::store::Renewal;
+use crate::store::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    /// `ttl` is in milliseconds; `None` for as long as it was.
+    pub(in crate::store::model) fn renew(&mut self, token: &str, ttl: Option<u64>) -> Renewal {
+        self.reconcile();
+        let held = self.valid_hold(token).map(|hold| {
+            // A process that rlock watches, under exec or a keeper, counts on what it has. A script
+            // that called acquire may shorten its lease.
+            let kind = hold.about.split('\n').nth(4);
+            let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
+            (Fence(hold.fence), ttl.unwrap_or(hold.ttl), at_least)
+        });
+        let renewal = match held {
+            Some((fence, ttl, at_least)) => {
+                let left = Duration::from_millis(self.extend(token, ttl, at_least));
+                Renewal::Renewed { fence, left }
+            }
+            None => Renewal::NotHeld(self.why_not_held(token)),
+        };
+        self.admit(token);
+        renewal
+    }
+}

@@ -1,0 +1,78 @@
+//! Revokes all holds.
+
+use crate::lock::view::{Ending, HoldState, Outcome, View};
+use crate::store::Revocation;
+use crate::store::model::history::HISTORY_LENGTH;
+use crate::store::model::lock::{BATCH, CLAIM_WINDOW, Hold, MAX_LISTED};
+use crate::store::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    /// Returns the lock as it was before.
+    pub(in crate::store::model) fn revoke(&mut self, revocation: Revocation, by: &str) -> View {
+        let mut first = None;
+        let mut from = 0;
+        loop {
+            let (before, again) = self.revoke_batch(revocation, by, from);
+            let before = first.get_or_insert(before);
+            match again {
+                Some(next) => from = next,
+                None => return before.clone(),
+            }
+        }
+    }
+
+    /// One call of the script. Returns the hold to continue from, if it is not finished.
+    fn revoke_batch(
+        &mut self,
+        revocation: Revocation,
+        by: &str,
+        from: usize,
+    ) -> (View, Option<usize>) {
+        self.leftovers = false;
+        self.reconcile();
+        let before = self.view(0, MAX_LISTED, false);
+        if self.leftovers {
+            return (before, Some(0));
+        }
+        if self.foreign() && revocation == Revocation::WhenGone {
+            return (before, None);
+        }
+        if self.live {
+            self.revoke_up_to(self.lock.fence, Ending::Revoked, by);
+        }
+
+        self.lock.holds.sort_by(Hold::by_deadline);
+        let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
+        let mut next_hold = from;
+        for (index, hold) in batch.iter().enumerate() {
+            let cooling = hold.standing == HoldState::Cooling;
+            if revocation == Revocation::Now {
+                let revoked = (Ending::Revoked, Outcome::Unknown);
+                let entry = self.history_entry(hold, revoked.0, self.now, revoked.1, Some(by));
+                let last = index + HISTORY_LENGTH >= batch.len();
+                if let Some(entry) = entry.filter(|_| !cooling && last) {
+                    self.record(entry);
+                }
+                // A waiter that did not claim its grant keeps waiting with its token.
+                if hold.deadline != hold.acquired + CLAIM_WINDOW {
+                    self.mark_over(&hold.token, hold.ttl);
+                }
+                self.drop_hold(&hold.token);
+            } else if cooling && !self.foreign() {
+                // Its holder has already released it, so it can go at once.
+                self.drop_hold(&hold.token);
+            } else {
+                next_hold += 1;
+            }
+        }
+        if self.lock.holds.len() > next_hold {
+            return (before, Some(next_hold));
+        }
+
+        if self.foreign() {
+            (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
+        }
+        self.admit("");
+        (before, None)
+    }
+}

@@ -1,0 +1,33 @@
+//! Revocation: one mark, the floor, revokes every hold up to a fence.
+
+use super::lock::{Floor, Hold};
+use super::transaction::Transaction;
+use crate::lock::view::{Ending, HoldState};
+
+impl Transaction<'_> {
+    /// The state of a hold, with the floor applied.
+    pub(super) fn hold_state(&self, hold: &Hold) -> HoldState {
+        match hold.standing {
+            HoldState::Held if hold.fence <= self.lock.floor.fence => HoldState::Revoked,
+            standing => standing,
+        }
+    }
+
+    /// Revokes all holds with a fence up to this one. Each keeps others out until its holder releases
+    /// it or its lease expires.
+    pub(super) fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
+        if fence > self.lock.floor.fence {
+            let (how, by) = (Some(how), by.to_owned());
+            self.lock.floor = Floor { fence, how, by, at: self.now };
+        }
+    }
+
+    /// How, by whom and when the holds up to the floor were revoked.
+    pub(super) fn revocation(&self) -> (Ending, String, u64) {
+        let Floor { how, by, at, .. } = &self.lock.floor;
+        match how {
+            Some(how) => (*how, by.clone(), *at),
+            None => (Ending::Revoked, String::new(), self.now),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! One call: the time, and the lock as the call finds it.
+
+use super::lock::Lock;
+
+/// A lock while one call works on it.
+pub(super) struct Transaction<'a> {
+    pub(super) lock: &'a mut Lock,
+    pub(super) now: u64,
+    /// Whether a hold of rlock's keeps others out.
+    pub(super) live: bool,
+    /// Whether the guard was deleted under live holds.
+    pub(super) deleted: bool,
+    /// Whether expired holds or waiters remain, so that nothing can be decided.
+    pub(super) leftovers: bool,
+}
+
+impl<'a> Transaction<'a> {
+    pub(super) fn begin(lock: &'a mut Lock, now: u64) -> Self {
+        lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
+        let guard = lock.guard.as_ref().map(|guard| &guard.value);
+        let held = lock.holds.iter().any(|hold| hold.deadline >= now);
+        let deleted = lock.written.is_some() && guard.is_none() && held;
+        let own = guard.is_some() && guard == lock.written.as_ref();
+        let live = (own || deleted) && !lock.holds.is_empty();
+        Self { lock, now, live, deleted, leftovers: false }
+    }
+
+    /// Whether another tool holds the lock.
+    pub(super) fn foreign(&self) -> bool {
+        self.lock.guard.is_some() && !self.live
+    }
+
+    /// The clock by which fences count.
+    pub(super) fn micros(&self) -> u64 {
+        self.now.saturating_mul(1_000)
+    }
+}
