@@ -1,11 +1,11 @@
-//! When a lease ends, as far as its holder may trust it. Pure: the clock is the caller's.
+//! How long a holder may rely on its lease. This module is pure: the caller reads the clock.
 
 use std::time::Duration;
 
 use crate::duration::Ttl;
 use crate::system::clock::Instant;
 
-/// A lease as its holder counts it: never longer than the server does.
+/// A lease as its holder counts it, which is never longer than the server does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     sent: Instant,
@@ -13,32 +13,40 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// The lease won by a request that was sent at `sent`. The server starts counting later than
-    /// that, when the request arrives.
+    /// The lease that a request sent at `sent` acquired or renewed. The server counts from when the
+    /// request arrives, which is later.
     pub(crate) fn won(sent: Instant, ttl: Ttl) -> Self {
         Self { sent, ttl }
     }
 
-    /// When the holder must no longer act: the TTL after the request, less what two clocks may
-    /// drift apart meanwhile, 1 % and 2 ms (Redlock's allowance for drift and the granularity of
-    /// the server's expiry).
+    /// When the holder must have stopped: the TTL after the request was sent, less 1 % and 2 ms.
+    ///
+    /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts from
+    /// before the request. See
+    /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#safety-arguments>.
+    /// The page leaves the allowance for the drift of the clocks open. The value is that of its
+    /// reference implementation, redlock-rb: 1 % for clocks of different speed, and 2 ms for the
+    /// millisecond granularity of the server's expiry.
+    ///
+    /// Two deviations make it safer. It applies to a single server too, and the clock keeps running
+    /// while the host is suspended, so a laptop that wakes up finds its lease over.
     pub(crate) fn deadline(&self) -> Instant {
         let ttl = self.ttl.get();
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 
-    /// When to renew: twice before a renewal that fails would let the lease end.
+    /// When to renew: after a third of the TTL, so that two renewals can fail before the lease ends.
     pub(crate) fn renew_at(&self) -> Instant {
         self.sent + self.ttl.get() / 3
     }
 
-    /// When to stop what runs under the lease if it was not renewed by then, to leave it that much
-    /// time to end by itself.
+    /// When to stop the command if the lease has not been renewed by then, so that it has `before` to
+    /// end by itself.
     pub(crate) fn stop_at(&self, before: Duration) -> Instant {
         self.deadline() - before
     }
 
-    /// How long ago it was won or renewed.
+    /// How long ago the lease was acquired or renewed.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)
     }

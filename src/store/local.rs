@@ -1,4 +1,5 @@
-//! Locks on one host without a server: the lock model on files, one a lock, under flock(2).
+//! Locks on one host without a server: each lock is a file under flock(2), which the lock model reads
+//! and writes.
 
 mod clock;
 mod directory;
@@ -30,18 +31,19 @@ use crate::lock::view::{Outcome, State, View};
 use crate::lock::{Key, Name, Prefix, Token};
 use crate::system::clock::Instant;
 
-/// A directory of lock files. What is done to one takes a fraction of a millisecond, so there is
-/// nothing to interrupt but the sleep in the queue.
+/// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end only
+/// the sleep in the queue.
 pub(super) struct Local {
     directory: Directory,
     io_timeout: Duration,
-    /// Of this process, once it was needed.
+    /// The clock of this process; read on first use.
     clock: Option<Clock>,
-    /// Of the request that is in the queue.
+    /// The mailbox of the request that is queued.
     mailbox: Option<Mailbox>,
 }
 
 impl Local {
+    /// `io_timeout` bounds the wait for another process that has locked the same file.
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
         Self { directory, io_timeout, clock: None, mailbox: None }
     }
@@ -62,7 +64,8 @@ impl Local {
             .map_err(|error| self.failure(error))
     }
 
-    /// Does something to a lock and keeps the result. The waiter that it concerns is woken.
+    /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a file
+    /// is changed in memory only, unless `may_create`.
     fn change<T>(
         &mut self,
         key: &Key,
@@ -71,17 +74,17 @@ impl Local {
         keep_mail: impl FnOnce(&mut Self, &mut LockFile, &T) -> Result<(), Failure>,
     ) -> Result<T, Failure> {
         let Some(mut file) = self.open(key, may_create)? else {
-            // Nothing is known of it, so nothing can come of it but the answer.
+            // An unknown lock is free, and without `may_create` the change cannot take it.
             return Ok(act(&mut Lock::default(), 0));
         };
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks();
-        // Before anybody can know that there is somebody to be woken.
+        // The mailbox has to exist before another process can read that there is a waiter.
         keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_woken();
         let woken: Vec<String> = woken.iter().filter_map(|it| file.mail.get(it).cloned()).collect();
-        // Those who are gone may have died without removing it.
+        // Waiters that were killed did not remove their mailboxes.
         let orphaned = file.take_orphaned_mail();
         let folder = file.folder().clone();
         file.write().map_err(|error| self.failure(error))?;
@@ -94,7 +97,7 @@ impl Local {
         Ok(answer)
     }
 
-    /// One that waits has a mailbox, which the lock knows.
+    /// Makes a mailbox for a request that is queued, and records it in the lock's file.
     fn keep_mailbox(
         &mut self,
         file: &mut LockFile,

@@ -44,7 +44,9 @@ impl Location {
         let mut servers = Vec::<Address>::new();
         for url in urls {
             match Self::parse_one(url)? {
-                Self::Server(server) if servers.iter().any(|other| other.is_same(&server)) => {
+                Self::Server(server)
+                    if servers.iter().any(|other| other.endpoint == server.endpoint) =>
+                {
                     return Err(format!(
                         "{server} is named twice; a quorum needs servers of their own"
                     ));

@@ -8,8 +8,8 @@
 //! - Each server runs the same scripts as a single server does, so modes, histories and reasons
 //!   exist here too. A slot of N needs more servers than a majority: see `decision::required`.
 //! - A majority agrees on one fencing token: see `fence`.
-//! - A restarted server does not vote until any lease that it may have forgotten is over, so nobody
-//!   has to delay its restart: see `decision::Tally`.
+//! - A restarted server does not vote until any lease that it may have forgotten is over, so its
+//!   restart need not be delayed: see `decision::Tally`.
 //! - Holds that a minority has lost are put back with the next renewal.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
@@ -253,7 +253,7 @@ impl Store for Quorum {
         let required = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
         let votes = self.ask(
-            // Even if a member is busy: it may be with a renewal, which nobody needs any more.
+            // Wait even for a busy member: a renewal that keeps it busy does not matter any more.
             |_, _| Delivery::Await,
             move |store, _| store.release(&key, &its_token, outcome),
             |votes| is_release_decided(votes, required),

@@ -1,5 +1,5 @@
-//! Whose clock the times in a lock's file are of. Containers of one host may share a directory, and
-//! each may have a clock of its own; so has each boot of the host.
+//! Converts the times in a lock's file between clocks. Each boot of a host has its own clock, and so
+//! may each container that shares the directory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -12,18 +12,18 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::store::model::{Lock, Times};
 use crate::system::clock::Instant;
 
-/// In the year 37,648, in milliseconds since the epoch.
-const FAR: u64 = 1 << 50;
+/// Times from here on are damage. In milliseconds since the epoch; in the year 37,648.
+const TOO_FAR: u64 = 1 << 50;
 
-/// The clock of this process: it runs since boot, and nobody can set it.
+/// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Clock(String);
 
 impl Clock {
-    /// Two clocks of the same name show the same time.
+    /// Names the clock of this process. Two clocks with the same name show the same time.
     pub(super) fn of_this_process() -> io::Result<Self> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        // In a time namespace the clock is ahead or behind.
+        // A time namespace shifts the clock.
         let offsets = match fs::read_to_string("/proc/self/timens_offsets") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             read => read?,
@@ -34,65 +34,65 @@ impl Clock {
     }
 }
 
-/// What a file keeps about the times in it.
+/// What a file stores about the times in it.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Dates {
     clocks: Vec<Epoch>,
-    /// Of each hold and each place in the queue, in the order of `Lock::times`.
+    /// One for each hold and each queued request, in the order of `Lock::times`.
     stamps: Vec<Stamp>,
 }
 
-/// Where a clock starts, so that its times can be read by people and grow from boot to boot: a
-/// wall clock was looked at once.
+/// When a clock started, from one look at the wall clock. It makes the times in the file readable, and
+/// lets them grow from boot to boot.
 #[derive(Serialize, Deserialize)]
 struct Epoch {
     clock: Clock,
     /// In milliseconds since the epoch.
-    #[serde(deserialize_with = "near")]
+    #[serde(deserialize_with = "plausible")]
     start: u64,
 }
 
-/// Reads a time to which any lease can be added. A larger one is damage.
-fn near<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+/// Reads a time that is small enough to add any lease to it.
+fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let time = u64::deserialize(deserializer)?;
-    if time >= FAR { Err(D::Error::custom("a time that is too far away")) } else { Ok(time) }
+    if time >= TOO_FAR { Err(D::Error::custom("a time that is too far away")) } else { Ok(time) }
 }
 
-/// When something was last granted, renewed or heard of.
+/// When a hold was last granted or renewed, or a waiter last asked.
 #[derive(Serialize, Deserialize)]
 struct Stamp {
-    /// Whose times it has, as an index.
+    /// The index of the clock that its times are by.
     clock: usize,
-    #[serde(deserialize_with = "near")]
+    #[serde(deserialize_with = "plausible")]
     at: u64,
-    /// When processes with other clocks first saw it as it is, each by its own.
+    /// When processes with other clocks first saw it in this form, by their own clocks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     seen: BTreeMap<usize, u64>,
 }
 
-/// The times of a lock as this process' clock shows them.
+/// The times of a lock by the clock of this process.
 ///
-/// What was made under another clock counts from when this one first saw it: its holder may have
-/// renewed it a moment before, and nobody can tell. That moment is kept, so it happens once for
-/// each clock, and the first clock by which the time is over ends it for all.
+/// A hold that was made under another clock counts from when this clock first saw it, because its
+/// holder may have renewed it just before. That moment is stored, so that each clock extends a hold
+/// once. A hold ends for all when it is over by the first clock.
 pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,
     now: u64,
-    /// As they were read, by token.
+    /// The times as they were read, by token.
     read: HashMap<String, Read>,
     first_sight: bool,
 }
 
 struct Read {
     stamp: Stamp,
-    /// How they were moved for this clock.
+    /// How far they were shifted to this clock, in milliseconds.
     by: i64,
     times: Times,
 }
 
 impl Timeline {
-    /// Puts the times of a lock on this clock.
+    /// Converts the times of a lock to this clock.
     pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Self {
         let Dates { mut clocks, stamps } = dates;
         let since_boot = Instant::now().millis_since_boot();
@@ -129,17 +129,18 @@ impl Timeline {
         Self { clocks, own, now, read, first_sight }
     }
 
-    /// In milliseconds since the epoch.
+    /// The time by this clock, in milliseconds since the epoch.
     pub(super) fn now(&self) -> u64 {
         self.now
     }
 
-    /// Is there something that this clock has not seen before?
+    /// Whether this clock sees a hold or a waiter for the first time.
     pub(super) fn has_first_sight(&self) -> bool {
         self.first_sight
     }
 
-    /// Puts the times back as they are kept: those that were changed are of this clock now.
+    /// Converts the times back to the clocks that they were stored by. Times that have changed are by
+    /// this clock from now on.
     pub(super) fn write(self, lock: &mut Lock) -> Dates {
         let Self { mut clocks, own, now, mut read, .. } = self;
         let mut moved = HashMap::new();
@@ -158,7 +159,7 @@ impl Timeline {
         if !moved.is_empty() {
             lock.shift(|token| moved.get(token).copied().unwrap_or(0));
         }
-        // Other clocks are forgotten once nothing refers to them.
+        // Drop the other clocks once no time refers to them.
         if stamps.iter().all(|stamp| stamp.clock == own && stamp.seen.is_empty()) {
             clocks = clocks.into_iter().skip(own).take(1).collect();
             stamps.iter_mut().for_each(|stamp| stamp.clock = 0);

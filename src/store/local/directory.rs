@@ -1,4 +1,4 @@
-//! Where the files of locks are, and what they are called.
+//! Where the files of locks are, and their names.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -12,29 +12,29 @@ use super::error::Error;
 use super::folder::Folder;
 use crate::lock::Key;
 
-/// What the name of a lock's guard ends with: the file that people see, and may delete.
+/// The suffix of a lock's guard, the file that users see and may delete.
 const GUARD: &str = ".lock";
 
-/// The same of its state, which is hidden.
+/// The suffix of a lock's state, which is hidden.
 const STATE: &str = ".state";
 
-/// The same of a waiter's mailbox, which is hidden.
+/// The suffix of a waiter's mailbox, which is hidden.
 const MAIL: &str = ".mail";
 
-/// The same of a file that is not yet what it is to be, which is hidden.
+/// The suffix of a state that is being written, which is hidden.
 const DRAFT: &str = ".draft";
 
-/// What the name of a directory ends with that is only there because names have an end.
+/// The suffix of a directory that has the beginning of a long name as its own name.
 const MORE: char = '+';
 
-/// As much of a name as is put into one name of the file system, which takes 255 bytes.
+/// How many bytes of a lock's name go into one file name. File systems allow 255.
 const PIECE: usize = 200;
 
 /// A directory of locks.
 #[derive(Clone, Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// It is the default one, which is to be its user's alone.
+    /// Whether only its owner may have access.
     private: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     pub(super) state: String,
     pub(super) guard: String,
-    /// The path of the folder, for people to read.
+    /// The path of the folder, for messages.
     shown: PathBuf,
 }
 
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// What there is in a directory beside guards and what is not rlock's.
+/// A file of rlock that users do not see.
 pub(super) enum Entry {
     State(Place),
     Mail,
@@ -65,12 +65,12 @@ pub(super) enum Entry {
 }
 
 impl Directory {
-    /// One that the user has chosen, who may share it with others.
+    /// A directory that the user chose and may share with other users.
     pub(crate) fn chosen(path: PathBuf) -> Self {
         Self { path, private: false }
     }
 
-    /// One that nobody else may read or write.
+    /// A directory that other users must not be able to read or write.
     pub(crate) fn private(path: PathBuf) -> Self {
         Self { path, private: true }
     }
@@ -79,8 +79,8 @@ impl Directory {
         &self.path
     }
 
-    /// Opens it; `None` if it is missing and not to be made; an error if others could have planted
-    /// something in it.
+    /// Opens the directory, or creates it if `may_create`; `None` if it is missing. An error also
+    /// means that a private directory is accessible to other users, who may have planted files in it.
     pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
         let fail = |error: io::Error| Error::of(&self.path, &error);
         let folder = match Folder::open(&self.path) {
@@ -105,7 +105,7 @@ impl Directory {
         Ok(Some(folder))
     }
 
-    /// Where the files of a lock are; `None` if that is missing and not to be made.
+    /// Where the files of a lock are. Creates the folder if `may_create`; `None` if it is missing.
     pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Error> {
         let Some(mut folder) = self.open(may_create)? else { return Ok(None) };
         let mut shown = self.path.clone();
@@ -141,7 +141,7 @@ impl Directory {
         found.map(|()| keys)
     }
 
-    /// Everything in it that is rlock's alone, with the folder that it is in and its name there.
+    /// Calls `act` with each hidden file of rlock: the folder that it is in, its name, and its kind.
     pub(super) fn each(&self, act: &mut impl FnMut(&Folder, &str, Entry)) -> Result<(), Error> {
         self.walk(&mut |folder, _, name| {
             let entry = if let Some(rest) = hidden_as(name, STATE) {
@@ -157,7 +157,8 @@ impl Directory {
         })
     }
 
-    /// What cannot be looked into hides nothing else.
+    /// Calls `act` for each file: its folder, the part of the lock's name that the folder stands for,
+    /// and the file name. Folders that cannot be read are skipped.
     fn walk(&self, act: &mut impl FnMut(&Arc<Folder>, &str, &str)) -> Result<(), Error> {
         let Some(folder) = self.open(false)? else { return Ok(()) };
         walk(&Arc::new(folder), &mut String::new(), act)
@@ -189,7 +190,7 @@ pub(super) fn new_mail() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), MAIL)
 }
 
-/// Could it be the name of a mailbox, and of nothing outside of its directory?
+/// Whether a name is that of a mailbox, and cannot lead out of the directory.
 pub(super) fn is_mail(name: &str) -> bool {
     hidden_as(name, MAIL).is_some() && !name.contains('/')
 }
@@ -207,7 +208,8 @@ fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     name.strip_prefix('.')?.strip_suffix(suffix)
 }
 
-/// With everything but letters, digits and a few signs as `%XX`; never a hidden file.
+/// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a leading
+/// dot.
 fn encoded(key: &str) -> String {
     let mut name = String::new();
     for byte in key.bytes() {

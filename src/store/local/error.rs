@@ -1,4 +1,4 @@
-//! What can be wrong with files.
+//! Why the files of a lock cannot be used.
 
 use std::io;
 use std::path::Path;
@@ -7,14 +7,14 @@ use nix::errno::Errno;
 
 use crate::report::plain;
 
-/// Why a lock's file cannot be used.
+/// Why the files of a lock cannot be used.
 #[derive(Debug)]
 pub(super) enum Error {
-    /// Another process does not let go of it.
+    /// Another process has locked the file for too long.
     Busy,
-    /// There is no room, now.
+    /// The system lacks space or descriptors now.
     Full(String),
-    /// Until somebody changes something.
+    /// The user has to change something first.
     Unusable(String),
 }
 

@@ -1,9 +1,8 @@
-//! The files of one lock, while they are ours to change.
+//! The files of one lock, locked by this process.
 //!
-//! A lock has two: its state, which is hidden and says everything, and its guard, which people see
-//! and which says nothing by what is in it. Whoever deletes the guard of a lock that is held has
-//! revoked it, as whoever deletes the key on a server: the state still knows the holders, and keeps
-//! everybody else out until they have let go.
+//! A lock has two files. The state is hidden and contains everything. The guard is visible, and only
+//! its existence counts: deleting the guard of a held lock revokes the holds, like deleting the key on
+//! a server. The state still has the holders, so the lock stays taken until they have released it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -28,13 +27,13 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, wait};
 use crate::system::thread;
 
-/// The first line of every state. Another version may have another number.
+/// The first line of every state. The number changes with the format.
 const HEADER: &str = "rlock lock 2\n";
 
-/// What stands in a guard, for those who look.
-const WHAT_IT_IS: &str = "This is an rlock lock. Deleting this file revokes the lock.\n";
+/// The content of a guard, for users who open it.
+const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the lock.\n";
 
-/// The state of a lock, locked, and what is in it.
+/// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
     place: Place,
     _locked: Flock<File>,
@@ -42,12 +41,12 @@ pub(super) struct LockFile {
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
-    /// The mailbox of each waiter that has one, by its token. What they are called tells nobody
-    /// the token, since anybody may list the directory.
+    /// The name of each waiter's mailbox, by the waiter's token. The name does not contain the token,
+    /// because other users may list the directory.
     pub(super) mail: BTreeMap<String, String>,
 }
 
-/// What is in a state.
+/// The content of a state.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     lock: Lock,
@@ -56,7 +55,8 @@ struct Content {
 }
 
 impl LockFile {
-    /// Opens and locks the state, until `until`; `None` if there is none and none is to be made.
+    /// Opens the state, and waits until `until` to lock it. Creates it if `may_create`; `None` if it is
+    /// missing.
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
@@ -79,7 +79,7 @@ impl LockFile {
                 Err(_) if !may_create && has_guard(&place)? => return Err(damaged(&place)),
                 Err(_) if !may_create => return Ok(None),
                 Err(_) => match place.folder.new_file(&place.state) {
-                    // Whoever locks it first makes a state of it.
+                    // The first process to lock the empty file writes the state.
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(fail(error)),
@@ -89,13 +89,13 @@ impl LockFile {
         Self::read(place, locked, status, may_create, clock)
     }
 
-    /// The same for one that is to be looked through, unless somebody is at work on it.
+    /// Opens and locks the state for cleanup; `None` if another process has locked it.
     pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let (file, status) = place.folder.file(&place.state, OFlag::O_RDWR).map_err(fail)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) if is_at(&place, &status).map_err(fail)? => {
-                // One that is empty was left behind by a process that was killed.
+                // An empty file was left behind by a process that was killed.
                 Self::read(place, locked, status, true, clock)
             }
             _ => Ok(None),
@@ -117,7 +117,7 @@ impl LockFile {
             _ => fail(error),
         })?;
         let content = match text.as_str() {
-            // New. One that has a guard is not: what was in it is lost.
+            // A new file. With a guard it is not new: its content was lost.
             "" if !has_guard && !may_create => return Ok(None),
             "" if !has_guard => {
                 let new = Content::default();
@@ -141,7 +141,7 @@ impl LockFile {
         Ok(Some(Self { place, _locked: locked, status, has_guard, timeline, lock, mail }))
     }
 
-    /// The time for this lock, in milliseconds since the epoch.
+    /// The time for the lock, in milliseconds since the epoch.
     pub(super) fn now(&self) -> u64 {
         self.timeline.now()
     }
@@ -150,7 +150,7 @@ impl LockFile {
         &self.place.folder
     }
 
-    /// Takes those mailboxes off the list whose owners are gone.
+    /// Removes and returns the mailboxes of waiters that are gone.
     pub(super) fn take_orphaned_mail(&mut self) -> Vec<String> {
         let known: HashSet<&str> = self.lock.tokens().collect();
         let orphaned = self.mail.keys().filter(|token| !known.contains(token.as_str()));
@@ -158,12 +158,12 @@ impl LockFile {
         orphaned.iter().filter_map(|token| self.mail.remove(token)).collect()
     }
 
-    /// Puts the lock as it is now in place of the state, in one step, and lets go of it.
+    /// Replaces the state by the lock as it is now, in one step, and unlocks it.
     pub(super) fn write(mut self) -> Result<(), Error> {
         let state = self.place.path(&self.place.state);
         let fail = |error: io::Error| Error::of(&state, &error);
-        // The guard first: a state without one is revoked. The other way round, a guard without a
-        // hold means nothing.
+        // Make the guard first: a state without one is revoked, while a guard without a hold means
+        // nothing.
         if self.lock.is_guarded() && !self.has_guard {
             make_guard(&self.place)?;
         }
@@ -174,24 +174,24 @@ impl LockFile {
         draft.replace(&self.place.state).map_err(fail)
     }
 
-    /// Removes the files of a lock of which there is nothing to remember, if all of it was over
-    /// before `moment`; else keeps that it was seen.
+    /// Removes the files of a lock if all of it was over before `moment`, in milliseconds since the
+    /// epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
     pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Error> {
         if !self.lock.is_unused_since(moment) {
             return if self.timeline.has_first_sight() { self.write() } else { Ok(()) };
         }
         let Place { folder, guard, state, .. } = &self.place;
-        // The guard first: one without a state is a lock whose state was lost.
+        // Remove the guard first: a guard without a state means that the state was lost.
         let removed = if self.has_guard { folder.remove(guard) } else { Ok(()) };
         let removed = removed.and_then(|()| folder.remove(state));
         removed.map_err(|error| Error::of(&self.place.path(state), &error))
     }
 }
 
-/// It may have been replaced while we waited.
-fn is_at(place: &Place, ours: &FileStat) -> io::Result<bool> {
+/// Whether the locked file is still the state. Another process may have replaced it meanwhile.
+fn is_at(place: &Place, locked: &FileStat) -> io::Result<bool> {
     let there = place.folder.status_of(&place.state)?;
-    Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)))
+    Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (locked.st_dev, locked.st_ino)))
 }
 
 fn has_guard(place: &Place) -> Result<bool, Error> {
@@ -205,7 +205,7 @@ fn has_guard(place: &Place) -> Result<bool, Error> {
 
 fn make_guard(place: &Place) -> Result<(), Error> {
     let made = place.folder.new_file(&place.guard);
-    let made = made.and_then(|mut file| file.write_all(WHAT_IT_IS.as_bytes()));
+    let made = made.and_then(|mut file| file.write_all(GUARD_TEXT.as_bytes()));
     made.map_err(|error| Error::of(&place.path(&place.guard), &error))
 }
 
@@ -222,15 +222,15 @@ fn text_of(content: &Content) -> io::Result<String> {
     Ok(format!("{HEADER}{json}\n"))
 }
 
-/// A file that is not yet what it is to be; removed unless it is put there.
+/// A state that is being written. It is removed when dropped, unless it has replaced the old one.
 struct Draft<'a> {
     folder: &'a Folder,
     name: Option<String>,
 }
 
 impl<'a> Draft<'a> {
-    /// It belongs to whom the one belongs that it is to replace: root may look after other
-    /// people's locks.
+    /// Writes the draft with the owner of the file that it will replace, so that root can change
+    /// other users' locks.
     fn write(folder: &'a Folder, replaced: &FileStat, text: &str) -> io::Result<Self> {
         let name = new_draft();
         let mut file = folder.new_file(&name)?;
@@ -258,9 +258,9 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Waits for the lock on a file in the kernel's queue, which is fair where trying again and again is
-/// not. flock(2) knows no timeout, so it runs on its own thread. If it takes too long, that thread
-/// is left behind and unlocks the file as soon as it has locked it.
+/// Waits for the lock on a file in the kernel's queue, which is fair, unlike retrying. flock(2) has no
+/// timeout, so another thread waits. If that takes too long, the thread is abandoned, and unlocks the
+/// file at once when it gets the lock.
 fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
     let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(locked) => return Ok(locked),

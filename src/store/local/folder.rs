@@ -1,5 +1,5 @@
-//! An open directory. What is in it is named from here, and never reached through a link: others
-//! may have put one there.
+//! An open directory. Files are opened relative to it and never through a link, which another user
+//! may have planted.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -13,21 +13,21 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
-/// What a directory is opened with that is only there to name what is in it.
+/// The flags for directories: they only serve to reach files.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// What everything else is opened with: no link is followed, and a pipe does not block.
+/// The flags for everything else: do not follow a link, and do not block on a pipe.
 const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// The directory itself may be a link, since it is the user who names it.
+    /// Opens a directory. It may be a link, since the user named it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(nix::fcntl::open(path, DIRECTORY, Mode::empty())?))
     }
 
-    /// A directory in this one.
+    /// Opens a directory in this one, which must not be a link.
     pub(super) fn within(&self, name: &str) -> io::Result<Self> {
         Ok(Self(openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
@@ -43,7 +43,7 @@ impl Folder {
         Ok(fstat(&self.0)?)
     }
 
-    /// What stands under a name; `None` if nothing does.
+    /// The status of a file, not following a link; `None` if it is missing.
     pub(super) fn status_of(&self, name: &str) -> io::Result<Option<FileStat>> {
         match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(status)),
@@ -52,7 +52,7 @@ impl Folder {
         }
     }
 
-    /// Opens a regular file that has no other name, and nothing else.
+    /// Opens a regular file with a single link. Anything else is an error.
     pub(super) fn file(&self, name: &str, access: OFlag) -> io::Result<(File, FileStat)> {
         let file = match openat(&self.0, name, access | SAFELY, Mode::S_IRUSR | Mode::S_IWUSR) {
             // A link, a directory, a socket.
@@ -66,23 +66,24 @@ impl Folder {
         Ok((file.into(), status))
     }
 
-    /// Makes a file that only its owner may read and write, whatever the umask.
+    /// Creates a file that only its owner may read and write, whatever the umask.
     pub(super) fn new_file(&self, name: &str) -> io::Result<File> {
         let (file, _) = self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
         file.set_permissions(Permissions::from_mode(0o600))?;
         Ok(file)
     }
 
-    /// Makes a named pipe that only its owner may read and write, whatever the umask.
+    /// Creates a named pipe that only its owner may read and write, whatever the umask.
     pub(super) fn make_pipe(&self, name: &str) -> io::Result<()> {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         mkfifoat(&self.0, name, mode)?;
-        // Where the system cannot do that to what may be a link, opening it will tell.
+        // Some systems cannot change the mode without following links. If the mode is then too
+        // strict, opening the pipe fails.
         let _ = fchmodat(&self.0, name, mode, FchmodatFlags::NoFollowSymlink);
         Ok(())
     }
 
-    /// Opens a named pipe, and nothing else.
+    /// Opens a named pipe. Anything else is an error.
     pub(super) fn pipe(&self, name: &str, access: OFlag) -> io::Result<File> {
         let pipe = openat(&self.0, name, access | SAFELY, Mode::empty())?;
         match kind(&fstat(&pipe)?) {
@@ -99,7 +100,7 @@ impl Folder {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
-    /// The names in it that are UTF-8, as all of rlock's are.
+    /// The names that are UTF-8, as all names of rlock are.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let access = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut directory = Dir::openat(&self.0, ".", access, Mode::empty())?;
@@ -108,7 +109,7 @@ impl Folder {
     }
 }
 
-/// Is it a regular file that has no other name?
+/// Whether it is a regular file with a single link.
 pub(super) fn is_file(status: &FileStat) -> bool {
     kind(status) == SFlag::S_IFREG && status.st_nlink <= 1
 }

@@ -1,4 +1,4 @@
-//! How a waiter is woken: a named pipe of its own, which only it reads.
+//! How a waiter is woken: each has a named pipe that only it reads.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use super::directory::{is_mail, new_mail};
 use super::folder::Folder;
 
-/// A waiter's own end. While it is open, a message waits in it; it is removed with its waiter.
+/// The waiter's end. Messages stay in the pipe while it is open. It is removed when dropped.
 pub(super) struct Mailbox {
     folder: Arc<Folder>,
     name: String,
@@ -21,7 +21,7 @@ impl Mailbox {
     pub(super) fn open(folder: &Arc<Folder>) -> io::Result<Self> {
         let name = new_mail();
         folder.make_pipe(&name)?;
-        // For writing too: without a writer it would count as ended all the time.
+        // Open it for writing too: a pipe without a writer always counts as ended.
         let pipe = folder.pipe(&name, OFlag::O_RDWR).inspect_err(|_| remove(folder, &name))?;
         Ok(Self { folder: folder.clone(), name, pipe })
     }
@@ -30,16 +30,17 @@ impl Mailbox {
         &self.name
     }
 
-    /// Is it where others look for it? Somebody may have removed it.
+    /// Whether other processes can still find it in the folder. A user may have removed it.
     pub(super) fn is_in(&self, folder: &Folder) -> bool {
         matches!(folder.status_of(&self.name), Ok(Some(_)))
     }
 
-    /// Becomes readable when there is something to look at.
+    /// Becomes readable when a message arrives.
     pub(super) fn arrival(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
+    /// Reads and drops all messages.
     pub(super) fn empty(&self) {
         let mut messages = [0; 64];
         while matches!((&self.pipe).read(&mut messages), Ok(1..)) {}
@@ -52,22 +53,22 @@ impl Drop for Mailbox {
     }
 }
 
-/// Wakes the waiter that reads a mailbox. One that is dead does not, and its turn passes.
+/// Wakes the waiter that reads a mailbox. A dead one does not react, and loses its turn.
 pub(super) fn wake(folder: &Folder, name: &str) {
     if is_mail(name) {
         let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(b"!"));
     }
 }
 
-/// Removes what a dead waiter has left behind.
+/// Removes the mailbox of a dead waiter.
 pub(super) fn remove(folder: &Folder, name: &str) {
     if is_mail(name) {
         let _ = folder.remove(name);
     }
 }
 
-/// Does anybody read it, as far as we may ask? A dead waiter does not, however long ago a live one
-/// has made its mailbox. What is not a named pipe is nobody's.
+/// Whether a live waiter reads the mailbox, whatever its age. If permissions do not allow to find out,
+/// the answer is yes. A file that is not a named pipe has no reader.
 pub(super) fn is_read(folder: &Folder, name: &str) -> bool {
     match folder.pipe(name, OFlag::O_WRONLY) {
         Ok(_) => true,

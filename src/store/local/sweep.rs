@@ -1,4 +1,4 @@
-//! Cleaning up, so that a directory does not fill with the files of locks that nobody uses any more.
+//! Cleanup, so that a directory does not fill with the files of unused locks.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -13,16 +13,16 @@ use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
 
-/// For how long a fence outlives its last use, and what is left behind its owner.
+/// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Says by its age when a directory was last cleaned up.
+/// A file whose modification time says when the directory was last cleaned up.
 const SWEPT: &str = ".swept";
 
-/// Removes what has been of no use for a day, once a day: the files of locks that are free,
-/// mailboxes that nobody reads, drafts of processes that were killed. What cannot be removed stays.
+/// Removes, once a day, files that have not been used for a day: those of free locks, mailboxes without
+/// a reader, and drafts of processes that were killed. Files that cannot be removed stay.
 pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
-    // Not opened for that: it is looked at with each grant.
+    // This runs with each grant, so check the mark without opening the directory.
     let swept = fs::symlink_metadata(directory.path().join(SWEPT));
     let is_mark = |it: &Metadata| it.is_file() && it.nlink() == 1;
     if swept.is_ok_and(|it| is_mark(&it) && !is_old(it.mtime())) {
@@ -53,7 +53,7 @@ pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
     });
 }
 
-/// Nobody else needs to for a day. A mark that somebody has put a link in place of is replaced.
+/// Sets the mark, so that no process cleans up for a day. A link in its place is removed first.
 fn mark_as_swept(folder: &Folder) -> io::Result<()> {
     if folder.status_of(SWEPT)?.is_some_and(|status| !is_file(&status)) {
         folder.remove(SWEPT)?;
@@ -62,7 +62,7 @@ fn mark_as_swept(folder: &Folder) -> io::Result<()> {
     mark.set_modified(SystemTime::now())
 }
 
-/// Is this, in seconds, more than a day ago by the wall clock?
+/// Whether a time, in seconds since the epoch, is more than a day ago by the wall clock.
 fn is_old(written: i64) -> bool {
     let written = Duration::from_secs(u64::try_from(written).unwrap_or(0));
     SystemTime::now().duration_since(UNIX_EPOCH + written).is_ok_and(|age| age > DAY)

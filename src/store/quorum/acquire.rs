@@ -135,8 +135,8 @@ impl Quorum {
         }))
     }
 
-    /// Undoes a request on all members because `failure` ends it, and nobody knows which of them
-    /// granted it. On a member that has not answered yet, the undo follows right behind.
+    /// Undoes a request on all members, because `failure` ends it and any of them may have granted it.
+    /// On a member that has not answered yet, the undo follows right behind the request.
     fn abandon(&mut self, request: &Request, failure: Failure) -> Failure {
         let request = request.clone();
         let left = |_: &View| "taken back".into();

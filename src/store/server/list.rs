@@ -14,7 +14,7 @@ use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
 use crate::system::thread;
 
-/// How many keys one SCAN looks at. More would block the server for over a few milliseconds.
+/// How many keys one SCAN looks at. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
 
 /// How many locks are read in one pipeline.
@@ -42,8 +42,7 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// The names of held locks. A held lock has a guard, and no other key of a lock that matches is a
-/// string.
+/// The names of held locks. A held lock has a guard, which is the only string among its keys.
 fn names(
     node: &mut Node,
     prefix: &Prefix,
@@ -75,8 +74,8 @@ fn names(
     }
 }
 
-/// Reads many locks on two connections at once: parsing the replies takes longer here than making
-/// them takes the server.
+/// Reads many locks on two connections at once, because parsing the replies takes longer than the
+/// server takes to make them.
 fn all_views(
     node: &mut Node,
     database: u32,

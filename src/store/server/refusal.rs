@@ -1,23 +1,23 @@
-//! What a server's error replies mean for somebody who wants a lock.
+//! What a server's error replies mean for a lock.
 
 use super::scripts::Call;
 use crate::store::Failure;
 use crate::store::wire::{Address, Endpoint, ServerError};
 
-/// Why a server gives no answer.
+/// Why a server does not serve a request.
 pub(in crate::store) enum Refusal {
-    /// It is a node of a cluster, and another one has the lock; or is being given it, which only
-    /// one who asks for it gets to see.
+    /// The server is a node of a cluster, and another node has the lock. With `asking`, the other
+    /// node is still importing the lock's keys, and serves them only after ASKING.
     Elsewhere {
         peer: String,
         node: Endpoint,
         asking: bool,
     },
-    /// It is a node of a cluster, and some of the lock's keys are here and some are elsewhere.
+    /// The server is a node of a cluster, and the lock's keys are divided between it and another node.
     Moving {
         peer: String,
     },
-    /// It is not a master, or not any more.
+    /// The server is not a master, or is one no longer.
     Demoted {
         peer: String,
     },
@@ -31,7 +31,7 @@ impl From<Failure> for Refusal {
 }
 
 impl From<Refusal> for Failure {
-    /// What it means to somebody who knows of no other server.
+    /// What the refusal means where there is only one server.
     fn from(refusal: Refusal) -> Self {
         let lasting = |what| Self::Misconfigured { what, executed: false };
         match refusal {
@@ -49,19 +49,20 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Codes that Redis 6.2 buries in the text of the error when a script raised it.
-const BURIED: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
+/// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
+const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
 
-/// Sorts an error reply into what passes by itself and what somebody must mend.
+/// Classifies an error reply: whether the cause may pass by itself, or the user has to fix it.
 pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
     let peer = address.to_string();
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
-        // Strangers may not even send as many arguments as a script takes.
+        // Clients that are not logged in may not send as many arguments as a script takes.
         "ERR" if text.contains("unauthenticated") => "NOAUTH",
-        // It names the user, who may be called anything.
+        // Check this before looking for codes: the text contains the user name, which may look like
+        // one.
         "ERR" if is_denial(text) => "NOPERM",
-        "ERR" => BURIED.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
+        "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
     let passing = |what: &str| Failure::Unavailable(format!("{peer} {what}")).into();
@@ -102,7 +103,8 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
     }
 }
 
-/// Sorts the error reply to a script: what it was denied, the server names by a line at best.
+/// Classifies the error reply to a script. If an ACL denied a command, the server names at best the
+/// line of the script, from which the command is found.
 pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let lasting = |what: String| {
@@ -111,7 +113,7 @@ pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: 
     };
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");
-    // Only the guard is read in a way that hides the line.
+    // The error does not name a line if `pcall` raised it, and only the GET of the guard uses that.
     match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
         _ if (denied || error.code() == "NOPERM") && of_keys => {
             let [guard, side] = call.key_patterns();
@@ -125,27 +127,29 @@ pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: 
     }
 }
 
-/// Does the server, or our user there, not have the command?
+/// Whether the server does not have the command, or an ACL denies it.
 pub(in crate::store) fn lacks_a_command(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     error.code() == "NOPERM" && text.contains("command") || text.contains("unknown command")
 }
 
-/// As Redis up to 7.0 says it, and as later ones and Valkey do.
+/// Whether an ACL denied something to a script. Redis up to 7.0 and later versions, like Valkey, use
+/// different texts.
 fn is_denial(text: &str) -> bool {
     text.contains("user executing the script")
         || text.contains("ACL failure in script")
         || text.contains("NOPERM")
 }
 
-/// The number in `on @user_script:12.`, or `@user_script: 12:` as Redis 6.2 writes it.
+/// The line number in `on @user_script:12.`, which Redis 6.2 writes `@user_script: 12:`.
 fn line_in(text: &str) -> Option<usize> {
     let (_, rest) = text.rsplit_once("user_script:")?;
     let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
 
-/// The node that `SLOT HOST:PORT` names, as a node at `here` says it: no host means its own.
+/// The node that `SLOT HOST:PORT` names in a reply of the node at `here`. An empty host means the host
+/// of that node.
 fn other_node(text: &str, here: &Endpoint) -> Option<Endpoint> {
     let (_, node) = text.split_once(' ')?;
     let (host, port) = node.trim().rsplit_once(':')?;
@@ -168,8 +172,8 @@ mod tests {
     use super::*;
     use crate::store::server::scripts;
 
-    /// What comes of an error reply to an acquire.
-    fn told(reply: &str) -> (bool, String) {
+    /// Whether the user has to fix the cause of an error reply to an acquire, and the message.
+    fn classified(reply: &str) -> (bool, String) {
         let address = Address::parse("redis://h:1").unwrap();
         let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
@@ -194,11 +198,11 @@ mod tests {
                 (format!("ERR ACL failure in script: No permissions to access a key script: 5f, on @user_script:{line}."), "allow ~p:L"),
                 (format!("NOPERM User {user} has no permissions to run the 'evalsha' command"), "evalsha"),
             ] {
-                let (lasting, text) = told(&reply);
+                let (lasting, text) = classified(&reply);
                 assert!(lasting && text.contains(part), "{reply} -> {text}");
             }
         }
-        assert!(!told("OOM command not allowed when used memory > 'maxmemory'").0);
+        assert!(!classified("OOM command not allowed when used memory > 'maxmemory'").0);
     }
 
     #[test]

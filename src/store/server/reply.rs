@@ -1,5 +1,4 @@
-//! From the scripts' replies to the words of the domain. `None` everywhere means: not a reply that
-//! one of our scripts gives.
+//! Parses the replies of the scripts. `None` everywhere means that no script gives such a reply.
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ impl Fields {
         match self.0.next()? {
             Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Value::SimpleString(text) => Some(text),
-            // A detail that was lost, with an evicted key for instance.
+            // A detail can be lost, for instance if the server evicted the key.
             Value::Nil => Some(String::new()),
             _ => None,
         }
@@ -48,18 +47,18 @@ impl Fields {
     }
 
     fn reason(&mut self) -> Option<Reason> {
-        // Later versions may know more endings.
+        // Later versions of rlock may have more endings.
         let ending = self.text()?.as_str().try_into().ok();
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
         Some(Reason::new(ending, ago, &self.text()?))
     }
 
-    /// A number that came as text; 0 if it was lost.
+    /// A number that travels as text; 0 if it was lost.
     fn number(&mut self) -> Option<u64> {
         Some(self.text()?.parse().unwrap_or(0))
     }
 
-    /// A fence has to be one: 0 would be older than any.
+    /// A fencing token. Unlike other numbers it must not be lost: 0 would be smaller than any.
     fn fence(&mut self) -> Option<Fence> {
         self.text()?.parse().ok().map(Fence)
     }
@@ -68,7 +67,7 @@ impl Fields {
         self.number().map(ServerTime)
     }
 
-    /// `None` inside if it was lost, or there is none.
+    /// The inner `None` means that the mode was lost, or that there is none.
     fn mode(&mut self) -> Option<Option<Mode>> {
         match self.text()? {
             lost if lost.is_empty() => Some(None),
@@ -132,8 +131,8 @@ pub(in crate::store) fn left(reply: Value) -> Option<View> {
     }
 }
 
-/// The lock as it was before, if this was the first call, and from which hold on to go on if there is
-/// more to be done.
+/// The lock as it was before, in the reply to the first call; and the hold to continue from, if one
+/// call was not enough.
 pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
     let again = match fields.text()?.as_str() {
@@ -167,7 +166,7 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let holders = fields.list(holder)?;
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
-    // Later versions may know more endings.
+    // Later versions of rlock may have more endings; skip those entries.
     let history = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
     Some(View {
         now,

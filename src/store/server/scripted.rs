@@ -1,4 +1,4 @@
-//! Locks on Redis or Valkey, by the scripts of `lua/`: the same wherever a lock's server is found.
+//! The store that runs the scripts of `lua/`, whatever the topology of the servers.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl<T: Topology> Scripted<T> {
         Call::new(script, key, token, self.topology.database())
     }
 
-    /// Runs a script and reads its reply; also says if it may have run once before.
+    /// Runs a script and parses its reply.
     fn run<R>(
         &mut self,
         call: &Call,
@@ -65,8 +65,8 @@ struct Read<T> {
 }
 
 impl<T> Read<T> {
-    /// An error if it is one of those that count only once enough replicas have them, and they
-    /// have not.
+    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they have
+    /// not.
     fn confirmed(self, counts: impl FnOnce(&T) -> bool) -> Result<T, Failure> {
         match self.unconfirmed {
             Some(failure) if counts(&self.value) => Err(failure),
@@ -76,7 +76,7 @@ impl<T> Read<T> {
 }
 
 impl<T: Topology> Scripted<T> {
-    /// Asks once.
+    /// Makes one attempt.
     pub(in crate::store) fn ask(
         &mut self,
         request: &Request,
@@ -135,8 +135,8 @@ impl<T: Topology> Store for Scripted<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        // BLPOP takes 0 for "for ever", and Redis 6.2 rounds down: half a millisecond more makes
-        // sure of the last one.
+        // A timeout of 0 makes BLPOP block forever, and Redis 6.2 rounds down to milliseconds. Half
+        // a millisecond more keeps it from waking the last one too early.
         let at_most = at_most.max(Duration::from_millis(1));
         let timeout = at_most + Duration::from_micros(500);
         let sleep = wire::cmd("BLPOP")
@@ -181,7 +181,8 @@ impl<T: Topology> Store for Scripted<T> {
             Revocation::WhenGone => "",
             Revocation::Now => "now",
         };
-        // What was granted since is not meant, nor touched by a request that arrives late.
+        // Revoke only grants up to this fencing token. Later ones are not meant, even if this
+        // request arrives late.
         let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
         let seen = self.run(&inspect, reply::view, None)?.value.fence.map_or(0, |fence| fence.0);
         let (mut first, mut from) = (None, String::new());
@@ -197,8 +198,8 @@ impl<T: Topology> Store for Scripted<T> {
         }
     }
 
-    /// Page by page, as long as there is more, up to a thousand holders and waiters: a list that
-    /// nobody reads to its end is not worth keeping a server busy for.
+    /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy for a
+    /// list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: usize = 1_000;
         const PAGE: usize = 100;
@@ -224,8 +225,7 @@ impl<T: Topology> Store for Scripted<T> {
         list::list(&mut self.topology, prefix, pattern)
     }
 
-    /// Servers that may drop locks when they run out of memory. One that may not be asked is not
-    /// blamed.
+    /// Names the servers that evict keys when their memory is full.
     fn hazards(&mut self) -> Vec<String> {
         let masters = self.topology.masters().unwrap_or_default();
         masters.into_iter().filter_map(eviction::warning).collect()

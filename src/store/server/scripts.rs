@@ -1,4 +1,4 @@
-//! The scripts of `lua/`, and the call of one.
+//! The scripts of `lua/`, and calls of them.
 
 #[cfg(test)]
 mod test_clock;
@@ -13,7 +13,7 @@ pub(in crate::store) struct Script {
     hash: &'static str,
 }
 
-// ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT, by build.rs.
+// build.rs generates ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 #[cfg(test)]

@@ -119,11 +119,6 @@ impl Address {
         Self { password_setting: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
 
-    /// Whether both name the same server, as far as can be told without a lookup.
-    pub(in crate::store) fn is_same(&self, other: &Self) -> bool {
-        self.endpoint == other.endpoint
-    }
-
     pub(in crate::store) fn has_password(&self) -> bool {
         self.password.is_some()
     }
