@@ -3,6 +3,7 @@
 
 mod grant;
 mod listing;
+mod majority;
 mod merge;
 mod release;
 mod renewal;
@@ -10,34 +11,8 @@ mod votes;
 
 pub(super) use grant::{NotGranted, Tally, Vote, describe};
 pub(super) use listing::merge_listings;
+pub(super) use majority::required;
 pub(super) use merge::merge;
 pub(super) use release::{ReleaseDecision, decide_release, is_release_decided};
 pub(super) use renewal::{RenewalDecision, decide_renewal, is_renewal_decided};
 pub(super) use votes::Votes;
-
-use crate::lock::view::Reason;
-use crate::lock::{Fence, Mode};
-
-/// How many of `servers` servers a hold of this mode needs: for an exclusive or shared hold a
-/// majority, as in Redlock.
-///
-/// Any two holds that exclude each other then meet on at least one server. N slots are full on a
-/// server that has N holds, so N + 1 holds must not be able to share the N slots of all servers
-/// among them. That takes more than N / (N + 1) of the servers.
-pub(super) fn required(mode: Mode, servers: usize) -> usize {
-    let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
-    (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
-}
-
-/// The fencing token that most members gave; the largest of several that are equally common.
-fn most_common(fences: &[Fence]) -> Option<Fence> {
-    let count = |fence: &Fence| fences.iter().filter(|other| *other == fence).count();
-    fences.iter().copied().max_by_key(|fence| (count(fence), *fence))
-}
-
-/// The first reason that explains anything.
-fn first_known(reasons: impl Iterator<Item = Reason>) -> Reason {
-    reasons
-        .reduce(|one, other| if one.is_known() { one } else { other })
-        .unwrap_or(Reason::unknown())
-}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{most_common, required};
+use super::majority::{most_common, required};
 use crate::lock::Fence;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View};
 

@@ -1,6 +1,6 @@
 //! Whether a majority released a hold.
 
-use super::first_known;
+use super::majority::first_known;
 use super::votes::Votes;
 use crate::store::{Fate, Release};
 

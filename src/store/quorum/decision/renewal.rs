@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::majority::{first_known, most_common};
 use super::votes::Votes;
-use super::{first_known, most_common};
 use crate::lock::Fence;
 use crate::lock::view::Reason;
 use crate::store::Renewal;
