@@ -51,6 +51,7 @@ impl Lease {
         now.since(self.sent)
     }
 
+    /// The length of the lease that was asked for.
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }

@@ -52,6 +52,7 @@ impl Place {
         Self { folder, state: hidden(rest, STATE), guard: format!("{rest}{GUARD}"), shown }
     }
 
+    /// The path of a file in the folder, for messages.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.shown.join(name)
     }
@@ -75,6 +76,7 @@ impl Directory {
         Self { path, private: true }
     }
 
+    /// The path as the user gave it, or the default one.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

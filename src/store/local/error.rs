@@ -19,6 +19,7 @@ pub(super) enum Error {
 }
 
 impl Error {
+    /// Classifies what the system reports about a file.
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let what = format!("{}: {}", path.display(), plain(error));
         match error.raw_os_error().map(Errno::from_raw) {

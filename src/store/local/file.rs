@@ -146,6 +146,7 @@ impl LockFile {
         self.timeline.now()
     }
 
+    /// The folder that the files are in.
     pub(super) fn folder(&self) -> &Arc<Folder> {
         &self.place.folder
     }

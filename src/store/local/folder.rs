@@ -19,6 +19,7 @@ const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_
 /// The flags for everything else: do not follow a link, and do not block on a pipe.
 const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
+/// An open directory.
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
@@ -32,6 +33,7 @@ impl Folder {
         Ok(Self(openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?))
     }
 
+    /// Makes a directory in this one, unless it exists.
     pub(super) fn make_within(&self, name: &str) -> io::Result<()> {
         match mkdirat(&self.0, name, Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
@@ -39,6 +41,7 @@ impl Folder {
         }
     }
 
+    /// The status of the directory itself.
     pub(super) fn status(&self) -> io::Result<FileStat> {
         Ok(fstat(&self.0)?)
     }
@@ -92,10 +95,12 @@ impl Folder {
         }
     }
 
+    /// Renames a file within the directory, replacing what has the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
+    /// Removes a file.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
@@ -114,6 +119,7 @@ pub(super) fn is_file(status: &FileStat) -> bool {
     kind(status) == SFlag::S_IFREG && status.st_nlink <= 1
 }
 
+/// The error for a file that is not regular or has several links.
 pub(super) fn not_a_file() -> io::Error {
     let what = "not a regular file with a single link; remove it";
     io::Error::new(io::ErrorKind::InvalidInput, what)

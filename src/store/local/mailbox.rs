@@ -18,6 +18,7 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
+    /// Makes a new mailbox in a folder.
     pub(super) fn open(folder: &Arc<Folder>) -> io::Result<Self> {
         let name = new_mail();
         folder.make_pipe(&name)?;
@@ -26,6 +27,7 @@ impl Mailbox {
         Ok(Self { folder: folder.clone(), name, pipe })
     }
 
+    /// The file name, which a lock's state records.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -59,6 +59,7 @@ impl Node {
         Self { link, unanswered: false, read_only_verbs: Verbs::ReadOnly }
     }
 
+    /// Where the server listens; it also names the server in messages.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         &self.link.address.endpoint
     }
@@ -74,6 +75,7 @@ impl Node {
         self.link.take_diagnostics()
     }
 
+    /// Changes the I/O timeout from the next call on.
     pub(in crate::store) fn set_io_timeout(&mut self, io_timeout: Duration) {
         self.link.io_timeout = io_timeout;
     }
@@ -241,10 +243,12 @@ impl Node {
         }
     }
 
+    /// What an error reply of this server means.
     pub(in crate::store) fn refused(&self, error: &ServerError) -> Refusal {
         self.link.refused(error)
     }
 
+    /// What an error reply to a script means.
     pub(in crate::store) fn refused_script(&self, error: &ServerError, call: &Call) -> Refusal {
         refusal::of_script(error, &self.link.address, call)
     }

@@ -86,6 +86,7 @@ pub(in crate::store) fn unexpected_reply() -> Failure {
     Failure::Misconfigured { what, executed: true }
 }
 
+/// Parses the reply of ACQUIRE.
 pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
@@ -105,6 +106,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     }))
 }
 
+/// Parses the reply of RENEW.
 pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
@@ -114,6 +116,7 @@ pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     }
 }
 
+/// Parses the reply of RELEASE.
 pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
@@ -123,6 +126,7 @@ pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     }
 }
 
+/// Parses the reply of LEAVE: the lock as it is afterwards.
 pub(in crate::store) fn left(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
@@ -131,7 +135,7 @@ pub(in crate::store) fn left(reply: Value) -> Option<View> {
     }
 }
 
-/// The lock as it was before, in the reply to the first call; and the hold to continue from, if one
+/// Parses the reply of REVOKE: the lock as it was before, in the reply to the first call; and the hold to continue from, if one
 /// call was not enough.
 pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
@@ -147,6 +151,7 @@ pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u6
     Some((before, if again { Some(fields.count()?) } else { None }))
 }
 
+/// Parses the reply of INSPECT, which other replies contain too.
 pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     let now = fields.time()?;

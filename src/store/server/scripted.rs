@@ -30,6 +30,7 @@ pub(in crate::store) struct Scripted<T> {
 }
 
 impl<T: Topology> Scripted<T> {
+    /// A grant or a renewal has to reach `min_replicas` replicas; 0 asks none.
     pub(in crate::store) fn new(topology: T, min_replicas: u32) -> Self {
         Self {
             topology,

@@ -57,6 +57,7 @@ impl Call {
         Self { script, arguments, min_replicas: 0 }.with(database).with(token)
     }
 
+    /// Adds an argument.
     pub(in crate::store) fn with(mut self, argument: impl ToString) -> Self {
         self.arguments.push(argument.to_string().into_bytes());
         self
@@ -67,6 +68,7 @@ impl Call {
         Self { min_replicas, ..self }
     }
 
+    /// How many replicas have to confirm a success; 0 if none.
     pub(in crate::store) fn min_replicas(&self) -> u32 {
         self.min_replicas
     }

@@ -38,6 +38,7 @@ impl Scripted<Single> {
         self.topology.node.run()
     }
 
+    /// Where the server listens.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         self.topology.node.endpoint()
     }

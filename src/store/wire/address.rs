@@ -119,6 +119,7 @@ impl Address {
         Self { password_setting: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
 
+    /// Whether the address has a password.
     pub(in crate::store) fn has_password(&self) -> bool {
         self.password.is_some()
     }

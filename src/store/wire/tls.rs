@@ -96,6 +96,7 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
 }
 
 impl Pem {
+    /// `path` is only for messages: the caller has read the file.
     pub(crate) fn new(text: Vec<u8>, path: PathBuf) -> Self {
         Self { text: text.into(), path }
     }

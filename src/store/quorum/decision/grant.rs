@@ -20,6 +20,7 @@ pub(in crate::store::quorum) struct Vote {
 }
 
 impl Vote {
+    /// Whether the member granted the request, even if its grant does not count.
     pub(in crate::store::quorum) fn is_granted(&self) -> bool {
         matches!(self.answer, Answer::Granted { .. })
     }

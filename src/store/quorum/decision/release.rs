@@ -4,6 +4,7 @@ use super::majority::first_known;
 use super::votes::Votes;
 use crate::store::{Fate, Release};
 
+/// What the votes on a release mean.
 pub(in crate::store::quorum) enum ReleaseDecision {
     Decided(Release),
     /// Only so many members answered, some of which may have released the hold.

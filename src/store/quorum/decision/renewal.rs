@@ -8,6 +8,7 @@ use crate::lock::Fence;
 use crate::lock::view::Reason;
 use crate::store::Renewal;
 
+/// What the votes on a renewal mean.
 pub(in crate::store::quorum) enum RenewalDecision {
     Renewed {
         fence: Fence,

@@ -2,6 +2,7 @@
 
 use crate::store::{Failure, Fate};
 
+/// The answers of all members to one request.
 pub(in crate::store::quorum) struct Votes<T> {
     /// One per member, in order; `None` if it has not answered.
     pub(in crate::store::quorum) votes: Vec<Option<Result<T, Failure>>>,
@@ -12,6 +13,7 @@ pub(in crate::store::quorum) struct Votes<T> {
 }
 
 impl<T> Votes<T> {
+    /// The votes before any of `members` members has been asked.
     pub(in crate::store::quorum) fn new(members: usize) -> Self {
         let votes = std::iter::repeat_with(|| None).take(members).collect();
         Self { votes, asked: vec![false; members], timed_out: false }
@@ -30,6 +32,7 @@ impl<T> Votes<T> {
         })
     }
 
+    /// The answers that are not failures.
     pub(in crate::store::quorum) fn into_values(self) -> impl Iterator<Item = T> {
         self.votes.into_iter().flatten().flatten()
     }

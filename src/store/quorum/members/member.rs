@@ -17,6 +17,7 @@ pub(in crate::store::quorum) type MemberStore = Scripted<Single>;
 
 type Work = Box<dyn FnOnce(&mut MemberStore) + Send>;
 
+/// A member, which carries out one request at a time.
 pub(in crate::store::quorum) struct Member {
     name: String,
     /// Requests, which the thread carries out in order.

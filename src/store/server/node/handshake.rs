@@ -24,6 +24,7 @@ pub(in crate::store) struct Run {
     pub(in crate::store) since: Instant,
 }
 
+/// The commands that a new connection sends first: AUTH if there is a password, then the probe.
 pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
     let mut commands = Vec::new();
     if let Some(password) = &address.password {

@@ -9,6 +9,7 @@ use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
 
+/// A link to one server.
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) io_timeout: Duration,
@@ -38,6 +39,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) kind: Kind,
 }
 
+/// What the commands of a pipeline do to those that follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Ordinary,
@@ -81,14 +83,17 @@ impl Link {
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
     }
 
+    /// See `Node::run`.
     pub(super) fn run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
 
+    /// See `Node::take_diagnostics`.
     pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 
+    /// What an error reply of this server means.
     pub(super) fn refused(&self, error: &ServerError) -> Refusal {
         refusal::of(error, &self.address)
     }
