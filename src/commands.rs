@@ -1,72 +1,87 @@
 //! The subcommands: each joins configuration, store, wait and supervision in its own way.
 
 mod acquire;
-mod evict;
 mod exec;
 mod grant;
 mod identity;
 mod inspect;
-mod keep;
+mod keeper;
 mod output;
 mod release;
 mod releasing;
 mod renew;
 mod reported;
+mod revoke;
 
-use output::Output;
-
-use crate::cli::{Command, Common};
-use crate::config;
+use crate::cli::Command;
+use crate::config::{self, Output};
 use crate::error::Error;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::lock::Name;
 use crate::lock::pattern::Subject;
 use crate::report::{Report, Verbosity};
 use crate::system::inherited::Inherited;
 
-/// Runs a subcommand to the end of the process.
+/// Runs a subcommand, and returns how the process ends.
 pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
-    match command {
+    let invocation = Invocation::of(&command);
+    let report = &invocation.report;
+    invocation.finish(match command {
         Command::Exec(options) => {
-            let invocation = Invocation::new(&options.common, Some(&options.name), Output::Human);
-            invocation.finish(exec::run(&options, inherited, &invocation.report))
+            config::Exec::resolve(options).and_then(|options| exec::run(options, inherited, report))
         }
-        Command::Acquire(options) => {
-            let output = if options.shell { Output::Shell } else { options.json.into() };
-            let invocation = Invocation::new(&options.common, Some(&options.name), output);
-            invocation.finish(acquire::run(&options, inherited, &invocation.report))
-        }
+        Command::Acquire(options) => config::Acquire::resolve(options)
+            .and_then(|options| acquire::run(&options, inherited, report)),
         Command::Renew(options) => {
-            let hold = &options.hold;
-            let invocation = Invocation::new(&options.common, Some(&hold.name), hold.json.into());
-            invocation.finish(renew::run(&options, &invocation.report))
+            config::Renew::resolve(options).and_then(|options| renew::run(&options, report))
         }
         Command::Release(options) => {
-            let hold = &options.hold;
-            let invocation = Invocation::new(&options.common, Some(&hold.name), hold.json.into());
-            invocation.finish(release::run(&options, &invocation.report))
+            config::Release::resolve(options).and_then(|options| release::run(&options, report))
         }
         Command::Inspect(options) => {
-            let name = options.subject.as_ref().and_then(Subject::name);
-            let invocation = Invocation::new(&options.common, name, options.json.into());
-            invocation.finish(inspect::run(&options, &invocation.report))
+            config::Inspect::resolve(options).and_then(|options| inspect::run(&options, report))
         }
-    }
+    })
 }
 
-/// Where a command's results and errors go.
+/// Where the results and errors of a command go.
 struct Invocation {
     report: Report,
     verbosity: Verbosity,
     name: Option<Name>,
     output: Output,
+    /// The exit status if the lock is busy.
+    busy: u8,
 }
 
 impl Invocation {
-    fn new(common: &Common, name: Option<&Name>, output: Output) -> Self {
+    fn of(command: &Command) -> Self {
+        let (common, name, output, busy) = match command {
+            Command::Exec(exec) => {
+                let busy = exec.terms.conflict_exit_code;
+                (&exec.common, Some(&exec.name), Output::Human, busy)
+            }
+            Command::Acquire(acquire) => {
+                let (output, busy) =
+                    (Output::of_acquire(acquire), acquire.terms.conflict_exit_code);
+                (&acquire.common, Some(&acquire.name), output, busy)
+            }
+            Command::Renew(renew) => {
+                let hold = &renew.hold;
+                (&renew.common, Some(&hold.name), Output::of(hold.json), exit::BUSY)
+            }
+            Command::Release(release) => {
+                let hold = &release.hold;
+                (&release.common, Some(&hold.name), Output::of(hold.json), exit::BUSY)
+            }
+            Command::Inspect(inspect) => {
+                let name = inspect.subject.as_ref().and_then(Subject::name);
+                (&inspect.common, name, Output::of(inspect.json), exit::BUSY)
+            }
+        };
         let verbosity = config::verbosity(common);
-        let subject = name.map(|name| name as &dyn std::fmt::Display);
-        Self { report: Report::new(subject, verbosity), verbosity, name: name.cloned(), output }
+        let report = Report::new(name.map(|name| name as &dyn std::fmt::Display), verbosity);
+        Self { report, verbosity, name: name.cloned(), output, busy }
     }
 
     fn finish(&self, result: Result<Exit, Error>) -> Exit {
@@ -77,13 +92,17 @@ impl Invocation {
         if error.is_worth_telling(self.verbosity) {
             self.report.warn(&error);
         }
-        // If that fails: the error has been told on stderr, and its status is the more important one.
+        let exit = match error.exit() {
+            Exit::Status(exit::BUSY) => Exit::Status(self.busy),
+            exit => exit,
+        };
+        // A failure to write is ignored: the error is already on stderr, and its status matters more.
         let _ = match self.output {
             Output::Human => Ok(()),
-            Output::Json => output::failure(self.name.as_ref(), &error),
-            // `eval "$(…)" || exit` sees nothing but this.
-            Output::Shell => output::text(&format!("(exit {})\n", error.exit().shown())),
+            Output::Json => output::failure(self.name.as_ref(), &error, exit),
+            // All that `eval "$(…)" || exit` sees.
+            Output::Shell => output::text(&format!("(exit {})\n", exit.shown())),
         };
-        error.exit()
+        exit
     }
 }

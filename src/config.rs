@@ -1,123 +1,121 @@
-//! From words to decisions: the command line, then the environment, then defaults. Past this module
-//! nothing is checked again.
+//! Turns words into decisions: the command line first, then the environment, then defaults. Each
+//! subcommand gets one type with everything resolved, and nothing is checked again after that.
 
 mod files;
+mod server;
+mod variables;
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use files::{Files, Role};
+pub(crate) use server::Server;
+use variables::{given, number, setting};
 
 use crate::cli;
 use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
-use crate::lock::{Label, Mode, Owner, Prefix, Token};
-use crate::report::{Report, Verbosity};
-use crate::store::Store;
-use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
+use crate::lock::pattern::Subject;
+use crate::lock::{Key, Label, Mode, Name, Owner, ProcessId, Token};
+use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
+use crate::report::Verbosity;
+use crate::store::Revocation;
 
-/// The server, and what it is asked under.
-pub(crate) struct Config {
-    location: Location,
-    pub(crate) prefix: Prefix,
-    io_timeout: Duration,
-    /// What works but should not be done; to be told once.
-    warnings: Vec<String>,
-    /// What a keeper cannot read again where it was read from, for its environment.
-    pub(crate) read_once: Vec<(&'static str, OsString)>,
-}
+/// The variable through which a keeper receives the token of its hold. No other process has it.
+pub(crate) const KEEPER_TOKEN: &str = "RLOCK_KEEPER_TOKEN";
 
-/// How a lock is asked for.
+/// What exec and acquire share: the lock, and how to ask for it.
 pub(crate) struct Terms {
+    pub(crate) name: Name,
+    pub(crate) server: Server,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
+    /// How long to keep the lock after the grant, even if it is released sooner.
     pub(crate) at_least: Duration,
     pub(crate) owner: Option<Owner>,
     pub(crate) reentrant: bool,
     pub(crate) wait_limit: WaitLimit,
-    pub(crate) conflict_exit_code: u8,
-    pub(crate) min_replicas: u32,
     pub(crate) label: Option<Label>,
 }
 
-/// How long to wait for a busy lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitLimit {
-    None,
-    For(Duration),
-    Forever,
+/// `rlock exec`, resolved.
+pub(crate) struct Exec {
+    pub(crate) terms: Terms,
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) group: Group,
+    pub(crate) loss_policy: LossPolicy,
+    pub(crate) on_unreachable: OnUnreachable,
 }
 
-const NO_URL: &str = "no server given; set RLOCK_URL or --url, for example \
-                      RLOCK_URL=redis://127.0.0.1:6379/0, or RLOCK_URL=local: for this host alone";
+/// `rlock acquire`, resolved.
+pub(crate) struct Acquire {
+    pub(crate) terms: Terms,
+    pub(crate) while_pid: Option<ProcessId>,
+    /// In a keeper: the token of the hold that it takes over.
+    pub(crate) keeper_token: Option<Token>,
+    pub(crate) output: Output,
+}
 
-impl Config {
-    /// `ttl` is the lease that the server will be asked for, if any: no reply is waited for longer
-    /// than a quarter of it.
-    pub(crate) fn resolve(common: &cli::Common, ttl: Option<Ttl>) -> Result<Self, Error> {
-        let from_environment = variable("RLOCK_URL")?.unwrap_or_default();
-        let urls: Vec<&str> = match &common.url[..] {
-            [] => from_environment.split_whitespace().collect(),
-            given => given.iter().map(String::as_str).collect(),
-        };
-        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
-        let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
-        let mut files = Files::new(io_timeout);
-        let location = match (&urls[..], local_directory(&urls)) {
-            ([], _) => return Err(Error::Config(NO_URL.into())),
-            (_, Some(directory)) => Location::Local(local(directory)?),
-            (urls, None) => {
-                let location = Location::parse(urls)
-                    .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
-                if !common.url.is_empty() && location.has_password() {
-                    files.warnings.push(
-                        "the password in --url is visible to all users in ps; use RLOCK_URL".into(),
-                    );
-                }
-                let location = location.with(
-                    &credentials(common, &mut files)?,
-                    &sentinel_credentials()?,
-                    &tls_files(common, &mut files)?,
-                );
-                location.map_err(Error::Config)?
-            }
-        };
-        let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
-            (Some(prefix), _) => prefix.clone(),
-            (None, None) => Prefix::default(),
-            // An empty prefix means something, so an empty variable does too.
-            (None, Some(text)) => parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?)?,
-        };
-        Ok(Self {
-            location,
-            prefix,
-            io_timeout: ttl.map_or(io_timeout, |ttl| io_timeout.min(ttl.get() / 4)),
-            warnings: files.warnings,
-            read_once: files.read_once,
-        })
-    }
+/// `rlock renew`, resolved.
+pub(crate) struct Renew {
+    pub(crate) name: Name,
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    /// `None` keeps the length that the lease has.
+    pub(crate) ttl: Option<Ttl>,
+    pub(crate) server: Server,
+    pub(crate) output: Output,
+}
 
-    /// Opens the store that locks are kept in, where a grant counts once it has reached so many
-    /// replicas.
-    pub(crate) fn open(&self, min_replicas: u32) -> Result<Box<dyn Store>, Error> {
-        if min_replicas > 0 && matches!(self.location, Location::Local(_)) {
-            return Err(Error::Config("local: has no replicas for --min-replicas".into()));
-        }
-        self.location.open(self.io_timeout, min_replicas).map_err(Error::Config)
-    }
+/// `rlock release`, resolved.
+pub(crate) struct Release {
+    pub(crate) name: Name,
+    pub(crate) key: Key,
+    pub(crate) target: Target,
+    pub(crate) server: Server,
+    pub(crate) output: Output,
+}
 
-    pub(crate) fn warnings(&self, report: &Report) {
-        for warning in &self.warnings {
-            report.note(warning);
-        }
-    }
+/// Which holds a release ends.
+pub(crate) enum Target {
+    /// The hold of this token.
+    Hold(Token),
+    /// All holds of the lock.
+    AllHolds(Revocation),
+}
+
+/// `rlock inspect`, resolved.
+pub(crate) struct Inspect {
+    /// `None` means all locks that are held.
+    pub(crate) subject: Option<Subject>,
+    pub(crate) form: Form,
+    /// How often to redraw; `None` shows the locks once.
+    pub(crate) watch: Option<Duration>,
+    pub(crate) server: Server,
+}
+
+/// What reads the result of a command on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Human,
+    Json,
+    /// A shell, which evaluates it.
+    Shell,
+}
+
+/// How `inspect` shows locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A page for one lock, a table for several.
+    Human,
+    Json,
+    /// One name per line, for shell completion.
+    Names,
 }
 
 impl Terms {
-    pub(crate) fn resolve(terms: &cli::Terms) -> Result<Self, Error> {
+    fn resolve(name: &Name, common: &cli::Common, terms: &cli::Terms) -> Result<Self, Error> {
         let wait = if terms.nonblock { None } else { setting(terms.wait, "RLOCK_WAIT")? };
         let wait_limit = match wait.map(BoundedDuration::get) {
             _ if terms.nonblock => WaitLimit::None,
@@ -130,134 +128,137 @@ impl Terms {
             (None, true) => Mode::Shared,
             (None, false) => Mode::Exclusive,
         };
+        let ttl = chosen_ttl(terms.lease.ttl)?.unwrap_or(Ttl::DEFAULT);
+        let owner = setting(terms.owner.clone(), "RLOCK_OWNER")?;
+        let min_replicas = number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0);
         Ok(Self {
+            name: name.clone(),
+            server: Server::resolve(common, Some(ttl), min_replicas)?,
             mode,
-            ttl: chosen_ttl(terms.lease.ttl)?.unwrap_or(Ttl::DEFAULT),
+            ttl,
             at_least: terms.at_least.map_or(Duration::ZERO, BoundedDuration::get),
-            owner: setting(terms.owner.clone(), "RLOCK_OWNER")?,
+            owner,
             reentrant: terms.reentrant,
             wait_limit,
-            conflict_exit_code: terms.conflict_exit_code,
-            min_replicas: number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0),
             label: terms.label.clone().or_else(|| given("RLOCK_LABEL").map(Label::from)),
         })
     }
 }
 
-fn credentials(common: &cli::Common, files: &mut Files) -> Result<Credentials, Error> {
-    Ok(Credentials {
-        username: variable("RLOCK_USERNAME")?,
-        password: match &common.password_file {
-            Some(file) => Some(files.password(file)?),
-            None => variable("RLOCK_PASSWORD")?,
-        },
-    })
-}
-
-fn sentinel_credentials() -> Result<Credentials, Error> {
-    Ok(Credentials {
-        username: variable("RLOCK_SENTINEL_USERNAME")?,
-        password: variable("RLOCK_SENTINEL_PASSWORD")?,
-    })
-}
-
-fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
-    let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
-        let path = option.clone().or_else(|| given(name).map(PathBuf::from));
-        path.map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
-    };
-    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
-    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-        _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
-    };
-    let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
-    Ok(TlsFiles { authority, identity })
-}
-
-/// What follows `local:`, if that is the one URL.
-fn local_directory<'a>(urls: &[&'a str]) -> Option<&'a str> {
-    match urls {
-        [url] => url.strip_prefix("local:"),
-        _ => None,
+impl Exec {
+    pub(crate) fn resolve(options: cli::Exec) -> Result<Self, Error> {
+        let mut words = options.command.into_iter();
+        let program = words.next().ok_or_else(|| Error::Usage("no command given".into()))?;
+        let kill_after = options.kill_after.map(BoundedDuration::get);
+        Ok(Self {
+            terms: Terms::resolve(&options.name, &options.common, &options.terms)?,
+            program,
+            arguments: words.collect(),
+            group: if options.foreground { Group::Ours } else { Group::Own },
+            loss_policy: LossPolicy {
+                on_lost: options.on_lost,
+                kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
+            },
+            on_unreachable: options.on_unreachable,
+        })
     }
 }
 
-/// The directory of a `local:` URL. A relative one would be another one for each command that
-/// changes its directory.
-fn local(path: &str) -> Result<Directory, Error> {
-    let absolute =
-        |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
-    match path {
-        "" => {
-            let state = absolute(env::var_os("XDG_STATE_HOME"))
-                .or_else(|| absolute(env::var_os("HOME")).map(|home| home.join(".local/state")));
-            let state = state.ok_or_else(|| {
-                Error::Config(
-                    "local: needs HOME to be set, or a directory: local:/DIRECTORY".into(),
-                )
-            })?;
-            Ok(Directory::private(state.join("rlock")))
+impl Acquire {
+    pub(crate) fn resolve(options: cli::Acquire) -> Result<Self, Error> {
+        let keeper_token = match (options.while_pid, env::var(KEEPER_TOKEN)) {
+            (Some(_), Ok(token)) => Some(token.parse().map_err(Error::Usage)?),
+            _ => None,
+        };
+        let mut terms = Terms::resolve(&options.name, &options.common, &options.terms)?;
+        if keeper_token.is_some() {
+            // The lock is held already.
+            terms.wait_limit = WaitLimit::None;
         }
-        path => absolute(Some(path.into())).map(Directory::chosen).ok_or_else(|| {
-            Error::Config("bad URL: the directory of local: starts with a slash".into())
-        }),
+        let (while_pid, output) = (options.while_pid, Output::of_acquire(&options));
+        Ok(Self { terms, while_pid, keeper_token, output })
     }
 }
 
-/// `None` if the user has not said how long a lease is to be.
-pub(crate) fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
+impl Renew {
+    pub(crate) fn resolve(options: cli::Renew) -> Result<Self, Error> {
+        let token = token(options.hold.token)?;
+        let ttl = chosen_ttl(options.ttl)?;
+        let server = Server::resolve(&options.common, ttl, 0)?;
+        let (name, output) = (options.hold.name, Output::of(options.hold.json));
+        Ok(Self { key: server.key(&name), name, token, ttl, server, output })
+    }
+}
+
+impl Release {
+    pub(crate) fn resolve(options: cli::Release) -> Result<Self, Error> {
+        let target = match (options.force, options.now) {
+            (false, _) => Target::Hold(token(options.hold.token)?),
+            (true, false) => Target::AllHolds(Revocation::WhenGone),
+            (true, true) => Target::AllHolds(Revocation::Now),
+        };
+        let server = Server::resolve(&options.common, None, 0)?;
+        let (name, output) = (options.hold.name, Output::of(options.hold.json));
+        Ok(Self { key: server.key(&name), name, target, server, output })
+    }
+}
+
+impl Inspect {
+    pub(crate) fn resolve(options: cli::Inspect) -> Result<Self, Error> {
+        let form = match (options.json, options.names) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Names,
+            _ => Form::Human,
+        };
+        let (subject, watch) = subject_and_watch(options.subject, options.watch.as_deref())?;
+        let watch = watch.map(Timeout::get);
+        Ok(Self { subject, form, watch, server: Server::resolve(&options.common, None, 0)? })
+    }
+}
+
+impl Output {
+    /// For a command with `--json` as its only choice.
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Human }
+    }
+
+    pub(crate) fn of_acquire(options: &cli::Acquire) -> Self {
+        if options.shell { Self::Shell } else { Self::of(options.json) }
+    }
+}
+
+/// In `-W NAME`, the word after the option is the lock, not a time.
+fn subject_and_watch(
+    subject: Option<Subject>,
+    watch: Option<&str>,
+) -> Result<(Option<Subject>, Option<Timeout>), Error> {
+    let Some(text) = watch else { return Ok((subject, None)) };
+    match (text.parse(), subject) {
+        (Ok(every), subject) => Ok((subject, Some(every))),
+        (Err(_), None) => {
+            let subject = text.parse().map_err(Error::Usage)?;
+            Ok((Some(subject), Some(Timeout::SECOND)))
+        }
+        (Err(what), Some(_)) => Err(Error::Usage(format!("--watch: {what}"))),
+    }
+}
+
+/// Returns the lease length that the user chose, if any.
+fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
     setting(given, "RLOCK_TTL")
 }
 
-pub(crate) fn token(hold: &cli::HoldArgs) -> Result<Token, Error> {
-    setting(hold.token.clone(), "RLOCK_TOKEN")?.ok_or_else(|| {
+fn token(given: Option<Token>) -> Result<Token, Error> {
+    setting(given, "RLOCK_TOKEN")?.ok_or_else(|| {
         Error::Usage("no token given; set RLOCK_TOKEN to the token that acquire printed".into())
     })
 }
 
+/// Resolved before all else, because errors in the configuration are reported too.
 pub(crate) fn verbosity(common: &cli::Common) -> Verbosity {
     match (common.quiet, common.verbose) {
         (true, _) => Verbosity::Quiet,
         (_, true) => Verbosity::Verbose,
         _ => Verbosity::Normal,
     }
-}
-
-/// An option's value, else the variable's.
-fn setting<T: FromStr<Err = String>>(option: Option<T>, name: &str) -> Result<Option<T>, Error> {
-    match (option, variable(name)?) {
-        (Some(value), _) => Ok(Some(value)),
-        (None, Some(text)) => parse(name, &text).map(Some),
-        (None, None) => Ok(None),
-    }
-}
-
-fn number(option: Option<u32>, name: &str) -> Result<Option<u32>, Error> {
-    match (option, variable(name)?) {
-        (None, Some(text)) => {
-            let number = text.parse();
-            number.map(Some).map_err(|_| Error::Usage(format!("{name}: not a number: {text}")))
-        }
-        (option, _) => Ok(option),
-    }
-}
-
-fn parse<T: FromStr<Err = String>>(name: &str, text: &str) -> Result<T, Error> {
-    text.parse().map_err(|what| Error::Usage(format!("{name}: {what}")))
-}
-
-/// A variable that is set; an empty one is not, since CI systems pass empty ones on freely.
-fn given(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// The same as text.
-fn variable(name: &str) -> Result<Option<String>, Error> {
-    given(name).map(|value| unicode(name, value)).transpose()
-}
-
-fn unicode(name: &str, value: OsString) -> Result<String, Error> {
-    value.into_string().map_err(|_| Error::Usage(format!("{name}: not UTF-8")))
 }

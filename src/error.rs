@@ -1,10 +1,9 @@
-//! What ends a command before its work is done, and what the operator is told about it.
+//! Why a command fails, and how rlock says so.
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use nix::sys::signal::Signal;
 
 use crate::duration::show;
@@ -14,38 +13,38 @@ use crate::lock::view::{Reason, View};
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
 
-/// One line each, for somebody who is tired: what happened, and what to do.
+/// One line each: what happened, and what to do about it.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The command line, or a variable that stands for a part of it.
+    /// The command line is wrong, or a variable that stands in for an option.
     Usage(String),
-    /// The configuration, seen without asking a server.
+    /// The configuration is wrong, as far as that shows without a server.
     Config(String),
-    /// No server, or not one that can be used.
+    /// No server, or not a usable one.
     Store(Failure),
-    /// The server has stopped answering somebody who was in line.
+    /// The server stopped answering while rlock was queued.
     LostWhileQueued(Failure),
-    /// Somebody else has the lock.
-    Busy { view: Box<View>, asked: Mode, waited: Waited, status: u8 },
-    /// The lock is held by a command that this one is a part of: it would wait for itself.
-    Nested { status: u8 },
-    /// Exclusive inside of a shared hold of the same owner, which can never be.
-    Upgrade { status: u8 },
-    /// The lock is another tool's, which cannot be told to let go.
+    /// Another client holds the lock.
+    Busy { view: Box<View>, asked: Mode, waited: Waited },
+    /// An enclosing command holds the lock, so waiting would deadlock.
+    Nested,
+    /// An enclosing command holds the lock shared, and this one asked for it exclusively.
+    Upgrade,
+    /// Another tool holds the lock, and rlock cannot ask it to release the lock.
     ForeignLock,
-    /// A token that does not hold the lock.
+    /// The token does not hold the lock.
     NotHeld(Reason),
-    /// A command that cannot be started.
+    /// The command cannot be started.
     Command { program: String, error: io::Error },
-    /// A signal while waiting.
+    /// A signal ended the wait.
     Stopped(Signal),
-    /// Whoever read our output has closed it, having seen enough.
+    /// The reader of the output closed it.
     Unread,
-    /// What should not happen: a bug, or the system refused us something.
+    /// A bug, or the system refused rlock something that it needs.
     Internal(anyhow::Error),
 }
 
-/// How long somebody waited who now gives up.
+/// How long a client waited before it gave up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waited {
     NotAtAll,
@@ -53,67 +52,60 @@ pub(crate) enum Waited {
 }
 
 impl Error {
-    /// The system refused us something we cannot do without.
-    pub(crate) fn system(what: &str, error: &io::Error) -> Self {
-        Self::Internal(anyhow!("{what}: {}", plain(error)))
+    /// The system refused rlock something that it needs: what for, and the system's own error.
+    pub(crate) fn system(what: &'static str, error: io::Error) -> Self {
+        Self::Internal(anyhow::Error::new(error).context(what))
     }
 
+    /// How rlock ends. If the lock is busy, `-E` may replace the status.
     pub(crate) fn exit(&self) -> Exit {
-        Exit::Status(match self {
-            Self::Usage(_) => exit::USAGE,
-            Self::Config(_)
-            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
-            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
-                exit::CONFIG
-            }
-            Self::Store(_) | Self::LostWhileQueued(_) => exit::UNREACHABLE,
-            Self::Busy { status, .. } | Self::Nested { status } | Self::Upgrade { status } => {
-                *status
-            }
-            Self::ForeignLock => exit::BUSY,
-            Self::NotHeld(_) => exit::NOT_HELD,
-            Self::Command { error, .. } => match error.kind() {
-                io::ErrorKind::NotFound => exit::NOT_FOUND,
-                _ => exit::NOT_EXECUTABLE,
-            },
-            Self::Stopped(signal) => return Exit::Signal(*signal as i32),
-            Self::Unread => return Exit::Signal(Signal::SIGPIPE as i32),
-            Self::Internal(_) => exit::INTERNAL,
-        })
-    }
-
-    /// The word for it in JSON, as stable as an exit status.
-    pub(crate) fn status(&self) -> &'static str {
         match self {
-            Self::Usage(_) => "usage",
-            Self::Config(_)
-            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
-            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
-                "config"
-            }
-            Self::Store(_) | Self::LostWhileQueued(_) => "unreachable",
-            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade { .. } | Self::ForeignLock => {
-                "busy"
-            }
-            Self::NotHeld(_) => "not-held",
-            Self::Command { .. } => "command",
-            Self::Stopped(_) => "stopped",
-            Self::Unread => "unread",
-            Self::Internal(_) => "internal",
+            Self::Stopped(signal) => Exit::Signal(*signal as i32),
+            Self::Unread => Exit::Signal(Signal::SIGPIPE as i32),
+            _ => Exit::Status(self.kind().0),
         }
     }
 
-    /// Has no server answered that could give a lock or refuse it?
+    /// The word for it in JSON, which is as stable as an exit status.
+    pub(crate) fn status(&self) -> &'static str {
+        self.kind().1
+    }
+
+    /// The exit status, and its word in JSON.
+    fn kind(&self) -> (u8, &'static str) {
+        match self {
+            Self::Usage(_) => (exit::USAGE, "usage"),
+            Self::Config(_)
+            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
+            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
+                (exit::CONFIG, "config")
+            }
+            Self::Store(_) | Self::LostWhileQueued(_) => (exit::UNREACHABLE, "unreachable"),
+            Self::Busy { .. } | Self::Nested | Self::Upgrade | Self::ForeignLock => {
+                (exit::BUSY, "busy")
+            }
+            Self::NotHeld(_) => (exit::NOT_HELD, "not-held"),
+            Self::Command { error, .. } => match error.kind() {
+                io::ErrorKind::NotFound => (exit::NOT_FOUND, "command"),
+                _ => (exit::NOT_EXECUTABLE, "command"),
+            },
+            Self::Stopped(_) => (exit::INTERNAL, "stopped"),
+            Self::Unread => (exit::INTERNAL, "unread"),
+            Self::Internal(_) => (exit::INTERNAL, "internal"),
+        }
+    }
+
+    /// Whether no server answered that could grant or refuse the lock.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_unreachable())
     }
 
-    /// May it be over without anybody's doing?
+    /// Whether the error may go away by itself.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_transient())
     }
 
-    /// Is it worth a line? `--quiet` keeps quiet about waiting and being busy.
+    /// Whether to print it. `--quiet` hides messages about waiting and busy locks.
     pub(crate) fn is_worth_telling(&self, verbosity: Verbosity) -> bool {
         match self {
             Self::Unread => false,
@@ -135,11 +127,11 @@ impl fmt::Display for Error {
                     Waited::For(time) => write!(f, "gave up after {}", show(*time)),
                 }
             }
-            Self::Nested { .. } => f.write_str(
+            Self::Nested => f.write_str(
                 "held by a command that this one runs inside of (see RLOCK_HELD), which would wait \
                  for itself; see --reentrant",
             ),
-            Self::Upgrade { .. } => f.write_str(
+            Self::Upgrade => f.write_str(
                 "held in shared mode by a command that this one runs inside of, and asked for \
                  exclusively, which can never be; ask for it exclusively outside",
             ),
@@ -162,7 +154,13 @@ impl fmt::Display for Error {
             },
             Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
             Self::Unread => f.write_str("nobody reads the output"),
-            Self::Internal(error) => write!(f, "{error:#}"),
+            Self::Internal(error) => {
+                let causes = error.chain().map(|cause| match cause.downcast_ref() {
+                    Some(error) => plain(error),
+                    None => cause.to_string(),
+                });
+                f.write_str(&causes.collect::<Vec<_>>().join(": "))
+            }
         }
     }
 }

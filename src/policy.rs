@@ -1,40 +1,49 @@
-//! What the user decides about failure.
+//! What the user decides about waiting and about failure.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// The fate of a command that has lost its lock.
+/// How long to wait for a busy lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitLimit {
+    None,
+    For(Duration),
+    Forever,
+}
+
+/// What happens to a command that has lost its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
     Kill,
     Continue,
 }
 
-/// The fate of a command that no server can give a lock to.
+/// How rlock ends a command that has lost its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LossPolicy {
+    pub(crate) on_lost: OnLost,
+    /// Between SIGTERM and SIGKILL. The supervisor caps it at a third of the TTL.
+    pub(crate) kill_after: Duration,
+}
+
+impl LossPolicy {
+    pub(crate) const DEFAULT: Self =
+        Self { on_lost: OnLost::Kill, kill_after: Duration::from_secs(5) };
+}
+
+/// What happens to a command if no server can be reached before it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnUnreachable {
     Fail,
     Run,
 }
 
-/// Which process group a command runs in.
+/// The process group of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// One of its own, so that all of it can be signalled and the terminal lent to it.
+    /// A new one, so that rlock can signal all of it and lend it the terminal.
     Own,
-    /// Ours: what the terminal sends reaches the command without us.
+    /// That of rlock: what the terminal sends reaches the command directly.
     Ours,
-}
-
-/// How to part from a command that has lost its lock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LossPolicy {
-    pub(crate) on_lost: OnLost,
-    /// Between SIGTERM and SIGKILL.
-    pub(crate) kill_after: Duration,
-}
-
-impl LossPolicy {
-    pub(crate) const DEFAULT_KILL_AFTER: Duration = Duration::from_secs(5);
 }

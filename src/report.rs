@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::system::clock::Instant;
@@ -26,19 +27,20 @@ pub(crate) enum Diagnostic {
     Warning(String),
 }
 
-/// Tells about one command, on one lock where it has one.
+/// Tells about one command, on one lock where it has one. All clones write to the same stderr.
+#[derive(Clone)]
 pub(crate) struct Report {
     subject: String,
     verbosity: Verbosity,
     started: Instant,
     /// Is there a line at the terminal that is overwritten again and again?
-    makes_way: AtomicBool,
+    makes_way: Arc<AtomicBool>,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
-        let makes_way = AtomicBool::new(false);
+        let makes_way = Arc::default();
         Self { subject, verbosity, started: Instant::now(), makes_way }
     }
 

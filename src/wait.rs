@@ -1,17 +1,18 @@
-//! From a request to a lease: asking, waiting in line, and giving up properly.
+//! From a request to a lease: asking for a lock, waiting in the queue, and giving up cleanly.
 
 mod live;
 
 use std::time::Duration;
 
+use anyhow::Context;
 use live::{Live, WaitStatus};
 
-use crate::config::WaitLimit;
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
 use crate::lock::view::{HoldState, State, View};
 use crate::lock::{Fence, Kind, Token};
+use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
 use crate::system::back_off::BackOff;
@@ -19,37 +20,35 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
 
-/// A waiter is heard of this often at least; more often if it asks for a short lease, since one
-/// who wants that wants to know early.
+/// The longest heartbeat interval. A short TTL shortens it, because the waiter wants early notice.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
-/// Between two attempts to get back to a lost server.
+/// Between two attempts to reach a lost server.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
-/// Between the first and the second word in a log about a wait; each further one comes after three
-/// times the time.
-const FIRST_WORD: Duration = Duration::from_secs(60);
+/// Between the first and the second message in a log about a wait. Each later interval is three times
+/// as long.
+const FIRST_REMINDER: Duration = Duration::from_secs(60);
 
-/// A lock that was won.
+/// A lock that was granted.
 pub(crate) struct Acquired {
-    /// Not always that of the request: see `Store::has_queue`.
+    /// May differ from the request's token: see `Store::has_queue`.
     pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
 }
 
-/// How often a waiter for such a lease tells that it is alive.
+/// How often a waiter for a lease of this length tells the server that it is alive.
 pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until it is granted, the wait limit is reached, or a signal comes. Whatever the reason
-/// for failing, nothing is left behind as far as the server can still be told.
+/// Asks for a lock until the server grants it, the wait limit ends, or a signal comes. On failure it
+/// takes the request back, as far as the server can still be reached.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
     wait_limit: WaitLimit,
-    conflict_exit_code: u8,
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Acquired, Error> {
@@ -66,12 +65,11 @@ pub(crate) fn acquire(
         report,
         started,
         until,
-        conflict_exit_code,
         contact,
         told,
         seen: None,
         live: None,
-        next_word: started + FIRST_WORD,
+        next_reminder: started + FIRST_REMINDER,
     };
     let won = wait.until_won();
     drop(wait.live.take());
@@ -86,25 +84,24 @@ struct Wait<'a> {
     report: &'a Report,
     started: Instant,
     until: Option<Instant>,
-    conflict_exit_code: u8,
     contact: Contact,
-    /// Whether the server may know of the request, so that it has to be taken back.
+    /// Whether the server may know of the request, so that a failure must take it back.
     told: bool,
-    /// The lock as it was when the server last put us in line, and when that was.
+    /// The lock as the server last described it to this waiter, and when that was.
     seen: Option<(Instant, View)>,
-    /// At a terminal.
+    /// The status line at a terminal.
     live: Option<Live>,
-    /// In a log, when there is to be another word.
-    next_word: Instant,
+    /// When to log the next reminder, if there is no status line.
+    next_reminder: Instant,
 }
 
-/// How we stand with the server.
+/// The waiter's contact with the server.
 #[derive(Clone, Copy)]
 enum Contact {
-    /// It has not answered yet.
+    /// The server has not answered yet.
     None,
     Queued,
-    /// In line, as far as we know, but it does not answer.
+    /// Probably still queued, but the server does not answer.
     Lost {
         since: Instant,
         noted: bool,
@@ -126,24 +123,20 @@ impl Wait<'_> {
                     Err(failure) => self.ride_out(failure)?,
                 },
                 Ok((_, Answer::Busy(view))) => return Err(self.busy(view, Waited::NotAtAll)),
-                Ok((_, Answer::Nested)) => {
-                    return Err(self.give_up(Error::Nested { status: self.conflict_exit_code }));
-                }
-                Ok((_, Answer::Upgrade)) => {
-                    return Err(self.give_up(Error::Upgrade { status: self.conflict_exit_code }));
-                }
+                Ok((_, Answer::Nested)) => return Err(self.give_up(Error::Nested)),
+                Ok((_, Answer::Upgrade)) => return Err(self.give_up(Error::Upgrade)),
                 Ok((_, Answer::Over(why))) => return Err(Error::NotHeld(why)),
                 Ok((_, Answer::Split { pause })) => self.pause(Instant::now() + pause)?,
                 Ok((_, Answer::Queued { view, position, sleep })) => {
-                    self.stand_in_line(view, position, sleep)?;
+                    self.wait_in_queue(view, position, sleep)?;
                 }
                 Err(failure) => self.ride_out(failure)?,
             }
         }
     }
 
-    /// Sends the request. If the connection breaks it is sent once more, on a new one: it is the
-    /// same request, and a lock that was granted should not be left unused for its TTL.
+    /// Sends the request. If the connection breaks, sends it once more on a new one: the request is
+    /// the same, and a lock that was granted should not stay unused for its TTL.
     fn ask(&mut self) -> Result<(Instant, Answer), Failure> {
         let (mut sent, mut answer) = self.ask_once();
         if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer {
@@ -166,13 +159,12 @@ impl Wait<'_> {
         let seen = self.seen(sent);
         let answer = self.store.acquire(&self.request, &seen, Some(self.signals.arrival()));
         self.told |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
-        self.report.diagnostics(self.store.diagnostics());
         (sent, answer)
     }
 
-    /// The holders that we know of, and how long each may still be at work: one that is renewed for
-    /// a whole lease, since it may have been a moment before the server forgot it, and others for
-    /// what was left of theirs.
+    /// Returns the holders that this waiter knows of, and how long each may still hold the lock. A
+    /// holder that renews may have renewed just before the server forgot it, so it gets a whole
+    /// lease. Any other holder gets the rest of its lease.
     fn seen(&self, now: Instant) -> Vec<Seen> {
         let Some((then, view)) = &self.seen else { return Vec::new() };
         let holders = view.holders.iter().map(|holder| {
@@ -184,8 +176,8 @@ impl Wait<'_> {
             };
             Seen { holder: holder.clone(), life: view.life.clone(), left }
         });
-        // Those that were not listed end sooner than these, unless they have just been renewed: a
-        // lease is renewed when a third of it is over.
+        // Unlisted holders expire sooner than the listed ones unless they renewed since then. A holder
+        // renews when a third of its lease has passed.
         let unlisted = view.holder_count > view.holders.len() as u64;
         let holders = holders.map(|seen| match unlisted {
             true => Seen { left: seen.left * 3 / 2, ..seen },
@@ -194,7 +186,7 @@ impl Wait<'_> {
         holders.filter(|seen| !seen.left.is_zero()).collect()
     }
 
-    /// A grant counts only while its lease does: an answer may have been long under way.
+    /// Accepts a grant whose lease has not expired; the reply may have taken that long.
     fn won(&self, sent: Instant, fence: Fence) -> Result<Acquired, Failure> {
         let now = Instant::now();
         let lease = Lease::won(sent, self.request.ttl);
@@ -207,7 +199,7 @@ impl Wait<'_> {
         Ok(Acquired { token: self.request.token.clone(), lease, fence })
     }
 
-    fn stand_in_line(
+    fn wait_in_queue(
         &mut self,
         view: View,
         position: Option<u64>,
@@ -219,13 +211,13 @@ impl Wait<'_> {
             position.map_or(String::new(), |position| format!(" at position {position}"));
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         if left.is_zero() {
-            // The answer to the farewell is the newest there is.
+            // The reply to `leave` describes the lock most recently.
             let view = self.leave().unwrap_or(view);
             return Err(self.busy(view, Waited::For(now.since(self.started))));
         }
         let sleep = sleep.min(left);
         self.report.detail(format_args!("waiting{position}, asleep for {} at most", show(sleep)));
-        // Another tool's key says nothing of those that it has displaced.
+        // A view of another tool's key does not show the holders that it displaced.
         if view.state != State::Foreign {
             self.seen = Some((now, view));
         }
@@ -235,7 +227,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Says how the wait stands: at once, and then rarely; at a terminal in one line all the time.
+    /// Reports the wait: on a status line at a terminal, else at once and then ever more rarely.
     fn tell(&mut self, view: &View, position: Option<u64>, now: Instant) {
         let begins = matches!(self.contact, Contact::None);
         if begins {
@@ -264,18 +256,18 @@ impl Wait<'_> {
         let reason = view.mismatch(self.request.mode);
         if begins {
             self.report.note(format_args!("waiting{position}: {view}{reason}"));
-        } else if now >= self.next_word {
+        } else if now >= self.next_reminder {
             let waited = now.since(self.started);
-            self.next_word = now + 3 * waited;
+            self.next_reminder = now + 3 * waited;
             let waited = show(waited);
             self.report
                 .note(format_args!("still waiting{position} after {waited}: {view}{reason}"));
         }
     }
 
-    /// `Ok` if it is worth asking again. Somebody who is in line keeps at it while there is time:
-    /// the place is kept for a while, and asking again is the same request. Once is not worth a
-    /// word, and not worth a pause.
+    /// Returns `Ok` if the waiter should ask again. A queued waiter does so until its wait limit: the
+    /// server keeps its position for a while, and the request stays the same. The first failure
+    /// causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure) -> Result<(), Error> {
         let now = Instant::now();
         let in_time = self.until.is_none_or(|until| now < until);
@@ -297,7 +289,7 @@ impl Wait<'_> {
                 self.contact = Contact::Lost { since, noted: true, back_off };
                 self.pause(self.until.map_or(again, |until| until.min(again)))
             }
-            // A server that has answered once knows of a holder who may be at work.
+            // A server that has answered once knows of a holder that may still hold the lock.
             (_, Contact::Queued | Contact::Lost { .. }) => {
                 Err(self.give_up(Error::LostWhileQueued(failure)))
             }
@@ -307,8 +299,7 @@ impl Wait<'_> {
 
     fn pause(&mut self, until: Instant) -> Result<(), Error> {
         let arrival = (self.signals.arrival(), Want::Read);
-        let [arrived] =
-            ready([arrival], Some(until)).map_err(|error| Error::system("cannot wait", &error))?;
+        let [arrived] = ready([arrival], Some(until)).context("cannot wait")?;
         if arrived { self.stop_if_told() } else { Ok(()) }
     }
 
@@ -323,8 +314,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes the request back before an error ends the wait, which takes time if the server does not
-    /// answer: a signal that comes meanwhile is what has ended it.
+    /// Takes the request back before an error ends the wait. That takes time if the server does not
+    /// answer, and a signal that comes meanwhile replaces the error.
     fn give_up(&mut self, error: Error) -> Error {
         self.leave();
         match self.signals.pending().first() {
@@ -333,14 +324,13 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes the request back, if the server may have it. What it cannot be told lapses by itself.
+    /// Takes the request back if the server may have it. If the server cannot be told, the request
+    /// expires by itself.
     fn leave(&mut self) -> Option<View> {
         if !self.told {
             return None;
         }
-        let left = self.store.leave(&self.request);
-        self.report.diagnostics(self.store.diagnostics());
-        match left {
+        match self.store.leave(&self.request) {
             Ok(view) => Some(view),
             Err(failure) => {
                 self.report.detail(format_args!("could not take the request back: {failure}"));
@@ -350,7 +340,6 @@ impl Wait<'_> {
     }
 
     fn busy(&self, view: View, waited: Waited) -> Error {
-        let (asked, status) = (self.request.mode, self.conflict_exit_code);
-        Error::Busy { view: Box::new(view), asked, waited, status }
+        Error::Busy { view: Box::new(view), asked: self.request.mode, waited }
     }
 }

@@ -1,82 +1,72 @@
-//! `rlock acquire`: a lock for a script that cannot be wrapped.
-
-use std::env;
+//! `rlock acquire`: a lock for a script that exec cannot run.
 
 use anyhow::anyhow;
 
 use super::grant::Grant;
 use super::output::{self, Done};
-use super::reported::Reported;
-use super::{identity, keep};
-use crate::cli;
+use super::{identity, keeper};
+use crate::config::{Acquire, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::lock::Token;
 use crate::report::Report;
 use crate::system::inherited::Inherited;
 use crate::text::quoted;
 
-pub(super) fn run(
-    options: &cli::Acquire,
-    inherited: Inherited,
-    report: &Report,
-) -> Result<Exit, Error> {
-    let name = &options.name;
-    let watched = match options.while_pid {
-        Some(process) => Some((process, keep::watchable(process)?)),
+pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
+    let Acquire { terms, while_pid, keeper_token, output } = options;
+    let watched = match while_pid {
+        Some(process) => Some((*process, keeper::watchable(*process)?)),
         None => None,
     };
-    if let (Some((process, _)), Ok(token)) = (&watched, env::var(keep::VARIABLE)) {
-        let token = token.parse().map_err(Error::Usage)?;
-        return keep::run(token, *process, options, inherited, report);
+    if let (Some((process, _)), Some(token)) = (&watched, keeper_token) {
+        return keeper::run(token.clone(), *process, terms, inherited, report);
     }
-    let about = |label| match options.while_pid {
-        Some(process) => identity::of_watched(process, label),
-        None => identity::of_caller(label),
+    let client = match while_pid {
+        Some(process) => identity::of_watched(*process, terms.label.clone()),
+        None => identity::of_caller(terms.label.clone()),
     };
-    let mut grant = Grant::obtain(name, &options.common, &options.terms, about, inherited, report)?;
+    let mut grant = Grant::obtain(terms, Token::fresh(), client, inherited, report)?;
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
-        match keep::start(process, token, grant.read_once.iter().cloned()) {
+        match keeper::start(process, token, &terms.server.read_once) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
-                let _ = Reported::new(&mut *grant.store, report)
-                    .ask(|store| store.leave(&grant.request));
+                let _ = grant.store.leave(&grant.request);
                 return Err(error);
             }
         }
     }
-    let told = if options.json {
-        let done = Done::new("acquired", name).with_token(token);
-        output::document(&done.with_lease(grant.won.fence, grant.request.ttl.get()))
-    } else if options.shell {
-        output::text(&assignments(&grant.variables(name)))
-    } else {
-        output::text(&format!("{}\n", token.as_str()))
+    let printed = match output {
+        Output::Human => output::text(&format!("{}\n", token.as_str())),
+        Output::Json => {
+            let done = Done::new("acquired", &terms.name).with_token(token);
+            output::document(&done.with_lease(grant.won.fence, grant.request.ttl.get()))
+        }
+        Output::Shell => output::text(&assignments(&grant.variables(&terms.name))),
     };
-    // A lock that nobody has the token of would only be in the way; the same if a signal says that
-    // nobody wants it any more.
-    let unwanted = match (grant.signals.pending().first(), told) {
+    // Take the lock back if nobody received its token, or if a signal ended the acquire.
+    let unwanted = match (grant.signals.pending().first(), printed) {
         (Some(arrival), _) => Error::Stopped(arrival.signal),
-        (None, Err(Error::Internal(error))) => {
-            Error::Internal(anyhow!("{error:#}; the lock has been released"))
+        (None, Err(error @ Error::Internal(_))) => {
+            Error::Internal(anyhow!("{error}; the lock has been released"))
         }
         (None, Err(error)) => error,
         (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
     };
-    // First, since it would stop the process for the loss of its lock.
+    // The keeper first, or it would stop the process because the lock is lost.
     if let Some(mut keeper) = keeper {
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
-    let left = Reported::new(&mut *grant.store, report).ask(|store| store.leave(&grant.request));
-    if let Err(failure) = left {
+    if let Err(failure) = grant.store.leave(&grant.request) {
         report.detail(format_args!("not released: {failure}"));
     }
     Err(unwanted)
 }
 
-/// Safe to `eval`.
+/// Returns assignments that are safe to `eval`.
 fn assignments(variables: &[(&'static str, String)]) -> String {
     let assigned =
         |(name, value): &(&'static str, String)| (*name, format!("{name}={}; ", quoted(value)));

@@ -1,14 +1,14 @@
 //! `rlock exec`: a command under a lock.
 
 use super::grant::Grant;
-use super::reported::Reported;
 use super::{identity, releasing};
-use crate::cli;
-use crate::duration::{BoundedDuration, show};
+use crate::config::Exec;
+use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::lock::Token;
 use crate::lock::view::Outcome;
-use crate::policy::{Group, LossPolicy, OnUnreachable};
+use crate::policy::OnUnreachable;
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
 use crate::supervise::{self, Command, Ending, Hold, LockOutcome};
@@ -16,28 +16,12 @@ use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
 
-pub(super) fn run(
-    options: &cli::Exec,
-    inherited: Inherited,
-    report: &Report,
-) -> Result<Exit, Error> {
-    let Some((program, arguments)) = options.command.split_first() else {
-        return Err(Error::Usage("no command given".into()));
-    };
-    let about = |label| identity::of_exec(program, label);
-    let mut command = Command {
-        program: program.clone(),
-        arguments: arguments.to_vec(),
-        group: if options.foreground { Group::Ours } else { Group::Own },
-        variables: Vec::new(),
-    };
-    let loss_policy = LossPolicy {
-        on_lost: options.on_lost,
-        kill_after: options.kill_after.map_or(LossPolicy::DEFAULT_KILL_AFTER, BoundedDuration::get),
-    };
-    let granted =
-        Grant::obtain(&options.name, &options.common, &options.terms, about, inherited, report);
-    let mut grant = match (granted, options.on_unreachable) {
+pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
+    let Exec { terms, program, arguments, group, loss_policy, on_unreachable } = options;
+    let client = identity::of_exec(&program, terms.label.clone());
+    let mut command = Command { program, arguments, group, variables: Vec::new() };
+    let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
+    let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
             report.warn(format_args!("{error}; running the command without a lock"));
@@ -45,8 +29,7 @@ pub(super) fn run(
         }
         (Err(error), _) => return Err(error),
     };
-    // A signal that came with the grant: too late to be noticed by the wait, too early for the
-    // command.
+    // A signal may come together with the grant: too late for the wait, too early for the command.
     if let Some(arrival) = grant.signals.pending().first() {
         let signal = arrival.signal;
         let (store, ends) = (&mut *grant.store, grant.won.lease.deadline());
@@ -55,8 +38,8 @@ pub(super) fn run(
         return Err(Error::Stopped(signal));
     }
 
-    command.variables = grant.variables(&options.name);
-    let Grant { store, request, won, mut signals, .. } = grant;
+    command.variables = grant.variables(&terms.name);
+    let Grant { store, request, won, mut signals } = grant;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let (store, ending) =
         supervise::run(&command, hold, loss_policy, store, &mut signals, inherited, report);
@@ -66,8 +49,8 @@ pub(super) fn run(
     let released =
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
     let ending = ending?;
-    // What came while nobody was left to pass it on to is for us: a script that is interrupted must
-    // not go on with its next line. Only a failure is the more important news.
+    // A signal that came after the command's end is for rlock: an interrupted script must not go on
+    // with its next line. Only a failure of the command matters more.
     let late = ending.late.or_else(|| {
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
@@ -87,7 +70,7 @@ pub(super) fn run(
     }
 }
 
-/// What those who ask later are told of the command.
+/// The outcome of the command, for the history of the lock.
 fn outcome(ending: &Result<Ending, Error>) -> Outcome {
     let exit = match ending {
         Ok(Ending { lock: LockOutcome::Lost, .. }) => return Outcome::Lost,
@@ -101,7 +84,7 @@ fn outcome(ending: &Result<Ending, Error>) -> Outcome {
     }
 }
 
-/// The command has ended, so a failure now is only worth a warning.
+/// Releases the lock. The command has ended, so a failure is only a warning.
 fn release(
     store: &mut dyn Store,
     request: &Request,
@@ -113,7 +96,7 @@ fn release(
     let (key, token) = (&request.key, &request.token);
     let hold =
         releasing::Releasing { key, token, outcome, ends: Some(ends), signals: Some(signals) };
-    let released = releasing::release(&mut Reported::new(store, report), hold);
+    let released = releasing::release(store, hold, report);
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld(why)) => {

@@ -1,4 +1,4 @@
-//! What we tell others about ourselves.
+//! What other clients see of this one.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use nix::unistd::{Pid, getppid, getuid};
 use crate::lock::{ClientInfo, Kind, Label, ProcessId};
 use crate::text::{at_most, printable};
 
-/// An exec: this process, and the program it runs.
+/// Describes an exec: this process, and the program that it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     let program = Path::new(program).file_name().unwrap_or(program);
     ClientInfo {
@@ -22,18 +22,18 @@ pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     }
 }
 
-/// An acquire: the process that called it and lives on, a shell as a rule.
+/// Describes an acquire: its parent, usually a shell, because the acquire itself ends.
 pub(super) fn of_caller(label: Option<Label>) -> ClientInfo {
     of_process(getppid(), Kind::Acquire, label)
 }
 
-/// A process that a keeper watches.
+/// Describes a process that a keeper watches.
 pub(super) fn of_watched(process: ProcessId, label: Option<Label>) -> ClientInfo {
     of_process(Pid::from_raw(process.get()), Kind::WhilePid, label)
 }
 
 fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
-    // A process may call itself anything.
+    // A process can give itself any name, UTF-8 or not.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     ClientInfo {
         host: host(),
@@ -45,7 +45,7 @@ fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
     }
 }
 
-/// Whoever types this command.
+/// The user who runs this command.
 pub(super) fn of_operator() -> String {
     printable(&format!("{}@{}", at_most(255, &user()), host()))
 }
@@ -56,7 +56,7 @@ pub(super) fn host() -> String {
         .map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned())
 }
 
-/// As the environment has it; asking the user database could mean asking a directory server.
+/// Taken from the environment, since the user database may be on a directory server.
 fn user() -> String {
     ["LOGNAME", "USER"]
         .into_iter()

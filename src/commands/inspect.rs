@@ -1,10 +1,12 @@
 //! `rlock inspect`: who holds a lock, and who waits for it.
 
-use super::identity;
+use std::time::Duration;
+
+use anyhow::Context;
+
 use super::output::{self, Screen};
-use crate::cli;
-use crate::config::Config;
-use crate::duration::Timeout;
+use super::{identity, reported};
+use crate::config::{Form, Inspect};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::problem::{self, Here, Problem};
@@ -18,43 +20,23 @@ use crate::system::clock::Instant;
 use crate::system::poll::ready;
 use crate::text::printable;
 
-pub(super) fn run(options: &cli::Inspect, report: &Report) -> Result<Exit, Error> {
-    let (subject, watch) = subject_and_watch(options)?;
-    let config = Config::resolve(&options.common, None)?;
-    config.warnings(report);
+pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
+    let prefix = &options.server.prefix;
     let look = Look {
-        store: config.open(0)?,
-        prefix: &config.prefix,
-        subject: subject.as_ref(),
-        form: match (options.json, options.names) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Names,
-            _ => Form::People,
-        },
-        here: Here::new(identity::host(), &config.prefix),
+        store: reported::open(&options.server, report)?,
+        prefix,
+        subject: options.subject.as_ref(),
+        form: options.form,
+        here: Here::new(identity::host(), prefix),
         report,
     };
-    match watch {
+    match options.watch {
         None => look.once(),
-        Some(every) => look.again_and_again(every.get()),
+        Some(every) => look.again_and_again(every),
     }
 }
 
-/// In `-W NAME` what follows is not a time but the lock.
-fn subject_and_watch(options: &cli::Inspect) -> Result<(Option<Subject>, Option<Timeout>), Error> {
-    let subject = options.subject.clone();
-    let Some(text) = &options.watch else { return Ok((subject, None)) };
-    match (text.parse::<Timeout>(), &subject) {
-        (Ok(every), _) => Ok((subject, Some(every))),
-        (Err(_), None) => {
-            let subject = text.parse().map_err(Error::Usage)?;
-            Ok((Some(subject), Some(Timeout::SECOND)))
-        }
-        (Err(what), Some(_)) => Err(Error::Usage(format!("--watch: {what}"))),
-    }
-}
-
-/// What is looked at, and how it is shown.
+/// What to look at, and how to show it.
 struct Look<'a> {
     store: Box<dyn Store>,
     prefix: &'a Prefix,
@@ -64,19 +46,10 @@ struct Look<'a> {
     report: &'a Report,
 }
 
-/// Whom it is shown to.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    People,
-    Json,
-    /// Whoever wants to know what to ask about: a shell that completes a name.
-    Names,
-}
-
 /// What was found.
 struct Found {
     locks: Vec<(Name, View, Vec<Problem>)>,
-    /// Whether there was nothing that could not be looked at.
+    /// False if some locks could not be read.
     complete: bool,
 }
 
@@ -93,15 +66,15 @@ impl Look<'_> {
         }))
     }
 
-    /// Until somebody stops it. A server that is away may come back.
-    fn again_and_again(mut self, every: std::time::Duration) -> Result<Exit, Error> {
+    /// Redraws until something stops rlock. A server that is away may come back.
+    fn again_and_again(mut self, every: Duration) -> Result<Exit, Error> {
         let mut first = true;
         loop {
             let next = Instant::now() + every;
             let screen = Screen::of_stdout();
             let text = match self.find().and_then(|found| self.show(&found, screen)) {
                 Ok(text) => text,
-                // What has to be mended is not worth watching.
+                // An error that stays until someone fixes it ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
@@ -111,9 +84,7 @@ impl Look<'_> {
             };
             output::text(&screen.redrawn(&text, first))?;
             first = false;
-            ready([], Some(next))
-                .map(|[]| ())
-                .map_err(|error| Error::system("cannot wait", &error))?;
+            ready([], Some(next)).context("cannot wait")?;
         }
     }
 
@@ -131,11 +102,10 @@ impl Look<'_> {
                 self.store.list(self.prefix, pattern)
             }
         };
-        self.report.diagnostics(self.store.diagnostics());
         self.readable(found?)
     }
 
-    /// Those that can be shown; of the others it is told why not. An error if there are only such.
+    /// Returns the locks that could be read, and warns about the others. Fails if none could be read.
     fn readable(&self, listing: Listing) -> Result<Found, Error> {
         let complete = listing.unseen.is_empty();
         let mut locks = Vec::new();
@@ -164,7 +134,7 @@ impl Look<'_> {
         let one = matches!(self.subject, Some(Subject::One(_)));
         let held = locks.iter().filter(|(_, view, _)| view.state != State::Free);
         match self.form {
-            Form::People => {}
+            Form::Human => {}
             Form::Json => {
                 let held = held.map(|(name, view, _)| (name, view));
                 return output::json(&json::documents(self.prefix, held, one));
@@ -173,7 +143,7 @@ impl Look<'_> {
         }
         Ok(match &locks[..] {
             [(name, view, problems)] if one => {
-                // Only for those who read it: it costs a round trip.
+                // JSON leaves these out, because they cost a round trip.
                 let hazards = self.store.hazards();
                 page::page(name, view, problems, &hazards)
             }

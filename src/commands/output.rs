@@ -10,28 +10,14 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::Error;
+use crate::exit::Exit;
 use crate::inspect::json::HolderDocument;
 use crate::inspect::table::Style;
 use crate::lock::view::View;
 use crate::lock::{Fence, Name, Token};
 use crate::text::is_unsafe;
 
-/// Who reads it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Output {
-    Human,
-    Json,
-    /// A shell, which evaluates it.
-    Shell,
-}
-
-impl From<bool> for Output {
-    fn from(json: bool) -> Self {
-        if json { Self::Json } else { Self::Human }
-    }
-}
-
-/// The document of acquire, renew and release.
+/// The JSON document of acquire, renew and release.
 #[derive(Serialize)]
 pub(super) struct Done<'a> {
     pub(super) status: &'static str,
@@ -75,8 +61,8 @@ struct Failed<'a> {
     holders: Option<Vec<HolderDocument<'a>>>,
 }
 
-/// The document of anything that failed.
-pub(super) fn failure(name: Option<&Name>, error: &Error) -> Result<(), Error> {
+/// Prints the JSON document of a command that failed, and how rlock ends because of that.
+pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
     let holders = match error {
         Error::Busy { view, .. } => Some(HolderDocument::all(view)),
         _ => None,
@@ -84,18 +70,18 @@ pub(super) fn failure(name: Option<&Name>, error: &Error) -> Result<(), Error> {
     document(&Failed {
         status: error.status(),
         name: name.map(Name::as_str),
-        exit: error.exit().shown(),
+        exit: exit.shown(),
         message: error.to_string(),
         holders,
     })
 }
 
-/// One JSON document, on a line of its own.
+/// Prints one JSON document, on one line.
 pub(super) fn document(document: &impl Serialize) -> Result<(), Error> {
     text(&json(document)?)
 }
 
-/// The same as text.
+/// Returns one JSON document, on one line.
 pub(super) fn json(document: &impl Serialize) -> Result<String, Error> {
     let mut text = Vec::new();
     let mut writer = Serializer::with_formatter(&mut text, Escaping);
@@ -104,7 +90,7 @@ pub(super) fn json(document: &impl Serialize) -> Result<String, Error> {
     Ok(String::from_utf8(text).context("cannot write JSON")?)
 }
 
-/// Compact, and harmless on a terminal: JSON itself lets most control characters stand as they are.
+/// Compact, and harmless on a terminal: JSON itself does not escape most control characters.
 struct Escaping;
 
 impl Formatter for Escaping {
@@ -113,7 +99,7 @@ impl Formatter for Escaping {
         writer: &mut W,
         fragment: &str,
     ) -> std::io::Result<()> {
-        // Nearly always so, and there may be thousands.
+        // The usual case, and a list may have thousands.
         if fragment.bytes().all(|byte| byte < 0x7f) {
             return writer.write_all(fragment.as_bytes());
         }
@@ -129,7 +115,7 @@ impl Formatter for Escaping {
     }
 }
 
-/// What stdout shows, if it is a terminal.
+/// The terminal that stdout is, if it is one.
 #[derive(Clone, Copy)]
 pub(super) struct Screen {
     /// Columns and lines.
@@ -140,22 +126,21 @@ impl Screen {
     pub(super) fn of_stdout() -> Self {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
         let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-        // One that does not know its size says 0, and has the usual one as a rule.
+        // A terminal that does not know its size reports 0.
         let or = |count: usize, usual| if count == 0 { usual } else { count };
         Self { size: size.map(|(columns, lines)| (or(columns, 80), or(lines, 24))) }
     }
 
-    /// Colour is for people who have not said that they want none (no-color.org).
+    /// No color if the user asked for none (no-color.org).
     pub(super) fn style(self) -> Style {
         let said = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let colour = self.size.is_some() && !said("NO_COLOR") && !dumb;
-        Style { width: self.size.map(|(columns, _)| columns), colour }
+        let color = self.size.is_some() && !said("NO_COLOR") && !dumb;
+        Style { width: self.size.map(|(columns, _)| columns), color }
     }
 
-    /// Text in place of what was there before: each line is overwritten, and only then what is left
-    /// of the old one deleted, so that nothing flickers. What does not fit is left out. As it is
-    /// where there is no terminal.
+    /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each line
+    /// before it erases the rest. Lines that do not fit are left out. Without a terminal the text stays as it is.
     pub(super) fn redrawn(self, text: &str, first: bool) -> String {
         let Some((_, lines)) = self.size else { return text.to_owned() };
         let clear = if first { "\x1b[2J" } else { "" };
@@ -164,17 +149,14 @@ impl Screen {
     }
 }
 
-/// Text to the last byte, or an error: a result that nobody got is no result. Not through std's
-/// stdout, which takes a closed descriptor for a success.
+/// Writes all of a text, or fails. This bypasses std's stdout, which ignores a closed descriptor.
 pub(super) fn text(text: &str) -> Result<(), Error> {
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let written = stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()));
     match written {
-        // As most programs do, by their death of SIGPIPE, which we do not die of.
+        // Most programs die of SIGPIPE here; rlock ignores that signal.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
-        written => {
-            written.map_err(|error| Error::system("cannot write to standard output", &error))
-        }
+        written => Ok(written.context("cannot write to standard output")?),
     }
 }
 

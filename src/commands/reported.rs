@@ -1,27 +1,95 @@
-//! A store whose diagnostics are told as they come.
+//! A store that reports its diagnostics. Every command reaches its store through this one, so that
+//! no diagnostic is forgotten.
 
+use std::time::Duration;
+
+use crate::config::Server;
+use crate::duration::Ttl;
+use crate::error::Error;
+use crate::lock::pattern::Pattern;
+use crate::lock::view::{Outcome, View};
+use crate::lock::{Key, Prefix, Token};
 use crate::report::Report;
-use crate::store::Store;
+use crate::store::{
+    Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
+};
 
-/// The only way to it leads through `ask`, so that no diagnostic is forgotten.
-pub(super) struct Reported<'a> {
-    store: &'a mut dyn Store,
-    report: &'a Report,
+/// Opens the store of a server. Prints what is wrong with the configuration now, and after each
+/// call what the servers said during it.
+pub(super) fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, Error> {
+    for warning in &server.warnings {
+        report.note(warning);
+    }
+    Ok(Box::new(Reported { store: server.open()?, report: report.clone() }))
 }
 
-impl<'a> Reported<'a> {
-    pub(super) fn new(store: &'a mut dyn Store, report: &'a Report) -> Self {
-        Self { store, report }
-    }
+struct Reported {
+    store: Box<dyn Store>,
+    report: Report,
+}
 
-    /// Asks it something, and tells what the servers have said meanwhile.
-    pub(super) fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Store) -> T) -> T {
-        let answer = question(self.store);
+impl Reported {
+    fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Store) -> T) -> T {
+        let answer = question(&mut *self.store);
         self.report.diagnostics(self.store.diagnostics());
         answer
     }
+}
 
-    pub(super) fn report(&self) -> &'a Report {
-        self.report
+impl Store for Reported {
+    fn acquire(
+        &mut self,
+        request: &Request,
+        seen: &[Seen],
+        interrupt: Interrupt<'_>,
+    ) -> Result<Answer, Failure> {
+        self.ask(|store| store.acquire(request, seen, interrupt))
+    }
+
+    fn has_queue(&self) -> bool {
+        self.store.has_queue()
+    }
+
+    fn sleep(
+        &mut self,
+        request: &Request,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<(), Failure> {
+        self.ask(|store| store.sleep(request, at_most, interrupt))
+    }
+
+    fn renew(
+        &mut self,
+        key: &Key,
+        token: &Token,
+        ttl: Option<Ttl>,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Renewal, Failure> {
+        self.ask(|store| store.renew(key, token, ttl, interrupt))
+    }
+
+    fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
+        self.ask(|store| store.release(key, token, outcome))
+    }
+
+    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+        self.ask(|store| store.leave(request))
+    }
+
+    fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
+        self.ask(|store| store.revoke(key, revocation, by))
+    }
+
+    fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
+        self.ask(|store| store.inspect(key))
+    }
+
+    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+        self.ask(|store| store.list(prefix, pattern))
+    }
+
+    fn hazards(&mut self) -> Vec<String> {
+        self.ask(|store| store.hazards())
     }
 }

@@ -13,7 +13,7 @@ use crate::text::{columns, cut, padded, printable};
 pub(crate) struct Style {
     /// So many columns at most, if there is a limit.
     pub(crate) width: Option<usize>,
-    pub(crate) colour: bool,
+    pub(crate) color: bool,
 }
 
 /// Between two columns.
@@ -52,7 +52,7 @@ pub(crate) fn list(locks: &[(Name, View, Vec<Problem>)], style: Style) -> String
         }
         let line = line.trim_end();
         // Writing to a string cannot fail.
-        let _ = match style.colour && row.alarming {
+        let _ = match style.color && row.alarming {
             true => writeln!(table, "\x1b[33m{line}\x1b[m"),
             false => writeln!(table, "{line}"),
         };

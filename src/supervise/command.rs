@@ -54,7 +54,7 @@ impl NotStarted {
                 };
                 Error::Command { program, error }
             }
-            Self::System(error) => Error::system("cannot start a process", &error),
+            Self::System(error) => Error::system("cannot start a process", error),
             Self::TooLate => Error::Store(Failure::Unreachable {
                 what: "the lease had all but ended before the command could start".into(),
                 fate: Fate::NotSent,

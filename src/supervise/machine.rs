@@ -9,7 +9,6 @@ use super::loss::{Cause, Loss};
 use crate::lease::Lease;
 use crate::lock::view::Reason;
 use crate::policy::{LossPolicy, OnLost};
-use crate::report::Diagnostic;
 use crate::system::clock::Instant;
 
 /// How long a command may take to stop after ^Z. Then SIGSTOP stops it, because a suspended rlock
@@ -28,8 +27,6 @@ pub(super) enum Event {
     Renewed(Lease),
     /// A renewal got no answer. The renewer tries again.
     Unanswered(String),
-    /// A message from the store to the user. It changes nothing.
-    Diagnostic(Diagnostic),
     /// The server says that this hold does not exist.
     NotHeld(Reason),
     /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`: this
@@ -127,7 +124,7 @@ impl Machine {
         }
         self.check_time(now, &mut actions);
         match event {
-            Event::Tick | Event::Renewed(_) | Event::Diagnostic(_) => {}
+            Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
             Event::Ended | Event::Stopped { .. } if self.awaits_descendants() => {}
@@ -272,8 +269,7 @@ mod tests {
     use super::*;
     use crate::duration::Ttl;
 
-    const KILL: LossPolicy =
-        LossPolicy { on_lost: OnLost::Kill, kill_after: LossPolicy::DEFAULT_KILL_AFTER };
+    const KILL: LossPolicy = LossPolicy::DEFAULT;
     const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
 
     /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.

@@ -35,7 +35,7 @@ pub(crate) struct Hold {
 /// descriptors is an error while nothing runs.
 pub(super) fn prepare() -> Result<(Wakeups, Alarm), Error> {
     let prepared = Wakeups::new().and_then(|wakeups| Ok((wakeups, Alarm::new()?)));
-    prepared.map_err(|error| Error::system("cannot prepare for renewals", &error))
+    prepared.map_err(|error| Error::system("cannot prepare for renewals", error))
 }
 
 /// How the supervisor and the renewing thread wake each other.
@@ -147,9 +147,6 @@ impl Renewing {
             let ttl = lease.ttl();
             let stop = Some(self.wakeups.stop.as_fd());
             let renewal = self.store.renew(key, token, Some(ttl), stop);
-            for diagnostic in self.store.diagnostics() {
-                self.tell(Event::Diagnostic(diagnostic));
-            }
             match renewal {
                 Ok(Renewal::Renewed { .. }) => {
                     let lease = Lease::won(sent, ttl);

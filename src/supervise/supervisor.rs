@@ -104,7 +104,7 @@ impl Supervisor<'_> {
         if let Err(error) = self.run_to_the_end() {
             self.child.signal(Signal::SIGKILL);
             self.terminal.take_back();
-            return (self.renewer.stop(), Err(Error::system("cannot wait for events", &error)));
+            return (self.renewer.stop(), Err(Error::system("cannot wait for events", error)));
         }
         let store = self.renewer.stop();
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
@@ -117,7 +117,7 @@ impl Supervisor<'_> {
             }
             exit => Ending { exit, lock, late, lease },
         });
-        (store, ending.map_err(|error| Error::system("cannot wait for the command", &error)))
+        (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
@@ -207,7 +207,6 @@ impl Supervisor<'_> {
             Event::Unanswered(reason) => {
                 self.report.detail(format_args!("not renewed: {reason}; trying again"));
             }
-            Event::Diagnostic(diagnostic) => self.report.diagnostics(vec![diagnostic.clone()]),
             _ => {}
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn run(
     match over {
         Ok(Over::Released) => (None, Ok(LockOutcome::Kept)),
         Ok(Over::Ended) => (store, Ok(watcher.lock)),
-        Err(error) => (store, Err(Error::system("cannot wait for events", &error))),
+        Err(error) => (store, Err(Error::system("cannot wait for events", error))),
     }
 }
 

@@ -1,42 +1,43 @@
-//! `rlock release --force`: a lock taken away from those who have it.
+//! `rlock release --force`: revokes a lock from its holders.
 
 use std::time::Duration;
 
+use anyhow::Context;
+
 use super::identity;
 use super::output::{self, Done};
-use super::reported::Reported;
+use crate::config::{Output, Release};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
+use crate::lock::Key;
 use crate::lock::view::{HoldState, Holder, State};
-use crate::lock::{Key, Name};
-use crate::store::Revocation;
+use crate::report::Report;
+use crate::store::{Revocation, Store};
 use crate::system::clock::Instant;
 use crate::system::poll::ready;
 use crate::text::printable;
 
-/// Between two looks at whether those who were evicted are gone: nobody tells us.
+/// Between two looks at whether the revoked holders are gone; no message announces that.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Evicts all holders, says who they were, and waits until they are gone.
+/// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
-    store: &mut Reported<'_>,
-    key: &Key,
-    name: &Name,
+    store: &mut dyn Store,
+    options: &Release,
     revocation: Revocation,
-    json: bool,
+    report: &Report,
 ) -> Result<Exit, Error> {
-    let report = store.report();
-    let by = identity::of_operator();
-    let before = store.ask(|store| store.revoke(key, revocation, &by))?;
+    let Release { name, key, output, .. } = options;
+    let before = store.revoke(key, revocation, &identity::of_operator())?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::WhenGone) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
         (State::Free, _) => report.note("nobody holds it"),
         (State::Held | State::Revoked | State::Cooling, _) => {}
     }
-    if !json {
-        let evicted = before.holders.iter().map(|holder| {
+    if *output != Output::Json {
+        let revoked = before.holders.iter().map(|holder| {
             let held = show(before.now.since(holder.acquired));
             let line =
                 format!("{name}: revoked {}, held for {held}, id {}", holder.client, holder.id);
@@ -47,26 +48,30 @@ pub(super) fn run(
             0 => String::new(),
             more => format!("{name}: revoked {more} more\n"),
         };
-        output::text(&(evicted.collect::<String>() + &more))?;
+        output::text(&(revoked.collect::<String>() + &more))?;
     }
     if revocation == Revocation::WhenGone {
-        until_gone(store, key, &before.holders)?;
+        until_gone(store, key, &before.holders, report)?;
     }
-    if json {
+    if *output == Output::Json {
         output::document(&Done::new("released", name).with_revoked(&before))?;
     }
     Ok(Exit::Status(exit::OK))
 }
 
-/// The lock has moved on when none of these has it any more.
-fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result<(), Error> {
-    let report = store.report();
-    // Who has let go already is not waited for.
+/// Waits until none of these holders has the lock any more.
+fn until_gone(
+    store: &mut dyn Store,
+    key: &Key,
+    revoked: &[Holder],
+    report: &Report,
+) -> Result<(), Error> {
+    // A holder that has released the lock needs no wait.
     let mut left: Vec<&Holder> =
-        evicted.iter().filter(|holder| holder.standing != HoldState::Cooling).collect();
+        revoked.iter().filter(|holder| holder.standing != HoldState::Cooling).collect();
     let mut told = false;
     loop {
-        let view = store.ask(|store| store.inspect(key))?;
+        let view = store.inspect(key)?;
         let (still, gone): (Vec<_>, Vec<_>) = left
             .into_iter()
             .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
@@ -74,9 +79,9 @@ fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result
             report.note(format_args!("{} has released it", holder.client));
         }
         left = still;
-        // Of those that were not listed, there is one as long as any is revoked.
-        let revoked = |holder: &&Holder| holder.standing == HoldState::Revoked;
-        let first = left.first().copied().or_else(|| view.holders.iter().find(revoked));
+        // Not every holder was listed: any other revoked one counts too.
+        let is_revoked = |holder: &&Holder| holder.standing == HoldState::Revoked;
+        let first = left.first().copied().or_else(|| view.holders.iter().find(is_revoked));
         let Some(first) = first else { return Ok(()) };
         if !told {
             let end = view.ttl.map_or("the end of the lease".into(), show);
@@ -87,6 +92,6 @@ fn until_gone(store: &mut Reported<'_>, key: &Key, evicted: &[Holder]) -> Result
             told = true;
         }
         let soon = Instant::now() + LOOK;
-        ready([], Some(soon)).map(|[]| ()).map_err(|error| Error::system("cannot wait", &error))?;
+        ready([], Some(soon)).context("cannot wait")?;
     }
 }

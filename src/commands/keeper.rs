@@ -1,8 +1,8 @@
 //! `acquire --while-pid`: a keeper in the background, for as long as a process lives.
 //!
-//! The keeper is this program once more, with the same arguments, and the token in its environment:
-//! a request can be repeated, so it asks for the hold again and has it. A process of its own rather
-//! than a fork, which would take along connections and half of the threads.
+//! The keeper runs this program again, with the same arguments and with the token in its environment.
+//! Requests can be repeated, so it asks for the hold again and gets it. It is a new process rather
+//! than a fork, because a fork would copy the connections and only one of the threads.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
@@ -18,14 +19,13 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::reported::Reported;
 use super::{identity, releasing};
-use crate::cli;
+use crate::config::{KEEPER_TOKEN, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
 use crate::lock::{ProcessId, Token};
-use crate::policy::{LossPolicy, OnLost};
+use crate::policy::LossPolicy;
 use crate::report::Report;
 use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
@@ -34,17 +34,14 @@ use crate::system::clock::Instant;
 use crate::system::disposition;
 use crate::system::inherited::Inherited;
 
-/// Has the token of the hold to be kept, in the keeper and nowhere else.
-pub(super) const VARIABLE: &str = "RLOCK_KEEPER_TOKEN";
-
-/// What a keeper says when it has taken over.
+/// What a keeper writes once it has the hold.
 const READY: &[u8] = b"ready";
 
-/// A process that can be watched, and stopped.
+/// Returns a pidfd of the process if rlock can watch it and stop it.
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let number = process.get();
     let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
-    // Of all processes, its end is the end of all others; in a container nobody can stop it.
+    // Its end ends all other processes, and nothing in its container can stop it.
     if number == 1 {
         return Err(refused(
             "process 1 cannot be stopped; use rlock exec, or an init (docker --init)",
@@ -57,7 +54,7 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
         rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => refused("no such process"),
-        error => Error::system("cannot watch a process", &error.into()),
+        error => Error::system("cannot watch a process", error.into()),
     })?;
     match kill(Pid::from_raw(number), None) {
         _ if has_ended(opened.as_fd()) => Err(refused("that process has ended")),
@@ -66,21 +63,20 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Starts a keeper for the hold, and waits until it has taken over. It has none of our descriptors:
-/// whoever reads our output is not to wait for it.
+/// Starts a keeper for the hold, and waits until it has the hold. The keeper inherits no descriptors,
+/// so the reader of this process's output does not wait for it.
 pub(super) fn start(
     process: OwnedFd,
     token: &Token,
-    read_once: impl Iterator<Item = (&'static str, OsString)>,
+    read_once: &[(&'static str, OsString)],
 ) -> Result<Child, Error> {
-    let failed = |error| Error::system("cannot start the keeper", &error);
     let mut keeper = Command::new("/proc/self/exe");
-    keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(VARIABLE, token.as_str());
-    keeper.envs(read_once);
+    keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(KEEPER_TOKEN, token.as_str());
+    keeper.envs(read_once.iter().map(|(name, value)| (name, value)));
     keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::null());
     // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
     unsafe { keeper.pre_exec(close_others_at_exec) };
-    let mut keeper = keeper.spawn().map_err(failed)?;
+    let mut keeper = keeper.spawn().context("cannot start the keeper")?;
     let mut said = Vec::new();
     if let Some(mut output) = keeper.stdout.take() {
         let _ = output.read_to_end(&mut said);
@@ -90,12 +86,10 @@ pub(super) fn start(
     }
     let _ = keeper.kill();
     let _ = keeper.wait();
-    Err(Error::Internal(anyhow::anyhow!(
-        "the keeper has not taken over; the lock has been released"
-    )))
+    Err(anyhow!("the keeper has not taken over; the lock has been released").into())
 }
 
-/// Whatever else the caller has open, a pipe or a lock, is not the keeper's to hold open.
+/// The keeper must not keep open what the caller has open, such as a pipe or a lock.
 fn close_others_at_exec() -> std::io::Result<()> {
     let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: it takes numbers only.
@@ -111,38 +105,34 @@ fn close_others_at_exec() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The keeper's life: takes over the hold, and keeps it until the process on its stdin has ended.
+/// Runs the keeper: it takes over the hold, and renews it until the process on its stdin has ended.
 pub(super) fn run(
     token: Token,
     process: ProcessId,
-    options: &cli::Acquire,
+    terms: &Terms,
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
-    // It ends with the process, and not with the session, the terminal or the script's own signals.
-    // It cannot be a group's leader, since it was started by another program.
+    // It ends with the process, not with the session, the terminal, or the script's own signals.
+    // setsid(2) works because a process that was just started does not lead a group.
     let _ = setsid();
     let _ = nix::sys::prctl::set_name(c"rlock-keeper");
     for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
         disposition::ignore(signal)
-            .map_err(|error| Error::system("cannot ignore signals", &error.into()))?;
+            .map_err(std::io::Error::from)
+            .context("cannot ignore signals")?;
     }
-    let about = |label| identity::of_watched(process, label);
-    let (name, common, terms) = (&options.name, &options.common, &options.terms);
-    let grant = Grant::resume(token, name, common, terms, about, inherited, report)?;
-    let Grant { store, request, won, signals, .. } = grant;
-    // Handlers would undo the ignoring.
+    let client = identity::of_watched(process, terms.label.clone());
+    let grant = Grant::obtain(terms, token, client, inherited, report)?;
+    let Grant { store, request, won, signals } = grant;
+    // Its handlers would replace the actions set above.
     drop(signals);
-    let watched = stdin().as_fd().try_clone_to_owned();
-    let watched = watched.map_err(|error| Error::system("cannot watch the process", &error))?;
-    let notice = Notice::await_for(&request.token)
-        .map_err(|error| Error::system("cannot hear of a release", &error))?;
+    let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
+    let notice = Notice::await_for(&request.token).context("cannot hear of a release")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
-    tell_ready().map_err(|error| Error::system("cannot tell that it has begun", &error))?;
+    tell_ready().context("cannot tell that it has begun")?;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
-    let loss_policy =
-        LossPolicy { on_lost: OnLost::Kill, kill_after: LossPolicy::DEFAULT_KILL_AFTER };
-    let (store, lock) = watch::run(watched, notice, hold, store, loss_policy, report);
+    let (store, lock) = watch::run(watched, notice, hold, store, LossPolicy::DEFAULT, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,
@@ -151,8 +141,8 @@ pub(super) fn run(
         let (key, token) = (&request.key, &request.token);
         let ends = Some(Instant::now() + request.ttl.get());
         let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
-        // Nobody is left to be told; the lease ends in any case.
-        let _ = releasing::release(&mut Reported::new(&mut *store, report), hold);
+        // Nobody is left to read an error, and the lease expires in any case.
+        let _ = releasing::release(&mut *store, hold, report);
     }
     Ok(Exit::Status(match lock? {
         LockOutcome::Kept => exit::OK,
@@ -160,7 +150,7 @@ pub(super) fn run(
     }))
 }
 
-/// Says so, and lets go of the pipe and of the directory.
+/// Tells the parent, and closes the pipe and leaves the directory.
 fn tell_ready() -> std::io::Result<()> {
     stdout().write_all(READY)?;
     stdout().flush()?;

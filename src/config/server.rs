@@ -1,0 +1,159 @@
+//! The lock server: where it is, how to log in, and how long to wait for it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::files::{Files, Role};
+use super::variables::{given, parse, setting, unicode, variable};
+use crate::cli;
+use crate::duration::{Timeout, Ttl};
+use crate::error::Error;
+use crate::lock::{Key, Name, Prefix};
+use crate::store::Store;
+use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
+
+/// The lock server, and the prefix of the keys on it.
+pub(crate) struct Server {
+    location: Location,
+    pub(crate) prefix: Prefix,
+    io_timeout: Duration,
+    /// How many replicas must confirm each grant.
+    min_replicas: u32,
+    /// Warnings about a configuration that works but is unsafe.
+    pub(crate) warnings: Vec<String>,
+    /// Files that cannot be read twice: their variables, and what was in them. A keeper gets these
+    /// through its environment.
+    pub(crate) read_once: Vec<(&'static str, OsString)>,
+}
+
+const NO_URL: &str = "no server given; set RLOCK_URL or --url, for example \
+                      RLOCK_URL=redis://127.0.0.1:6379/0, or RLOCK_URL=local: for this host alone";
+
+impl Server {
+    /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
+    /// will request, if any: a reply may take at most a quarter of it.
+    pub(super) fn resolve(
+        common: &cli::Common,
+        ttl: Option<Ttl>,
+        min_replicas: u32,
+    ) -> Result<Self, Error> {
+        let from_environment = variable("RLOCK_URL")?.unwrap_or_default();
+        let urls: Vec<&str> = match &common.url[..] {
+            [] => from_environment.split_whitespace().collect(),
+            given => given.iter().map(String::as_str).collect(),
+        };
+        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
+        let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
+        let mut files = Files::new(io_timeout);
+        let location = match (&urls[..], local_directory(&urls)) {
+            ([], _) => return Err(Error::Config(NO_URL.into())),
+            (_, Some(directory)) => Location::Local(local(directory)?),
+            (urls, None) => {
+                let location = Location::parse(urls)
+                    .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
+                if !common.url.is_empty() && location.has_password() {
+                    files.warnings.push(
+                        "the password in --url is visible to all users in ps; use RLOCK_URL".into(),
+                    );
+                }
+                let location = location.with(
+                    &credentials(common, &mut files)?,
+                    &sentinel_credentials()?,
+                    &tls_files(common, &mut files)?,
+                );
+                location.map_err(Error::Config)?
+            }
+        };
+        if min_replicas > 0 && matches!(location, Location::Local(_)) {
+            return Err(Error::Config("local: has no replicas for --min-replicas".into()));
+        }
+        let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
+            (Some(prefix), _) => prefix.clone(),
+            (None, None) => Prefix::default(),
+            // An empty prefix is a valid one, so an empty variable counts as set.
+            (None, Some(text)) => parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?)?,
+        };
+        Ok(Self {
+            location,
+            prefix,
+            io_timeout: ttl.map_or(io_timeout, |ttl| io_timeout.min(ttl.get() / 4)),
+            min_replicas,
+            warnings: files.warnings,
+            read_once: files.read_once,
+        })
+    }
+
+    /// Opens the store. It connects on first use.
+    pub(crate) fn open(&self) -> Result<Box<dyn Store>, Error> {
+        self.location.open(self.io_timeout, self.min_replicas).map_err(Error::Config)
+    }
+
+    /// Returns the key of a lock on this server.
+    pub(crate) fn key(&self, name: &Name) -> Key {
+        Key::new(&self.prefix, name)
+    }
+}
+
+fn credentials(common: &cli::Common, files: &mut Files) -> Result<Credentials, Error> {
+    Ok(Credentials {
+        username: variable("RLOCK_USERNAME")?,
+        password: match &common.password_file {
+            Some(file) => Some(files.password(file)?),
+            None => variable("RLOCK_PASSWORD")?,
+        },
+    })
+}
+
+fn sentinel_credentials() -> Result<Credentials, Error> {
+    Ok(Credentials {
+        username: variable("RLOCK_SENTINEL_USERNAME")?,
+        password: variable("RLOCK_SENTINEL_PASSWORD")?,
+    })
+}
+
+fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
+    let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
+        let path = option.clone().or_else(|| given(name).map(PathBuf::from));
+        path.map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
+    };
+    let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
+    let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+        _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
+    };
+    let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
+    Ok(TlsFiles { authority, identity })
+}
+
+/// Returns what follows `local:`, if that is the only URL.
+fn local_directory<'a>(urls: &[&'a str]) -> Option<&'a str> {
+    match urls {
+        [url] => url.strip_prefix("local:"),
+        _ => None,
+    }
+}
+
+/// Returns the directory of a `local:` URL. It must be absolute: a relative path would mean a
+/// different directory to each process that changes its own.
+fn local(path: &str) -> Result<Directory, Error> {
+    let absolute =
+        |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
+    match path {
+        "" => {
+            let state = absolute(env::var_os("XDG_STATE_HOME"))
+                .or_else(|| absolute(env::var_os("HOME")).map(|home| home.join(".local/state")));
+            let state = state.ok_or_else(|| {
+                Error::Config(
+                    "local: needs HOME to be set, or a directory: local:/DIRECTORY".into(),
+                )
+            })?;
+            Ok(Directory::private(state.join("rlock")))
+        }
+        path => absolute(Some(path.into())).map(Directory::chosen).ok_or_else(|| {
+            Error::Config("bad URL: the directory of local: starts with a slash".into())
+        }),
+    }
+}
