@@ -4,6 +4,7 @@ use crate::support::pty::Terminal;
 use crate::support::{self, Finished, Server, run, until};
 
 const INTERRUPT: &str = "\x03";
+const QUIT: &str = "\x1c";
 const SUSPEND: &str = "\x1a";
 
 #[test]
@@ -47,6 +48,45 @@ fn an_interactive_shell_has_jobs_of_its_own() {
     terminal.enters("read y; echo shell-$y");
     terminal.enters("def");
     terminal.sees("shell-def");
+}
+
+#[test]
+fn ctrl_c_ends_a_watch_between_two_frames_and_a_shell_sees_130() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    for is_stopped in [false, true] {
+        terminal.enters("$rlock inspect --io-timeout 1h --watch=1ms L");
+        terminal.sees("L: free");
+        if is_stopped {
+            // Ctrl-C does not wait for a reply.
+            server.signal("STOP");
+        }
+        terminal.types(INTERRUPT);
+        let restored = "\r\x1b[K\x1b[?25h";
+        let frames = terminal.sees(restored);
+        let last = frames.trim_end_matches(restored).rsplit("\x1b[?25l").next().unwrap();
+        assert!(last.contains("\x1b[?25h"), "{last:?}");
+        terminal.sees("$ ");
+        terminal.enters("echo status-$?");
+        terminal.sees("status-130");
+        terminal.sees("$ ");
+    }
+    server.signal("CONT");
+}
+
+#[test]
+fn a_watch_ignores_ctrl_c_if_its_caller_does() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("(trap '' INT; exec $rlock inspect --watch=10ms L)");
+    terminal.sees("L: free");
+    terminal.types(INTERRUPT);
+    terminal.sees("^C");
+    terminal.sees("L: free");
+    terminal.types(QUIT);
+    terminal.sees("$ ");
+    terminal.enters("echo status-$?");
+    terminal.sees("status-131");
 }
 
 #[test]

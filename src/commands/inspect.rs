@@ -1,8 +1,11 @@
 //! `rlock inspect`: who holds a lock, and who waits for it.
 
+mod ctrl_c;
+
 use std::time::Duration;
 
 use anyhow::Context;
+use ctrl_c::CtrlC;
 
 use super::output::{self, Screen};
 use super::{identity, reported};
@@ -68,6 +71,7 @@ impl Look<'_> {
 
     /// Redraws until something stops rlock. A server that is away may come back.
     fn again_and_again(mut self, every: Duration) -> Result<Exit, Error> {
+        let ctrl_c = CtrlC::handle()?;
         let mut first = true;
         loop {
             let next = Instant::now() + every;
@@ -82,7 +86,7 @@ impl Look<'_> {
                 }
                 Err(error) => printable(&format!("{error}; trying again")) + "\n",
             };
-            output::text(&screen.redrawn(&text, first))?;
+            ctrl_c.draw(&screen.redrawn(&text, first))?;
             first = false;
             ready([], Some(next)).context("cannot wait")?;
         }

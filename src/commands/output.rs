@@ -140,12 +140,13 @@ impl Screen {
     }
 
     /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each line
-    /// before it erases the rest. Lines that do not fit are left out. Without a terminal the text stays as it is.
+    /// before it erases the rest, and hides the cursor meanwhile. Lines that do not fit are left out.
+    /// Without a terminal the text stays as it is.
     pub(super) fn redrawn(self, text: &str, first: bool) -> String {
         let Some((_, lines)) = self.size else { return text.to_owned() };
         let clear = if first { "\x1b[2J" } else { "" };
         let shown = text.lines().take(lines - 1).map(|line| format!("{line}\x1b[K\n"));
-        format!("{clear}\x1b[H{}\x1b[J", shown.collect::<String>())
+        format!("\x1b[?25l{clear}\x1b[H{}\x1b[J\x1b[?25h", shown.collect::<String>())
     }
 }
 

@@ -1,0 +1,59 @@
+//! Ctrl-C in `inspect --watch`. By default it could kill rlock in the middle of a frame, with the
+//! cursor hidden, or leave `^C` below the last one.
+
+use std::io::{IsTerminal, stdout};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use nix::libc;
+
+use crate::commands::output;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::system::poll::{Want, is_ready, ready};
+
+/// Erases the line of the cursor, which shows `^C`, and shows the cursor.
+const RESTORE: &str = "\r\x1b[K\x1b[?25h";
+
+/// Lets Ctrl-C end rlock between two frames.
+pub(super) struct CtrlC {
+    /// Locked while a frame is written.
+    frame: Arc<Mutex<()>>,
+}
+
+impl CtrlC {
+    /// Handles Ctrl-C from now on, if stdout is a terminal and SIGINT is not ignored.
+    pub(super) fn handle() -> Result<Self, Error> {
+        let frame = Arc::new(Mutex::new(()));
+        if stdout().is_terminal() {
+            let drawn = Arc::clone(&frame);
+            // On a thread of the crate: a server that does not answer cannot delay the end.
+            match ctrlc::try_set_handler(move || {
+                let _drawn = drawn.lock();
+                end();
+            }) {
+                // The caller ignores SIGINT (nohup and `&` do), so rlock does too.
+                Err(ctrlc::Error::MultipleHandlers) => {}
+                handled => handled.context("cannot handle Ctrl-C")?,
+            }
+        }
+        Ok(Self { frame })
+    }
+
+    /// Writes a frame to stdout, all of it before Ctrl-C ends rlock.
+    pub(super) fn draw(&self, frame: &str) -> Result<(), Error> {
+        // A terminal that takes nothing (^S) must not delay the end either.
+        ready([(stdout().as_fd(), Want::Write)], None).context("cannot wait")?;
+        let _drawing = self.frame.lock();
+        output::text(frame)
+    }
+}
+
+/// Ends rlock as SIGINT does, so that a shell sees status 130.
+fn end() {
+    if is_ready(stdout().as_fd(), Want::Write) {
+        let _ = output::text(RESTORE);
+    }
+    std::process::exit(Exit::Signal(libc::SIGINT).leave());
+}
