@@ -1,6 +1,6 @@
 //! What rlock tells people: always on stderr, one line at a time, and never worth dying for.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,6 +25,48 @@ pub(crate) enum Diagnostic {
     Detail(String),
     /// For everybody: it works, but should be mended.
     Warning(String),
+}
+
+/// A failure in words, told as `problem; remedy`. The remedy is a field, so that a message that
+/// wraps the problem in another sentence still ends with one remedy, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    problem: String,
+    remedy: Option<String>,
+}
+
+impl Fault {
+    /// A problem without a remedy.
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), remedy: None }
+    }
+
+    /// Sets what the operator can do about it: an imperative, without a period.
+    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// Rewords the problem and keeps the remedy.
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
+        Self { problem: reword(&self.problem), ..self }
+    }
+
+    /// The problem alone, for a message that ends in another way.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// The remedy alone.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
 }
 
 /// Tells about one command, on one lock where it has one. All clones write to the same stderr.

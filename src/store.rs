@@ -20,7 +20,7 @@ use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Holder, Outcome, Reason, View};
 use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 pub(crate) use crate::system::poll::Interrupt;
 
@@ -79,12 +79,13 @@ fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answe
             Verdict::Answer(answer) => return Ok(answer),
             Verdict::Again => {}
             Verdict::FenceAhead(ahead) => {
-                let what = format!(
-                    "last fencing token is {} ahead of the server's clock; check the clock (see \
-                     'Fencing token ahead' in the README)",
+                let fault = Fault::new(format!(
+                    "last fencing token is {} ahead of the server's clock",
                     show(ahead)
-                );
-                return Err(Failure::Misconfigured { what, executed: false });
+                ));
+                return Err(Failure::misconfigured(
+                    fault.with_remedy("check the clock (see 'Fencing token ahead' in the README)"),
+                ));
             }
         }
     }
@@ -163,18 +164,18 @@ pub(crate) struct Listing {
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// There is no connection, the connection broke, or no reply came in time.
-    Unreachable { what: String, fate: Fate },
+    Unreachable { fault: Fault, fate: Fate },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
-    Unavailable(String),
+    Unavailable(Fault),
     /// The reply is larger than any lock can be.
-    TooLarge(String),
+    TooLarge(Fault),
     /// The user has to change something first. `executed`: the request may have taken effect all the
     /// same, because the server rejected the login but runs scripts for clients that are not logged
     /// in.
-    Misconfigured { what: String, executed: bool },
+    Misconfigured { fault: Fault, executed: bool },
     /// The request took effect, but too few replicas have confirmed it.
-    Unconfirmed(String),
+    Unconfirmed(Fault),
     /// The interrupt came first. `sent`: the request may have taken effect.
     Interrupted { sent: bool },
 }
@@ -191,6 +192,27 @@ pub(crate) enum Fate {
 }
 
 impl Failure {
+    /// Misconfigured, and not carried out.
+    pub(crate) fn misconfigured(fault: Fault) -> Self {
+        Self::Misconfigured { fault, executed: false }
+    }
+
+    /// What is wrong, without a remedy, for a message that ends in another way.
+    pub(crate) fn problem(&self) -> &str {
+        self.fault().map_or("interrupted", Fault::problem)
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Unreachable { fault, .. }
+            | Self::Unavailable(fault)
+            | Self::TooLarge(fault)
+            | Self::Unconfirmed(fault)
+            | Self::Misconfigured { fault, .. } => Some(fault),
+            Self::Interrupted { .. } => None,
+        }
+    }
+
     /// Whether the cause may pass by itself, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
@@ -216,13 +238,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable { what, .. }
-            | Self::Unavailable(what)
-            | Self::TooLarge(what)
-            | Self::Unconfirmed(what)
-            | Self::Misconfigured { what, .. } => f.write_str(what),
-            Self::Interrupted { .. } => f.write_str("interrupted"),
+        match self.fault() {
+            Some(fault) => fault.fmt(f),
+            None => f.write_str(self.problem()),
         }
     }
 }

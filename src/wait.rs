@@ -13,7 +13,7 @@ use crate::lease::Lease;
 use crate::lock::view::{HoldState, State, View};
 use crate::lock::{Fence, Kind, Token};
 use crate::policy::WaitLimit;
-use crate::report::Report;
+use crate::report::{Fault, Report};
 use crate::store::{Answer, Failure, Fate, Request, Seen, Store};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
@@ -191,8 +191,8 @@ impl Wait<'_> {
         let now = Instant::now();
         let lease = Lease::won(sent, self.request.ttl);
         if now >= lease.deadline() {
-            let what = "the server's answer came when the lease it granted was over".into();
-            return Err(Failure::Unavailable(what));
+            let fault = Fault::new("the server's answer arrived after its lease had expired");
+            return Err(Failure::Unavailable(fault.with_remedy("raise --ttl")));
         }
         let waited = show(now.since(self.started));
         self.report.detail(format_args!("granted after {waited}, fencing token {fence}"));

@@ -234,7 +234,7 @@ fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
     let mut first = holder(&server, &["--ttl", "1s"], "L");
     // Frozen, it says nothing, and what it holds expires as soon as it goes on.
     server.signal("STOP");
-    first.told("could not be renewed");
+    first.told("was not renewed");
     assert_eq!(first.end().code(), 76);
     server.signal("CONT");
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
@@ -509,8 +509,8 @@ fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time()
     server.cli(&[&AUTH[..], &["CONFIG", "SET", "requirepass", ""]].concat());
     first.told("renewed for");
     refuse();
-    let told = first.told("could not be renewed for");
-    assert!(told.contains("password") && told.contains("it expires in"), "{told}");
+    let told = first.told("was not renewed for");
+    assert!(told.contains("password") && told.contains("and expires in"), "{told}");
     assert_eq!(first.end().code(), 76);
     // Its lease, which nobody has released, is not over yet.
     let key = server.cli(&[&AUTH[..], &["EXISTS", "rlock:L"]].concat());
@@ -543,8 +543,8 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
             first.say("go");
         }
         kill("CONT", &ours);
-        let told = first.told("could not be renewed");
-        assert!(told.contains("it has expired"), "{told}");
+        let told = first.told("was not renewed");
+        assert!(told.contains("and has expired"), "{told}");
         assert_eq!(first.end().code(), 76);
         assert!(!ran.exists(), "{paused}");
     }

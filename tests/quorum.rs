@@ -184,7 +184,7 @@ fn a_lease_is_renewed_with_a_minority_failing_and_lost_with_a_majority() {
 
     let mut ending = holder(&all, &[], "L");
     servers[1].kill();
-    ending.told("could not be renewed");
+    ending.told("was not renewed");
     assert_eq!(ending.end().code(), 76);
 }
 
@@ -453,7 +453,7 @@ fn what_makes_no_quorum_is_78_and_a_server_that_must_be_mended_is_told_of() {
     let all = urls(&servers, &[]);
     let output = run(&mut at(&all, &["exec", "L", "sleep", "0.1"]));
     assert_eq!(output.code(), 0, "{output:?}");
-    assert_eq!(output.err().matches("wants a password").count(), 1, "{output:?}");
+    assert_eq!(output.err().matches("requires a password").count(), 1, "{output:?}");
     assert!(output.err().contains("continuing without this server"), "{output:?}");
     // The option may be given several times, as well.
     let given = ["exec", "--url", &servers[0].url(), "--url", &servers[1].url(), "L", "true"];

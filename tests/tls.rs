@@ -113,11 +113,11 @@ fn who_cannot_be_trusted_is_78_and_gets_no_password() {
     };
     let exec = ["exec", "L", "true"];
     let (_server, url) = authority.serves("other", "no");
-    fails(&mut trusting(&authority, &url, &exec), "is for another name");
+    fails(&mut trusting(&authority, &url, &exec), "is for another host");
     let (_server, url) = authority.serves("old", "no");
     fails(&mut trusting(&authority, &url, &exec), "has expired");
     let (server, url) = authority.serves("server", "no");
-    fails(&mut trusting(&other, &url, &exec), "nobody we trust");
+    fails(&mut trusting(&other, &url, &exec), "not signed by a trusted authority");
     // Not one of the system's either.
     fails(rlock(exec).env("RLOCK_URL", &url), "");
     assert_eq!(server.calls_of("auth"), 0);
@@ -131,7 +131,7 @@ fn who_cannot_be_trusted_is_78_and_gets_no_password() {
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/dev/null"), "no certificate");
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CERT", "/dev/null"), "go together");
     let mut unused = trusting(&authority, "redis://localhost:1", &exec);
-    fails(&mut unused, "need a rediss:// URL");
+    fails(&mut unused, "use a rediss:// URL");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_key_that_cannot_be_used_is_78_and_says_what_to_do() {
     };
     for encrypted in ["encrypted.key", "older.key"] {
         let decrypt = format!(
-            "encrypted key is not supported; decrypt it with openssl pkey -in {}",
+            "encrypted keys are not supported; decrypt it with openssl pkey -in {}",
             authority.path(encrypted)
         );
         fails(encrypted, &decrypt);

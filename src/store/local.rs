@@ -29,6 +29,7 @@ use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
 use crate::lock::{Key, Name, Prefix, Token};
+use crate::report::Fault;
 use crate::system::clock::Instant;
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end only
@@ -129,14 +130,15 @@ impl Local {
     fn failure(&self, error: Error) -> Failure {
         match error {
             Error::Busy => Failure::Unreachable {
-                what: format!(
-                    "another process works on the lock's file for more than {}; is it stopped?",
+                fault: Fault::new(format!(
+                    "another process has kept the lock file locked for {}",
                     show(self.io_timeout)
-                ),
+                ))
+                .with_remedy("check whether it is stopped"),
                 fate: Fate::NotSent,
             },
-            Error::Full(what) => Failure::Unavailable(what),
-            Error::Unusable(what) => Failure::Misconfigured { what, executed: false },
+            Error::Full(fault) => Failure::Unavailable(fault),
+            Error::Unusable(fault) => Failure::misconfigured(fault),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Location {
             return Self::parse_one(url);
         }
         if urls.is_empty() {
-            return Err("there is none".into());
+            return Err("no server given".into());
         }
         let mut servers = Vec::<Address>::new();
         for url in urls {
@@ -47,12 +47,14 @@ impl Location {
                 Self::Server(server)
                     if servers.iter().any(|other| other.endpoint == server.endpoint) =>
                 {
-                    return Err(format!(
-                        "{server} is named twice; a quorum needs servers of their own"
-                    ));
+                    return Err(format!("{server} is listed twice; list each server once"));
                 }
                 Self::Server(server) => servers.push(server),
-                _ => return Err("several URLs make a quorum, which takes single servers".into()),
+                _ => {
+                    return Err("a quorum cannot include Sentinel, cluster or local: URLs; use \
+                                redis://, rediss:// or unix:// URLs"
+                        .into());
+                }
             }
         }
         Ok(Self::Quorum(servers))
@@ -64,8 +66,8 @@ impl Location {
         };
         let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         if !kind.is_empty() && rest.matches('@').count() > 1 {
-            return Err("the user and the password stand once, before the first host; in a \
-                        password, @ is written %40"
+            return Err("more than one '@'; give username and password once, before the first \
+                        host, and write '@' in them as %40"
                 .into());
         }
         match kind {
@@ -73,7 +75,7 @@ impl Location {
             "cluster" => {
                 let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if !matches!(path, "" | "0") {
-                    return Err("a cluster has no database but 0".into());
+                    return Err("a cluster has only database 0; remove the database number".into());
                 }
                 let (user, hosts) = split_user(hosts);
                 let nodes =
@@ -133,10 +135,10 @@ impl Sentinels {
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));
         let (service, database) = path.split_once('/').unwrap_or((path, ""));
         if service.contains(['?', '#', '@']) {
-            return Err(format!("a service has no '?', '#' or '@' in its name; {form}"));
+            return Err(format!("service name cannot contain '?', '#' or '@'; {form}"));
         }
         if service.is_empty() {
-            return Err(format!("the name of the service is missing; {form}"));
+            return Err(format!("missing service name; {form}"));
         }
         let (user, hosts) = split_user(hosts);
         let sentinels = hosts.split(',').map(|host| {

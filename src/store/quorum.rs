@@ -126,9 +126,14 @@ impl Quorum {
             let name = members[number].name();
             diagnostics.push(match answer {
                 Ok(value) => Diagnostic::Detail(format!("{name}: {}", describe(value))),
-                Err(failure @ Failure::Misconfigured { .. }) if !warned.contains(&number) => {
+                Err(Failure::Misconfigured { fault, .. }) if !warned.contains(&number) => {
                     warned.push(number);
-                    Diagnostic::Warning(format!("{failure}; continuing without this server"))
+                    Diagnostic::Warning(
+                        fault
+                            .clone()
+                            .reworded(|what| format!("{what} (continuing without this server)"))
+                            .to_string(),
+                    )
                 }
                 Err(failure) => Diagnostic::Detail(failure.to_string()),
             });
@@ -234,7 +239,7 @@ impl Store for Quorum {
             |votes| is_renewal_decided(votes, required),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
-                Renewal::NotHeld(why) => format!("not held: it {why}"),
+                Renewal::NotHeld(why) => format!("not held: the lock {why}"),
             },
             interrupt,
         )?;
@@ -259,8 +264,8 @@ impl Store for Quorum {
             |votes| is_release_decided(votes, required),
             |release| match release {
                 Release::Released => "released".into(),
-                Release::NotHeld(why) => format!("not held: it {why}"),
-                Release::Unknown => "released before, or not held".into(),
+                Release::NotHeld(why) => format!("not held: the lock {why}"),
+                Release::Unknown => "already released, or not held".into(),
             },
             None,
         )?;
@@ -282,7 +287,7 @@ impl Store for Quorum {
         self.granted = None;
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
-        let left = |_: &View| "taken back".into();
+        let left = |_: &View| "request withdrawn".into();
         let votes = self.ask(send_if_busy, leave, |_| false, left, None)?;
         self.merged(votes)
     }
@@ -315,7 +320,7 @@ impl Store for Quorum {
                 }
             },
             |_| false,
-            |locks| format!("{} locks", locks.len()),
+            |locks| format!("locks: {}", locks.len()),
             None,
         )?;
         let (answered, majority) = (votes.count(|_| true), self.majority());
@@ -327,7 +332,7 @@ impl Store for Quorum {
 
     fn hazards(&mut self) -> Vec<String> {
         let ask = |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.hazards());
-        let asked = |_: &Vec<String>| "asked about its memory".into();
+        let asked = |_: &Vec<String>| "memory settings read".into();
         let votes = self.ask(skip_if_busy, ask, |_| false, asked, None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::{Failure, Interrupt};
+use crate::report::Fault;
 use crate::system::clock::Instant;
 use crate::system::poll::{self, Want, Woken};
 
@@ -29,6 +30,6 @@ fn result(woken: std::io::Result<Woken>, sent: bool) -> Result<bool, Failure> {
         Ok(Woken::Ready) => Ok(true),
         Ok(Woken::TimedOut) => Ok(false),
         Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
-        Err(error) => Err(Failure::Unavailable(format!("cannot wait: {error}"))),
+        Err(error) => Err(Failure::Unavailable(Fault::new(format!("cannot wait: {error}")))),
     }
 }

@@ -168,7 +168,7 @@ impl Child {
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Status(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => Exit::Signal(signal),
-            (None, None) => return Err(io::Error::other("the command neither exited nor died")),
+            (None, None) => return Err(io::Error::other("unexpected wait status of the command")),
         })
     }
 }

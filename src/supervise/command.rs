@@ -9,6 +9,7 @@ use nix::libc::{self, c_char};
 
 use crate::error::Error;
 use crate::policy::Group;
+use crate::report::Fault;
 use crate::store::{Failure, Fate};
 use crate::system::inherited::Inherited;
 
@@ -56,7 +57,8 @@ impl NotStarted {
             }
             Self::System(error) => Error::system("cannot start a process", error),
             Self::TooLate => Error::Store(Failure::Unreachable {
-                what: "the lease had all but ended before the command could start".into(),
+                fault: Fault::new("the lease nearly expired before the command could start")
+                    .with_remedy("raise --ttl"),
                 fate: Fate::NotSent,
             }),
         }

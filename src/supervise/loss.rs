@@ -38,10 +38,10 @@ impl fmt::Display for Loss {
         match cause {
             Cause::NotHeld(why) => write!(f, "the lock {why}"),
             Cause::Unanswered(reason) => {
-                write!(f, "the lease could not be renewed for {renewed_ago}: {reason}; ")?;
+                write!(f, "the lease was not renewed for {renewed_ago} ({reason}) and ")?;
                 match left.is_zero() {
-                    true => write!(f, "it has expired"),
-                    false => write!(f, "it expires in {}", show(*left)),
+                    true => f.write_str("has expired"),
+                    false => write!(f, "expires in {}", show(*left)),
                 }
             }
         }

@@ -95,7 +95,7 @@ impl Renewer {
                 self.due = now + THREAD_RETRY;
                 self.resting = Some(renewing);
                 let error = plain(&error);
-                Err(Event::Unanswered(format!("no thread to renew it with: {error}")))
+                Err(Event::Unanswered(format!("cannot start a thread for renewals: {error}")))
             }
         }
     }
@@ -163,7 +163,7 @@ impl Renewing {
                 }
                 Err(Failure::Interrupted { .. }) => break,
                 Err(failure) => {
-                    self.tell(Event::Unanswered(failure.to_string()));
+                    self.tell(Event::Unanswered(failure.problem().to_owned()));
                     next = Instant::now() + back_off.pause();
                 }
             }

@@ -205,7 +205,7 @@ impl Supervisor<'_> {
                 self.report.detail(format_args!("renewed for {}", show(lease.ttl().get())));
             }
             Event::Unanswered(reason) => {
-                self.report.detail(format_args!("not renewed: {reason}; trying again"));
+                self.report.detail(format_args!("not renewed: {reason}; retrying"));
             }
             _ => {}
         }
@@ -238,7 +238,7 @@ impl Supervisor<'_> {
             }
             Action::Continue => self.child.signal(Signal::SIGCONT),
             Action::Forward(signal) => {
-                self.report.detail(format_args!("passing {signal} on"));
+                self.report.detail(format_args!("forwarding {signal} to the command"));
                 self.interrupted |= matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
                 self.child.signal(signal);
             }
@@ -246,7 +246,7 @@ impl Supervisor<'_> {
                 self.lock = LockOutcome::Lost;
                 let then = match self.on_lost {
                     OnLost::Kill => "stopping the command",
-                    OnLost::Continue => "letting the command finish without it",
+                    OnLost::Continue => "letting the command finish without the lock",
                 };
                 self.report.warn(format_args!("{loss}; {then}"));
                 if self.on_lost == OnLost::Kill && !Descendants::can_be_found() {

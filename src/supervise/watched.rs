@@ -121,8 +121,7 @@ impl Watched {
         let mut lines = vec![format!("{why}; stopping the script (pid {})", self.pid)];
         if !Process::can_be_found() {
             lines.push(
-                "cannot read /proc, so processes that the script has started keep running; mount \
-                 /proc"
+                "cannot read /proc, so processes started by the script keep running; mount /proc"
                     .into(),
             );
         }

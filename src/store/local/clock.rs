@@ -55,7 +55,7 @@ struct Epoch {
 /// Reads a time that is small enough to add any lease to it.
 fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let time = u64::deserialize(deserializer)?;
-    if time >= TOO_FAR { Err(D::Error::custom("a time that is too far away")) } else { Ok(time) }
+    if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
 }
 
 /// When a hold was last granted or renewed, or a waiter last asked.

@@ -11,6 +11,7 @@ use nix::unistd::geteuid;
 use super::error::Error;
 use super::folder::Folder;
 use crate::lock::Key;
+use crate::report::Fault;
 
 /// The suffix of a lock's guard, the file that users see and may delete.
 const GUARD: &str = ".lock";
@@ -98,10 +99,9 @@ impl Directory {
         if self.private {
             let status = folder.status().map_err(fail)?;
             if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-                return Err(Error::Unusable(format!(
-                    "{}: lock directory is accessible to other users; run chmod 700 on it",
-                    self.path.display()
-                )));
+                let what = "lock directory is accessible to other users";
+                let fault = Fault::new(format!("{}: {what}", self.path.display()));
+                return Err(Error::Unusable(fault.with_remedy("run chmod 700 on it")));
             }
         }
         Ok(Some(folder))

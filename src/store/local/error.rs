@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::report::plain;
+use crate::report::{Fault, plain};
 
 /// Why the files of a lock cannot be used.
 #[derive(Debug)]
@@ -13,15 +13,15 @@ pub(super) enum Error {
     /// Another process has locked the file for too long.
     Busy,
     /// The system lacks space or descriptors now.
-    Full(String),
+    Full(Fault),
     /// The user has to change something first.
-    Unusable(String),
+    Unusable(Fault),
 }
 
 impl Error {
     /// Classifies what the system reports about a file.
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
-        let what = format!("{}: {}", path.display(), plain(error));
+        let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
         match error.raw_os_error().map(Errno::from_raw) {
             Some(
                 Errno::ENOSPC
@@ -30,8 +30,8 @@ impl Error {
                 | Errno::EIO
                 | Errno::EMFILE
                 | Errno::ENFILE,
-            ) => Self::Full(what),
-            _ => Self::Unusable(what),
+            ) => Self::Full(fault),
+            _ => Self::Unusable(fault),
         }
     }
 }

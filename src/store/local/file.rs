@@ -22,6 +22,7 @@ use super::directory::{Directory, Place, new_draft};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
 use crate::lock::Key;
+use crate::report::Fault;
 use crate::store::model::Lock;
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, wait};
@@ -211,11 +212,10 @@ fn make_guard(place: &Place) -> Result<(), Error> {
 }
 
 fn damaged(place: &Place) -> Error {
-    Error::Unusable(format!(
-        "{}: damaged lock file; if the lock is not in use, remove it and {}",
-        place.path(&place.state).display(),
-        place.path(&place.guard).display(),
-    ))
+    let [state, guard] = [&place.state, &place.guard].map(|name| place.path(name));
+    let fault = Fault::new(format!("{}: damaged lock file", state.display()));
+    let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
+    Error::Unusable(fault.with_remedy(remedy))
 }
 
 fn text_of(content: &Content) -> io::Result<String> {
@@ -268,7 +268,8 @@ fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
         Err((file, Errno::EWOULDBLOCK)) => file,
         Err((_, errno)) => return Err(unlockable(errno)),
     };
-    let fail = |error: io::Error| Error::Full(format!("cannot wait for a file: {error}"));
+    let fail =
+        |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
     let locking = thread::call("flock", move || blocking(file)).map_err(fail)?;
     wait(Some((locking.as_fd(), Want::Read)), None, until).map_err(fail)?;
     match locking.result() {
@@ -288,5 +289,7 @@ fn blocking(mut file: File) -> Result<Flock<File>, Errno> {
 }
 
 fn unlockable(errno: Errno) -> Error {
-    Error::Unusable(format!("cannot lock files there: {errno}"))
+    let why = errno.desc().to_lowercase();
+    let fault = Fault::new(format!("cannot lock files in the lock directory: {why}"));
+    Error::Unusable(fault.with_remedy("use a file system that supports flock"))
 }

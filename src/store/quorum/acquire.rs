@@ -12,6 +12,7 @@ use super::jitter::jitter;
 use super::members::{Delivery, Member, MemberStore, skip_if_busy};
 use super::{BACK_OFF, Granted, Quorum};
 use crate::lock::view::View;
+use crate::report::Fault;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
 use crate::system::clock::Instant;
 
@@ -71,8 +72,8 @@ impl Quorum {
             NotGranted::TooFew(useful) => {
                 if let Some((one, other)) = tally.same_server() {
                     let (one, other) = (self.members[one].name(), self.members[other].name());
-                    let what = format!("{one} and {other} are the same server; name it once");
-                    return Err(Failure::Misconfigured { what, executed: false });
+                    let fault = Fault::new(format!("{one} and {other} are the same server"));
+                    return Err(Failure::misconfigured(fault.with_remedy("list it once")));
                 }
                 let young = tally.too_young(self.members.iter().map(Member::name));
                 let mut votes = votes;
@@ -124,7 +125,7 @@ impl Quorum {
             None if votes.timed_out => Delivery::Send,
             Some(_) | None => Delivery::Await,
         };
-        let left = |_: &View| "taken back".into();
+        let left = |_: &View| "request withdrawn".into();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         let undone = self.ask(delivery, leave, |_| false, left, None)?;
         let mut asked = votes.asked.iter().zip(&votes.votes).zip(&undone.votes);
@@ -139,7 +140,7 @@ impl Quorum {
     /// On a member that has not answered yet, the undo follows right behind the request.
     fn abandon(&mut self, request: &Request, failure: Failure) -> Failure {
         let request = request.clone();
-        let left = |_: &View| "taken back".into();
+        let left = |_: &View| "request withdrawn".into();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         match self.ask(|_, _| Delivery::Await, leave, |_| false, left, None) {
             Ok(_) => failure,

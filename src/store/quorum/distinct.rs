@@ -39,7 +39,7 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
         let is_same = |other: &usize| places[*other].iter().any(|p| places[number].contains(p));
         if let Some(other) = (0..number).find(is_same) {
             let other = &servers[other];
-            return Err(format!("{other} and {server} are the same server; name it once"));
+            return Err(format!("{other} and {server} are the same server; list it once"));
         }
     }
     Ok(())

@@ -12,6 +12,7 @@ use super::decision::describe;
 use super::jitter::jitter;
 use super::members::{Delivery, MemberStore, skip_if_busy};
 use crate::lock::Fence;
+use crate::report::Fault;
 use crate::store::waiting::pause;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
 use crate::system::back_off::BackOff;
@@ -61,7 +62,7 @@ impl Quorum {
                 },
                 move |store, withdrawal| acquire(store, &request, withdrawal),
                 |votes| have + votes.count(has) >= majority,
-                |answer| format!("fencing token: {}", describe(answer)),
+                |answer| format!("settling the fencing token: {}", describe(answer)),
                 interrupt,
             )?;
             for (number, vote) in votes.votes.iter().enumerate().filter(|(n, _)| votes.asked[*n]) {
@@ -79,9 +80,8 @@ impl Quorum {
                 _ => pause(back_off.pause().mul_f64(jitter()), interrupt)?,
             }
         }
-        let what =
-            format!("{majority} servers did not agree on a fencing token in time; try again");
-        Err(Failure::Unavailable(what))
+        let what = format!("{majority} servers did not agree on a fencing token in time");
+        Err(Failure::Unavailable(Fault::new(what).with_remedy("try again")))
     }
 }
 
@@ -96,13 +96,9 @@ pub(super) fn acquire(
         Answer::Granted { fence } if fence >= TOO_LARGE => {
             store.leave(request)?;
             let server = store.endpoint();
-            Err(Failure::Misconfigured {
-                what: format!(
-                    "{server}: fencing token {fence} exceeds 2^53; when the lock is free, delete its \
-                     keys there"
-                ),
-                executed: false,
-            })
+            let fault = Fault::new(format!("fencing token {fence} on {server} exceeds 2^53"));
+            let remedy = "when the lock is free, delete its keys there";
+            Err(Failure::misconfigured(fault.with_remedy(remedy)))
         }
         answer => Ok(answer),
     }

@@ -11,7 +11,7 @@ use replies::MemberReply;
 pub(super) use replies::open;
 
 use super::decision::Votes;
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 
@@ -50,7 +50,7 @@ pub(super) fn ask<T: Send + 'static>(
 ) -> Result<Votes<T>, Failure> {
     let until = Instant::now() + timeout;
     let (reply_sender, replies) = replies::open::<T>()
-        .map_err(|error| Failure::Unavailable(format!("cannot ask: {error}")))?;
+        .map_err(|error| Failure::Unavailable(Fault::new(format!("cannot query: {error}"))))?;
     let mut votes = Votes::new(members.len());
     let mut awaited = Vec::new();
     for (number, member) in members.iter().enumerate() {

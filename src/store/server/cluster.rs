@@ -8,7 +8,7 @@ use super::node::{Node, Reply};
 use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
@@ -48,7 +48,7 @@ impl Cluster {
             Some(index) => index,
             None => {
                 let node = self.nodes[0].sibling(endpoint);
-                let node = node.map_err(|what| Failure::Misconfigured { what, executed: false });
+                let node = node.map_err(|what| Failure::misconfigured(Fault::new(what)));
                 self.nodes.push(node?);
                 self.nodes.len() - 1
             }
@@ -84,7 +84,8 @@ impl Cluster {
                 }
             }
         }
-        Err(first_failure.unwrap_or_else(|| Failure::Unavailable("no node is known".into())))
+        Err(first_failure
+            .unwrap_or_else(|| Failure::Unavailable(Fault::new("no cluster node is known"))))
     }
 }
 
@@ -142,12 +143,12 @@ impl Topology for Cluster {
                     }
                 }
                 Refusal::Elsewhere { .. } => {
-                    let what = "the nodes of the cluster send us round in circles; try again";
-                    return Err(Failure::Unavailable(what.into()));
+                    let fault = Fault::new("cluster nodes redirect in circles");
+                    return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
                 }
                 // Retry until all keys have arrived on one node.
                 Refusal::Moving { .. } if in_time => {
-                    self.diagnostic(at, "the lock's keys are being moved");
+                    self.diagnostic(at, "moving the lock's keys");
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }

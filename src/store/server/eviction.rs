@@ -15,8 +15,8 @@ pub(super) fn warning(node: &mut Node) -> Option<String> {
     let (limit, policy) = (field("maxmemory")?, field("maxmemory_policy")?);
     (limit != "0" && policy != "noeviction").then(|| {
         format!(
-            "{} evicts keys when its memory is full (maxmemory-policy {policy}), locks too; \
-             noeviction does not",
+            "{} may evict locks when its memory is full (maxmemory-policy {policy}); set \
+             maxmemory-policy noeviction",
             node.endpoint()
         )
     })

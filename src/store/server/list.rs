@@ -10,6 +10,7 @@ use super::topology::Topology;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::State;
 use crate::lock::{Name, Prefix};
+use crate::report::Fault;
 use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
 use crate::system::thread;
@@ -88,12 +89,13 @@ fn all_views(
     }
     let second = names.split_off(names.len() / 2);
     let other = node.sibling(node.endpoint().clone());
-    let mut other = other.map_err(|what| Failure::Misconfigured { what, executed: false })?;
+    let mut other = other.map_err(|what| Failure::misconfigured(Fault::new(what)))?;
     let prefix_there = prefix.clone();
     let reading =
         thread::start("list", move || views(&mut other, database, &prefix_there, &second));
-    let reading =
-        reading.map_err(|error| Failure::Unavailable(format!("cannot start a thread: {error}")))?;
+    let reading = reading.map_err(|error| {
+        Failure::Unavailable(Fault::new(format!("cannot start a thread: {error}")))
+    })?;
     let first = views(node, database, prefix, &names);
     // A panic aborts the process, so this error cannot occur.
     let second = reading.join().unwrap_or_else(|_| Err(unexpected_reply()));

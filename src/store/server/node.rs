@@ -10,7 +10,7 @@ use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
 use crate::store::{Failure, Interrupt};
 
@@ -255,11 +255,11 @@ impl Node {
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {
         (replicas < i64::from(wanted)).then(|| {
-            Failure::Unconfirmed(format!(
-                "{replicas} of {wanted} replicas of {} have confirmed the lock in time; see its \
-                 INFO replication",
+            let fault = Fault::new(format!(
+                "{replicas} of {wanted} replicas of {} confirmed the lock in time",
                 self.link.address
-            ))
+            ));
+            Failure::Unconfirmed(fault.with_remedy("check INFO replication there"))
         })
     }
 

@@ -1,6 +1,7 @@
 //! What a server's error replies mean for a lock.
 
 use super::scripts::Call;
+use crate::report::Fault;
 use crate::store::Failure;
 use crate::store::wire::{Address, Endpoint, ServerError};
 
@@ -33,17 +34,19 @@ impl From<Failure> for Refusal {
 impl From<Refusal> for Failure {
     /// What the refusal means where there is only one server.
     fn from(refusal: Refusal) -> Self {
-        let lasting = |what| Self::Misconfigured { what, executed: false };
         match refusal {
             Refusal::Failed(failure) => failure,
             Refusal::Elsewhere { peer, .. } => {
-                lasting(format!("{peer} is a node of a cluster; use a redis+cluster:// URL"))
+                let fault = Fault::new(format!("{peer} is a cluster node"));
+                Self::misconfigured(fault.with_remedy("use a redis+cluster:// URL"))
             }
-            Refusal::Moving { peer } => Self::Unavailable(format!(
-                "{peer} is moving the lock to another node; try again shortly"
-            )),
+            Refusal::Moving { peer } => {
+                let fault = Fault::new(format!("{peer} is moving the lock to another node"));
+                Self::Unavailable(fault.with_remedy("try again shortly"))
+            }
             Refusal::Demoted { peer } => {
-                lasting(format!("{peer} is a replica; give the master's address"))
+                let fault = Fault::new(format!("{peer} is a replica"));
+                Self::misconfigured(fault.with_remedy("use the address of the master"))
             }
         }
     }
@@ -51,6 +54,9 @@ impl From<Refusal> for Failure {
 
 /// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
 const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE", "NOPERM"];
+
+/// Describes a server that does not have a command; `sentinel` recognizes it.
+pub(super) const UNSUPPORTED_COMMAND: &str = "does not support a command";
 
 /// Classifies an error reply: whether the cause may pass by itself, or the user has to fix it.
 pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
@@ -65,41 +71,56 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
-    let passing = |what: &str| Failure::Unavailable(format!("{peer} {what}")).into();
-    let lasting = |what: String| {
-        Failure::Misconfigured { what: format!("{peer} {what}"), executed: false }.into()
+    let fault = |what: &str, remedy: &str| Fault::new(format!("{peer} {what}")).with_remedy(remedy);
+    let passing = |what: &str, remedy: &str| Failure::Unavailable(fault(what, remedy)).into();
+    let lasting = |what: &str, remedy: &str| Failure::misconfigured(fault(what, remedy)).into();
+    let unknown = || {
+        let what = format!("{peer} replied with {code} {}", first_line(text));
+        Failure::misconfigured(Fault::new(what)).into()
     };
     match code {
-        "LOADING" => passing("is still loading its data; try again shortly"),
-        "BUSY" => passing("is busy with a script of somebody else's; see SCRIPT KILL"),
-        "MASTERDOWN" => passing("has lost its master and refuses to answer"),
-        "CLUSTERDOWN" => passing("says that its cluster is down"),
-        "UNBLOCKED" => passing("ended the wait: it is not a master any more, or was told to"),
+        "LOADING" => passing("is loading its data", "try again shortly"),
+        "BUSY" => passing("is busy running a script", "if it does not end, run SCRIPT KILL there"),
+        "MASTERDOWN" => passing("has lost its master", "restore the master"),
+        "CLUSTERDOWN" => passing("reports that its cluster is down", "check CLUSTER INFO there"),
+        "UNBLOCKED" => passing("ended the wait", "check whether it is still a master"),
         "TRYAGAIN" => Refusal::Moving { peer },
-        "OOM" => passing("is out of memory and refuses writes; raise maxmemory or free some"),
-        "MISCONF" => passing("cannot save to disk and refuses writes; see its log"),
-        "NOREPLICAS" => passing("has too few replicas and refuses writes"),
-        "NOAUTH" => lasting(format!("wants a password; set {}", address.password_setting)),
-        "WRONGPASS" => lasting("refuses the user or the password".into()),
-        "NOPERM" => lasting(format!("denies this user a right: {}", first_line(text))),
+        "OOM" => {
+            passing("is out of memory and refuses writes", "raise maxmemory or free memory there")
+        }
+        "MISCONF" => passing("cannot save to disk and refuses writes", "check its log"),
+        "NOREPLICAS" => passing("has too few replicas and refuses writes", "restore its replicas"),
+        "NOAUTH" => lasting("requires a password", &format!("set {}", address.password_setting)),
+        "WRONGPASS" => lasting("rejected the username or password", "correct the credentials"),
+        "NOPERM" => {
+            let what = format!("{peer}: permission denied: {}", first_line(text));
+            let remedy = "grant the permission with ACL SETUSER there";
+            Failure::misconfigured(Fault::new(what).with_remedy(remedy)).into()
+        }
         "READONLY" => Refusal::Demoted { peer },
-        "WRONGTYPE" => lasting(
-            "keeps something else than a lock under this key; choose another name or --prefix"
-                .into(),
-        ),
+        "WRONGTYPE" => {
+            let what = format!("{peer}: this key holds something other than a lock");
+            let remedy = "use another name or --prefix";
+            Failure::misconfigured(Fault::new(what).with_remedy(remedy)).into()
+        }
         "MOVED" | "ASK" => match other_node(text, &address.endpoint) {
             Some(node) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
-            None => lasting(format!("answered {code} {}", first_line(text))),
+            None => unknown(),
         },
         "ERR" if text.contains("AUTH") => {
-            lasting("has no password set, but one was given; see requirepass or ACL SETUSER".into())
+            lasting("has no password set, but got one", "set requirepass there")
         }
-        "ERR" if text.contains("DB index") => lasting("does not have that database".into()),
-        "ERR" if text.contains("max number of clients") => passing("has too many clients"),
+        "ERR" if text.contains("DB index") => {
+            lasting("has no such database", "correct the database number")
+        }
+        "ERR" if text.contains("max number of clients") => {
+            passing("has too many clients", "raise maxclients there")
+        }
         "ERR" if text.contains("unknown command") => {
-            lasting(format!("lacks a command; Redis 6.2 or later is needed: {}", first_line(text)))
+            let what = format!("{UNSUPPORTED_COMMAND}: {}", first_line(text));
+            lasting(&what, "use Redis 6.2 or later")
         }
-        code => lasting(format!("answered {code} {}", first_line(text))),
+        _ => unknown(),
     }
 }
 
@@ -107,9 +128,9 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
 /// line of the script, from which the command is found.
 pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
-    let lasting = |what: String| {
-        let what = format!("{address} denies this user {what}");
-        Failure::Misconfigured { what, executed: false }.into()
+    let denied_for = |what: &str, remedy: &str| {
+        let fault = Fault::new(format!("{address}: permission denied for {what}"));
+        Failure::misconfigured(fault.with_remedy(remedy)).into()
     };
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");
@@ -117,12 +138,13 @@ pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: 
     match line_in(text).map_or(Some("GET"), |line| call.command_at(line)) {
         _ if (denied || error.code() == "NOPERM") && of_keys => {
             let [guard, side] = call.key_patterns();
-            lasting(format!("the lock's keys; allow ~{guard} and ~{side}"))
+            denied_for("the lock's keys", &format!("allow ~{guard} and ~{side}"))
         }
-        Some(command) if denied => {
-            lasting(format!("the command {command}; allow +{}", command.to_lowercase()))
-        }
-        _ if denied => lasting("a command that a script needs; see ACL LOG there".into()),
+        Some(command) if denied => denied_for(
+            &format!("the {command} command"),
+            &format!("allow +{}", command.to_lowercase()),
+        ),
+        _ if denied => denied_for("a command in a script", "check ACL LOG there"),
         _ => of(error, address),
     }
 }

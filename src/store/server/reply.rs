@@ -6,6 +6,7 @@ use crate::lock::view::{
     Ending, HistoryEntry, HoldState, Holder, Reason, ServerTime, State, View, Waiter,
 };
 use crate::lock::{ClientInfo, Fence, Mode};
+use crate::report::Fault;
 use crate::store::wire::Value;
 use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 use crate::text::printable;
@@ -82,8 +83,9 @@ impl Fields {
 
 /// For a reply that is valid RESP but not what the command or script returns.
 pub(in crate::store) fn unexpected_reply() -> Failure {
-    let what = "the server answered something that no Redis or Valkey answers".into();
-    Failure::Misconfigured { what, executed: true }
+    let fault = Fault::new("unexpected reply from the server");
+    let fault = fault.with_remedy("check that it is Redis or Valkey");
+    Failure::Misconfigured { fault, executed: true }
 }
 
 /// Parses the reply of ACQUIRE.

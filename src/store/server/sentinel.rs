@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::topology::Topology;
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Fate, Interrupt};
 
@@ -56,7 +56,7 @@ impl Sentinel {
                         self.master = self
                             .master
                             .sibling(endpoint)
-                            .map_err(|what| Failure::Misconfigured { what, executed: false })?;
+                            .map_err(|what| Failure::misconfigured(Fault::new(what)))?;
                     }
                     return Ok(&mut self.master);
                 }
@@ -74,22 +74,22 @@ impl Sentinel {
         let Self { sentinels, service, .. } = self;
         let sentinel = &mut sentinels[index];
         let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*service).clone();
-        let answer = sentinel.ask(question, interrupt).map_err(|refusal| match refusal.into() {
-            Failure::Misconfigured { what, .. } if what.contains("lacks a command") => {
-                let what = format!(
-                    "{} is no sentinel; redis+sentinel: takes the sentinels' addresses, which have \
-                     port 26379 as a rule",
-                    sentinel.endpoint()
-                );
-                Failure::Misconfigured { what, executed: false }
-            }
-            failure => failure,
-        });
+        let answer =
+            sentinel.ask(question, interrupt).map_err(|refusal| match Failure::from(refusal) {
+                failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
+                    let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
+                    let remedy = "use the addresses of the sentinels (usually port 26379)";
+                    Failure::misconfigured(fault.with_remedy(remedy))
+                }
+                failure => failure,
+            });
         match answer? {
-            Value::Nil => Err(Failure::Misconfigured {
-                what: format!("sentinel {} knows no service {service}", sentinel.endpoint()),
-                executed: false,
-            }),
+            Value::Nil => {
+                let what =
+                    format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
+                let fault = Fault::new(what).with_remedy("correct the service name in the URL");
+                Err(Failure::misconfigured(fault))
+            }
             answer => {
                 let address = wire::from_redis_value::<(String, u16)>(answer);
                 let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
@@ -108,10 +108,11 @@ fn none_of(mut failures: Vec<Failure>) -> Failure {
     match failures.swap_remove(worst.unwrap_or(0)) {
         failure @ Failure::Misconfigured { .. } => failure,
         first => {
-            let what = format!("none of {count} sentinels can name the master: {first}");
+            let what = format!("no sentinel named the master ({count} asked): {}", first.problem());
+            let fault = Fault::new(what).with_remedy("check the sentinels");
             match answers {
-                true => Failure::Unavailable(what),
-                false => Failure::Unreachable { what, fate: Fate::NotSent },
+                true => Failure::Unavailable(fault),
+                false => Failure::Unreachable { fault, fate: Fate::NotSent },
             }
         }
     }
@@ -121,9 +122,11 @@ impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         let reply = self.master(interrupt)?.run_script(call, false, interrupt);
         reply.map_err(|refusal| match refusal {
-            Refusal::Demoted { peer } => Failure::Unavailable(format!(
-                "{peer} is no master, though a sentinel says so; a failover is under way"
-            )),
+            Refusal::Demoted { peer } => {
+                let what = format!("{peer} is not a master although a sentinel names it");
+                let remedy = "try again when the failover has ended";
+                Failure::Unavailable(Fault::new(what).with_remedy(remedy))
+            }
             refusal => refusal.into(),
         })
     }

@@ -48,7 +48,7 @@ impl Address {
     /// One line that says what is wrong. It never repeats the URL, which may contain a password.
     pub(in crate::store) fn parse(text: &str) -> Result<Self, String> {
         if text.contains(char::is_whitespace) {
-            return Err(format!("a URL with white space in it; {FORMS}"));
+            return Err(format!("contains whitespace; {FORMS}"));
         }
         // The redis crate is built without TLS and would refuse the scheme.
         let (text, has_tls) = match text.strip_prefix("rediss://") {
@@ -58,43 +58,47 @@ impl Address {
         let text = text.as_str();
         let url = redis::parse_redis_url(text).ok_or_else(|| match text.split_once("://") {
             Some((scheme, _)) if !matches!(scheme, "redis" | "unix") => {
-                format!("this rlock does not know {scheme}:// URLs; {FORMS}")
+                format!("unknown scheme '{scheme}'; {FORMS}")
             }
-            _ if text == "local" => "local: has a colon at its end".into(),
+            _ if text == "local" => "missing colon; use local:".into(),
             _ if text.contains(",redis") => {
-                "several servers are several --url, or separated by spaces in RLOCK_URL".into()
+                "several servers in one URL; repeat --url, or separate URLs with spaces in RLOCK_URL".into()
             }
             _ => format!("not a URL; {FORMS}"),
         })?;
         let is_unix = match url.scheme() {
             "redis" => false,
             "unix" => true,
-            other => return Err(format!("this rlock does not know {other}:// URLs; {FORMS}")),
+            other => return Err(format!("unknown scheme '{other}'; {FORMS}")),
         };
         if url.fragment().is_some() {
-            return Err(format!("a URL with '#' in it (in a password: %23); {FORMS}"));
+            return Err("contains '#'; write '#' in a password as %23".into());
         }
         for (option, _) in url.query_pairs() {
             if !is_unix {
-                return Err(format!("a redis:// URL takes no options after '?'; {FORMS}"));
+                return Err(format!("redis:// URLs take no options after '?'; {FORMS}"));
             }
             if !matches!(&*option, "db" | "user" | "pass") {
-                return Err(format!("a unix:// URL takes db, user and pass after '?'; {FORMS}"));
+                return Err(format!("unix:// URLs take only db, user and pass after '?'; {FORMS}"));
             }
         }
         if is_unix && url.has_host() {
-            return Err(format!("a unix:// URL needs three slashes; {FORMS}"));
+            return Err(
+                "host in a unix:// URL; use three slashes, as in unix:///path/to/socket".into()
+            );
         }
         let info = url.into_connection_info().map_err(|error| {
-            let what = error.detail().unwrap_or("the host or the path is missing").to_lowercase();
+            let what = error.detail().unwrap_or("missing host or path").to_lowercase();
             format!("{what}; {FORMS}")
         })?;
         let endpoint = match info.addr() {
-            ConnectionAddr::Tcp(_, 0) => return Err("port 0 is no port".into()),
+            ConnectionAddr::Tcp(_, 0) => {
+                return Err("port cannot be 0; use the port of the server".into());
+            }
             ConnectionAddr::Tcp(host, port) => Endpoint::Tcp { host: host.clone(), port: *port },
             ConnectionAddr::Unix(path) => match SockAddr::unix(path) {
                 Ok(_) => Endpoint::Unix(path.clone()),
-                Err(_) => return Err("the path of the socket is too long".into()),
+                Err(_) => return Err("socket path is too long; use a shorter one".into()),
             },
             _ => return Err(format!("not a URL; {FORMS}")),
         };
@@ -102,7 +106,8 @@ impl Address {
         Ok(Self {
             endpoint,
             tls: has_tls.then(TlsFiles::default),
-            database: u32::try_from(settings.db()).map_err(|_| "no such database number")?,
+            database: u32::try_from(settings.db())
+                .map_err(|_| "database number is out of range; use 0 to 4294967295")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             password_setting: "RLOCK_PASSWORD or --password-file",
@@ -130,7 +135,7 @@ impl Address {
         self.password = self.password.or_else(|| credentials.password.clone());
         self.username = self.username.or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
-            return Err(format!("there is a user but no password; set {}", self.password_setting));
+            return Err(format!("username without a password; set {}", self.password_setting));
         }
         Ok(self)
     }
@@ -143,7 +148,9 @@ impl Address {
         match &mut self.tls {
             Some(tls) => *tls = files.clone(),
             None if named => {
-                return Err("--tls-ca, --tls-cert and --tls-key need a rediss:// URL".into());
+                return Err(
+                    "--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()
+                );
             }
             None => {}
         }

@@ -13,7 +13,7 @@ use super::address::Endpoint;
 use super::dial::dial;
 use super::tls::{Stream, Tls, reason};
 use crate::duration::show;
-use crate::report::plain;
+use crate::report::{Fault, plain};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
@@ -59,7 +59,7 @@ impl Connection {
                 Ok(Self { stream, parser: Parser::new(), peer, unsent: Vec::new(), pending: 0 })
             }
             Err(error) => Err(Failure::Misconfigured {
-                what: format!("cannot use TLS with {peer}: {error}"),
+                fault: Fault::new(format!("cannot use TLS with {peer}: {error}")),
                 executed: false,
             }),
         }
@@ -133,45 +133,45 @@ impl Connection {
 
     fn failure(&self, broken: Broken, timeout: Duration) -> Failure {
         let peer = &self.peer;
-        let (what, fate) = match broken {
+        let (fault, fate) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
             Broken::TooLarge => {
                 let most = LARGEST_REPLY / (1024 * 1024);
-                return Failure::TooLarge(format!(
-                    "reply of {peer} exceeds {most} MiB; find the large key with redis-cli --memkeys"
-                ));
+                let fault = Fault::new(format!("reply from {peer} exceeds {most} MiB"));
+                let remedy = "find the large key with redis-cli --memkeys";
+                return Failure::TooLarge(fault.with_remedy(remedy));
             }
             Broken::Distrusted(error) => {
-                return Failure::Misconfigured {
-                    what: format!("no TLS with {peer}: {}", reason(&error)),
-                    executed: false,
-                };
+                let fault = reason(&error);
+                return Failure::misconfigured(
+                    fault.reworded(|why| format!("TLS with {peer} failed: {why}")),
+                );
             }
             Broken::Late if self.stream.is_handshaking() => {
                 let timeout = show(timeout);
-                let what = format!("{peer} has not begun TLS within {timeout}; does it speak it?");
-                (what, Fate::NotSent)
+                let fault = Fault::new(format!("{peer} did not start TLS within {timeout}"));
+                (fault.with_remedy("check that it uses TLS"), Fate::NotSent)
             }
             Broken::Late => {
-                (format!("{peer} did not answer within {}", show(timeout)), Fate::Pending)
+                let fault = Fault::new(format!("{peer} did not answer within {}", show(timeout)));
+                (fault.with_remedy("check the server and the network"), Fate::Pending)
             }
-            Broken::Closed => (format!("{peer} closed the connection"), Fate::Lost),
+            Broken::Closed => {
+                let fault = Fault::new(format!("{peer} closed the connection"));
+                (fault.with_remedy("check the log of the server"), Fate::Lost)
+            }
             Broken::Io(error) => {
-                (format!("the connection to {peer} broke: {}", plain(&error)), Fate::Lost)
+                let fault = Fault::new(format!("connection to {peer} failed: {}", plain(&error)));
+                (fault.with_remedy("check the server and the network"), Fate::Lost)
             }
         };
-        Failure::Unreachable { what, fate }
+        Failure::Unreachable { fault, fate }
     }
 
     /// For bytes that are not RESP: the server is not Redis or Valkey.
     fn not_redis(&self) -> Failure {
-        let peer = &self.peer;
-        Failure::Misconfigured {
-            what: format!(
-                "what answers at {peer} is no Redis or Valkey; check the host and the port"
-            ),
-            executed: false,
-        }
+        let fault = Fault::new(format!("{} is not a Redis or Valkey server", self.peer));
+        Failure::misconfigured(fault.with_remedy("check the host and the port"))
     }
 }
 

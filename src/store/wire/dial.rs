@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::address::Endpoint;
 use crate::duration::show;
-use crate::report::plain;
+use crate::report::{Fault, plain};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
@@ -22,13 +22,13 @@ const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
 /// Why there is no connection. Nothing has been sent.
 enum DialError {
-    Failed(String),
+    Failed(Fault),
     Interrupted,
 }
 
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
-        Self::Failed(plain(&error))
+        Self::Failed(Fault::new(plain(&error)).with_remedy("check that the server is running"))
     }
 }
 
@@ -48,14 +48,16 @@ pub(in crate::store) fn dial(
     };
     dialled.map_err(|error| match error {
         DialError::Interrupted => Failure::Interrupted { sent: false },
-        DialError::Failed(what) => Failure::Unreachable {
-            what: if until.since(Instant::now()).is_zero() {
-                format!("cannot connect to {endpoint}: no answer within {}", show(timeout))
+        DialError::Failed(fault) => {
+            let fault = if until.since(Instant::now()).is_zero() {
+                Fault::new(format!("no answer within {}", show(timeout)))
+                    .with_remedy("check the server and the network")
             } else {
-                format!("cannot connect to {endpoint}: {what}; is a server running there?")
-            },
-            fate: Fate::NotSent,
-        },
+                fault
+            };
+            let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
+            Failure::Unreachable { fault, fate: Fate::NotSent }
+        }
     })
 }
 
@@ -82,8 +84,10 @@ fn resolve(
     await_readiness(&resolving, Want::Read, until, interrupt)?;
     match resolving.result() {
         Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(_)) => Err(DialError::Failed(format!("no such host as {host}"))),
-        None => Err(DialError::Failed("the host name was not resolved in time".into())),
+        Some(Err(_)) => Err(DialError::Failed(
+            Fault::new("host name not found").with_remedy("check the host name"),
+        )),
+        None => Err(DialError::Failed(Fault::new("host name not resolved in time"))),
     }
 }
 
@@ -93,7 +97,8 @@ fn connect_any(
     until: Instant,
     interrupt: Interrupt<'_>,
 ) -> Result<Socket, DialError> {
-    let mut last = DialError::Failed("the host has no address".into());
+    let mut last =
+        DialError::Failed(Fault::new("host has no address").with_remedy("check the host name"));
     for (tried, &address) in addresses.iter().enumerate() {
         let now = Instant::now();
         let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
@@ -163,6 +168,8 @@ fn await_readiness(
     match wait(Some((descriptor.as_fd(), want)), interrupt, until)? {
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(DialError::Interrupted),
-        Woken::TimedOut => Err(DialError::Failed("no answer in time".into())),
+        Woken::TimedOut => Err(DialError::Failed(
+            Fault::new("no answer in time").with_remedy("check the server and the network"),
+        )),
     }
 }

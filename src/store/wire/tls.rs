@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::Socket;
 
+use crate::report::Fault;
 use crate::system::poll::Want;
 use crate::text::quoted;
 
@@ -77,8 +78,9 @@ impl Tls {
 }
 
 fn name_of(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned())
-        .map_err(|_| format!("{host} is no name that a certificate could have"))
+    ServerName::try_from(host.to_owned()).map_err(|_| {
+        format!("'{host}' is not a valid host name for TLS; correct the host in the URL")
+    })
 }
 
 fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
@@ -90,7 +92,7 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
     // Skip those that cannot be parsed: systems may have very old ones.
     roots.add_parsable_certificates(found);
     if roots.is_empty() {
-        return Err("no certificate authority to trust; name one with --tls-ca".into());
+        return Err("no trusted certificate authority found; set --tls-ca".into());
     }
     Ok(roots)
 }
@@ -114,7 +116,7 @@ impl Pem {
         let signs = [&b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..], b"Proc-Type: 4,ENCRYPTED"];
         if signs.iter().any(|sign| self.text.windows(sign.len()).any(|part| part == *sign)) {
             return Err(format!(
-                "{}: encrypted key is not supported; decrypt it with openssl pkey -in {} -out FILE",
+                "{}: encrypted keys are not supported; decrypt it with openssl pkey -in {} -out FILE",
                 self.path.display(),
                 quoted(&self.path.to_string_lossy())
             ));
@@ -130,50 +132,55 @@ impl Pem {
     }
 
     fn unusable(&self, error: &pem::Error) -> String {
-        format!("{}: not PEM: {error}", self.path.display())
+        format!("{}: invalid PEM: {error}; use a PEM file", self.path.display())
     }
 }
 
 /// Why TLS failed, for the user who has to fix it.
-pub(in crate::store) fn reason(error: &io::Error) -> String {
+pub(in crate::store) fn reason(error: &io::Error) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
-        None => error.to_string(),
+        None => Fault::new(error.to_string()),
     }
 }
 
-fn reason_of(error: &rustls::Error) -> String {
+fn reason_of(error: &rustls::Error) -> Fault {
     use rustls::CertificateError as Bad;
+    let fault = |problem: &str, remedy: &str| Fault::new(problem).with_remedy(remedy);
     let bad = match error {
         rustls::Error::InvalidCertificate(bad) => bad,
         rustls::Error::InconsistentKeys(_) => {
-            return "certificate and key do not match; change --tls-key".into();
+            return fault("certificate and key do not match", "correct --tls-key");
         }
-        other => return other.to_string(),
+        other => return Fault::new(other.to_string()),
     };
     match bad {
-        Bad::Expired | Bad::ExpiredContext { .. } => "its certificate has expired".into(),
+        Bad::Expired | Bad::ExpiredContext { .. } => {
+            fault("server certificate has expired", "renew it")
+        }
         Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
-            "its certificate is not valid yet; is the clock right?".into()
+            fault("server certificate is not valid yet", "check the clock")
         }
-        Bad::UnknownIssuer | Bad::BadSignature => {
-            "nobody we trust has signed its certificate; name the authority with --tls-ca".into()
-        }
+        Bad::UnknownIssuer | Bad::BadSignature => fault(
+            "server certificate is not signed by a trusted authority",
+            "set --tls-ca to the authority's certificate",
+        ),
         Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
-            "its certificate is for another name; use the name that is in it".into()
+            fault("server certificate is for another host", "use the host name in the certificate")
         }
         // rustls wraps these errors of webpki without exposing their types.
         Bad::Other(other) => match other.0.to_string().as_str() {
-            "UnsupportedCertVersion" => {
-                "server certificate is X.509 version 1; issue version 3 with a subjectAltName"
-                    .into()
-            }
-            "CaUsedAsEndEntity" => "server certificate is a CA certificate; issue one with \
-                                    basicConstraints=CA:FALSE"
-                .into(),
-            other => format!("its certificate is not valid: {other}"),
+            "UnsupportedCertVersion" => fault(
+                "server certificate is X.509 version 1",
+                "issue version 3 with a subjectAltName",
+            ),
+            "CaUsedAsEndEntity" => fault(
+                "server certificate is a CA certificate",
+                "issue one with basicConstraints=CA:FALSE",
+            ),
+            other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
         },
-        other => format!("its certificate is not valid: {other}"),
+        other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
     }
 }
 

@@ -8,6 +8,7 @@ use super::votes::Votes;
 use crate::duration::show;
 use crate::lock::Fence;
 use crate::lock::view::{State, View};
+use crate::report::Fault;
 use crate::store::server::Run;
 use crate::store::{Answer, Failure};
 use crate::system::clock::Instant;
@@ -142,13 +143,15 @@ impl<'a> Tally<'a> {
             let Some(Ok(vote)) = vote else { continue };
             if self.is_young(vote) {
                 let (uptime, longest) = (vote.uptime(self.now), self.longest_lease);
-                let what = format!(
-                    "{name} was started {} ago and may have forgotten a lease of {}; it counts in {}",
+                let fault = Fault::new(format!(
+                    "{name} started {} ago and may have forgotten a lease of {}, so it cannot vote \
+                     yet",
                     show(uptime),
-                    show(longest),
-                    show(longest.saturating_sub(uptime))
-                );
-                young.push((number, Failure::Unavailable(what)));
+                    show(longest)
+                ));
+                let rest = show(longest.saturating_sub(uptime));
+                let fault = fault.with_remedy(format!("try again in {rest}"));
+                young.push((number, Failure::Unavailable(fault)));
             }
         }
         young
@@ -184,9 +187,9 @@ pub(in crate::store::quorum) fn describe(answer: &Answer) -> String {
     match answer {
         Answer::Granted { fence } => format!("granted, fencing token {fence}"),
         Answer::Busy(view) | Answer::Queued { view, .. } => view.to_string(),
-        Answer::Nested => "held by a command around this one".into(),
-        Answer::Upgrade => "held in shared mode by a command around this one".into(),
-        Answer::Over(why) => format!("over: it {why}"),
+        Answer::Nested => "held by an enclosing command".into(),
+        Answer::Upgrade => "held shared by an enclosing command".into(),
+        Answer::Over(why) => format!("request ended: the lock {why}"),
         Answer::Split { .. } => "free".into(),
     }
 }

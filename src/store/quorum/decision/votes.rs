@@ -1,5 +1,6 @@
 //! What each member of a quorum answered to one request.
 
+use crate::report::Fault;
 use crate::store::{Failure, Fate};
 
 /// The answers of all members to one request.
@@ -74,20 +75,27 @@ impl<T> Votes<T> {
         for (name, vote) in names.zip(&self.votes) {
             match vote {
                 Some(Ok(_)) => {}
-                Some(Err(failure)) => failures.push(failure.to_string()),
-                None => failures.push(format!("{name} does not answer")),
+                Some(Err(failure)) => failures.push(failure.problem().to_owned()),
+                None => failures.push(format!("{name} did not answer")),
             }
         }
         let why = failures.join("; ");
-        let what = format!("{useful} of {servers} servers usable, {required} required: {why}");
+        let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
+        // A server that recovers by itself is the best hope.
+        let recovery = self.votes.iter().find_map(|vote| match vote {
+            Some(Err(Failure::Unavailable(fault))) => fault.remedy().map(str::to_owned),
+            _ => None,
+        });
+        let restore = || format!("restore {} of these servers", required - useful);
+        let fault = Fault::new(what).with_remedy(recovery.unwrap_or_else(restore));
         let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
             Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
             None => true,
         };
         if self.votes.iter().all(is_absent) {
-            Failure::Unreachable { what, fate: self.fate() }
+            Failure::Unreachable { fault, fate: self.fate() }
         } else {
-            Failure::Unavailable(what)
+            Failure::Unavailable(fault)
         }
     }
 }

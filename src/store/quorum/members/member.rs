@@ -40,7 +40,7 @@ impl Member {
         let (work, to_do) = channel::<Work>();
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
-        thread.map_err(|error| format!("no thread for {name}: {error}"))?;
+        thread.map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
         Ok(Self { name, work, unfinished: Arc::default() })
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::handshake::{self, Probe, Run};
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
@@ -102,7 +102,8 @@ impl Link {
     pub(super) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
-            what: format!("{} answered something that no Redis or Valkey answers", self.address),
+            fault: Fault::new(format!("unexpected reply from {}", self.address))
+                .with_remedy("check that it is Redis or Valkey"),
             executed: true,
         }
     }
@@ -225,18 +226,25 @@ impl Link {
         }
         match (refused, kind) {
             (Refusal::Failed(failure), Kind::Undo) => {
-                let what = format!("{failure}; the lock was released anyway");
-                self.diagnostics.push(Diagnostic::Warning(what));
+                let warning = match failure {
+                    Failure::Misconfigured { fault, .. } => {
+                        fault.reworded(|what| format!("{what} (the lock was released)")).to_string()
+                    }
+                    failure => format!("{} (the lock was released)", failure.problem()),
+                };
+                self.diagnostics.push(Diagnostic::Warning(warning));
                 self.connection = Some((connection, Purpose::UndoOnly));
                 Ok(())
             }
-            (Refusal::Failed(Failure::Misconfigured { what, .. }), _) => {
+            (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
                 self.connection = Some((connection, Purpose::UndoOnly));
-                let what = format!(
-                    "{what}; unauthenticated clients can run scripts there, so the request took \
-                     effect and is being undone"
-                );
-                Err(Failure::Misconfigured { what, executed }.into())
+                let fault = fault.reworded(|what| {
+                    format!(
+                        "{what}, but it let the request take effect without authentication; \
+                         undoing it"
+                    )
+                });
+                Err(Failure::Misconfigured { fault, executed }.into())
             }
             (refused, _) => Err(refused),
         }
