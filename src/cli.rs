@@ -1,4 +1,10 @@
-//! The command line as users type it. What the words mean is decided in `config`.
+//! The command line as users type it, and the text of `--help` and of the man pages, whose shared
+//! sections are in `manual`. `config` decides what the options mean.
+//!
+//! The first paragraph of a help text is all that `-h` shows: a line of at most 60 characters that
+//! begins with a verb. `--help` and the man page show the rest too.
+
+pub mod manual;
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -14,17 +20,45 @@ use crate::lock::pattern::Subject;
 use crate::lock::{Label, Name, Owner, Prefix, ProcessId, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
-/// Everything on the command line.
+/// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
+/// statuses. The man page has the same.
+macro_rules! after_options {
+    ($text:literal) => {
+        concat!(
+            "DURATION is a number with a unit: 250ms, 90s, 1m30s, 2h. Without a unit, it is in \
+             seconds.\n\n",
+            $text
+        )
+    };
+}
+
+/// A distributed lock for shell scripts, on Redis or Valkey
+///
+/// rlock runs a command while no other host runs one under the same lock. It keeps its locks on a
+/// Redis or Valkey server, on several independent servers, or in files on one host.
+///
+/// Every lock is a lease: if the holder dies, the lock soon becomes free. rlock renews the lease
+/// while the command runs, and stops the command if the lock is lost.
 #[derive(Parser)]
 #[command(
     name = "rlock",
     version,
-    about = "A distributed lock for shell scripts, on Redis or Valkey",
-    after_help = "Say where the server is with --url or RLOCK_URL, for example\n  \
-                  RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh\nor, \
-                  for one host without a server, RLOCK_URL=local:",
+    after_help = "Set the server with --url or RLOCK_URL:\n  \
+                  RLOCK_URL=redis://127.0.0.1/ rlock exec backup -- ./backup.sh\n\
+                  For one host without a server, set RLOCK_URL=local:",
+    after_long_help = "\
+Examples:
+  # Try rlock on this host, without a server
+  RLOCK_URL=local: rlock exec demo -- echo hello
+
+  # Run a job on one of several hosts at a time
+  export RLOCK_URL=redis://redis.example/
+  rlock exec -n backup -- backup.sh
+
+  # List all held locks
+  rlock inspect",
     disable_help_subcommand = true,
-    max_term_width = 100
+    max_term_width = 80
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -36,140 +70,243 @@ pub struct Cli {
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
+    ///
+    /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. rlock renews the
+    /// lease meanwhile. If it loses the lock, it stops COMMAND and everything that COMMAND started:
+    /// with SIGTERM, then with SIGKILL.
+    ///
+    /// COMMAND keeps its standard streams, terminal, signals and exit status. Its environment also
+    /// has RLOCK_NAME, RLOCK_TOKEN and RLOCK_FENCE. RLOCK_FENCE is the fencing token, a number that
+    /// grows with each grant. A resource that remembers the largest one can reject a late holder.
+    ///
+    /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
         override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
-        after_help = "The command gets RLOCK_NAME, RLOCK_TOKEN and RLOCK_FENCE, a number that grows \
-                      with each\ngrant: a resource that remembers it can refuse a late holder.\n\n\
-                      D is a time: 250ms, 90s, 1m30s, 2h; a bare number is seconds.\n\n\
-                      On several hosts, by cron:  rlock exec -q -n --at-least 1m nightly -- job.sh\n\
-                      In CI:  rlock exec -w 30m --label \"$JOB_URL\" deploy -- make deploy\n\n\
-                      Exit status: the command's own; 75 if the lock is busy (see -E), 76 if \
-                      it was lost,\n69 without a server, 78 wrong configuration, 64 usage, 127 and \
-                      126 as a shell has them."
+        after_help = DURATION,
+        after_long_help = after_options!("\
+Examples:
+  # In a crontab on several hosts: only one of them runs the job
+  rlock exec -q -n --at-least 1m nightly -- job.sh
+
+  # In CI: queue for up to 30 minutes, and show the job's URL to others
+  rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy
+
+  # Run together with other readers, but not with a writer
+  rlock exec --shared dataset -- report.sh
+
+  # Run at most three at once
+  rlock exec --slots 3 render -- render.sh
+
+Exit status: that of COMMAND; 75 if the lock is busy (see -E), 76 if the lock was lost, 69 \
+without a usable server, 78 for a configuration error, 64 for a usage error, 126 or 127 if \
+COMMAND cannot be run.")
     )]
     Exec(Exec),
-    /// Acquire a lock and print the token that renews and releases it
-    #[command(after_help = "In a script, held until it ends, however it ends:\n  \
-                      t=$(rlock acquire --while-pid $$ NAME) || exit\n\n\
-                      D is a time: 250ms, 90s, 1m30s, 2h; a bare number is seconds.\n\n\
-                      Exit status: 0; 75 busy (see -E), 69 no server, 78 wrong configuration, 64 usage.")]
-    Acquire(Acquire),
-    /// Make a lock that is held last longer
+    /// Acquire a lock and print the token to renew or release it
+    ///
+    /// For a script that rlock exec cannot wrap. With --while-pid, the lock is held while a
+    /// process lives. Without it, nothing renews the lease: the script must renew or release the
+    /// lock before --ttl has passed.
     #[command(
-        after_help = "Exit status: 0; 77 that token does not hold the lock, 69 no server, 78 wrong \
-                      configuration, 64 usage."
+        after_help = DURATION,
+        after_long_help = after_options!("\
+Examples:
+  # In a script: hold a lock until the script ends, even if it is killed
+  t=$(rlock acquire --while-pid $$ import) || exit
+
+  # Set variables with which the script renews and releases the lock
+  lock=$(rlock acquire --shell --ttl 10m import) || exit
+  eval \"$lock\"
+
+Exit status: 0 on success, 75 if the lock is busy (see -E), 69 without a usable server, 78 for a \
+configuration error, 64 for a usage error.")
+    )]
+    Acquire(Acquire),
+    /// Renew a held lock for --ttl from now
+    ///
+    /// Only for a lock from rlock acquire: rlock exec and --while-pid renew theirs. A renewal
+    /// never shortens the lease of those two.
+    #[command(
+        after_help = DURATION,
+        after_long_help = after_options!("\
+Examples:
+  # Hold the lock for ten more minutes
+  RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
+
+Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 without a usable server, 78 for \
+a configuration error, 64 for a usage error.")
     )]
     Renew(Renew),
-    /// Release a lock that is held
+    /// Release a held lock
+    ///
+    /// Releases the hold of TOKEN. With --force, revokes every hold instead, prints the revoked
+    /// holders, and waits until they have stopped.
     #[command(
-        after_help = "Exit status: 0; 77 that token does not hold the lock, 75 another tool holds it \
-                      (--force), 69 no\nserver, 78 wrong configuration, 64 usage."
+        after_help = DURATION,
+        after_long_help = after_options!("\
+Examples:
+  # Release a lock from acquire
+  RLOCK_TOKEN=$t rlock release import
+
+  # Revoke a lock and wait until its holder has stopped
+  rlock release --force deploy:prod
+
+  # Free the lock of a dead holder immediately
+  rlock release --force --now deploy:prod
+
+Exit status: 0 on success, 77 if TOKEN does not hold the lock, 75 if another tool holds it \
+(--force only), 69 without a usable server, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
-    /// Show who holds a lock and who waits for it
+    /// Show the holders and waiters of locks
+    ///
+    /// Shows one lock with its holders, its waiters and its history, or lists all held locks that
+    /// match a pattern. Locks that need attention come first.
     #[command(
-        after_help = "Exit status: 0; 1 NAME is free, 69 no server or not all of them, 78 wrong \
-                      configuration, 64 usage."
+        after_help = DURATION,
+        after_long_help = after_options!("\
+Examples:
+  # Show the holder, the queue and the history of a lock
+  rlock inspect deploy:prod
+
+  # List all locks that match, and refresh the list every second
+  rlock inspect -W 'deploy:*'
+
+  # Print the names of all locks with waiters
+  rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'
+
+Exit status: 0 on success, 1 if NAME is free, 69 if a server cannot be reached, 78 for a \
+configuration error, 64 for a usage error.")
     )]
     Inspect(Inspect),
 }
 
-// Where the server is and how much to say: on every subcommand. (No doc comment on what is
-// flattened: clap would show it instead of the subcommand's own.)
+const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
+
+// Where the server is and how much to print: on every subcommand. (No doc comment on flattened
+// structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
 pub(crate) struct Common {
-    /// The lock server: redis://host:port/db, rediss:// for TLS, unix:///path?db=N,
-    /// redis+sentinel://host,host/service, redis+cluster://host,host; several --url: a quorum of
-    /// them; local: for files [env: RLOCK_URL, where spaces separate several]
-    // A plain text: a URL that does not parse may have a password in it, and clap would show it.
+    /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
+    ///
+    /// One of redis://[user:password@]host[:port][/db], rediss:// for TLS,
+    /// unix:///path/to/socket[?db=N], redis+sentinel://host,host/service,
+    /// redis+cluster://host,host, and local:[/DIRECTORY] for files on this host.
+    ///
+    /// Several URLs of independent servers make a quorum. In RLOCK_URL, spaces separate them. All
+    /// users can see a password in --url with ps; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
+    // A plain text: a URL that does not parse may contain a password, and clap would print it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Vec<String>,
-    /// Put before NAME to make the Redis key [env: RLOCK_PREFIX] [default: rlock:]
-    #[arg(long, value_name = "P", help_heading = "Server")]
+    /// Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]
+    ///
+    /// An empty PREFIX makes NAME the key, for example to share a lock with another tool.
+    #[arg(long, value_name = "PREFIX", help_heading = "Server")]
     pub(crate) prefix: Option<Prefix>,
-    /// Longest wait for a connection or for one reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
-    #[arg(long, value_name = "D", help_heading = "Server")]
+    /// Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
+    ///
+    /// rlock never waits longer than a quarter of --ttl.
+    #[arg(long, value_name = "DURATION", help_heading = "Server")]
     pub(crate) io_timeout: Option<Timeout>,
-    /// Read the password from the first line of FILE [or env: RLOCK_USERNAME, RLOCK_PASSWORD]
+    /// Read the password from the first line of FILE
+    ///
+    /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
+    /// RLOCK_USERNAME too.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Trust this certificate authority instead of the system's [env: RLOCK_TLS_CA]
+    /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
+    ///
+    /// Without it, rlock trusts the certificate authorities of the system.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Our certificate, for a server that asks for one [env: RLOCK_TLS_CERT]
+    /// Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]
+    ///
+    /// Requires --tls-key.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate [env: RLOCK_TLS_KEY]
+    /// Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Say nothing about waiting or being busy, only what went wrong
+    /// Print failures only, not waiting or busy messages
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Say what happens, with times
+    /// Print each step with its time
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
 
-// How to ask for a lock: on exec and acquire.
+// How to request a lock: on exec and acquire.
 #[derive(Args)]
 pub(crate) struct Terms {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
-    /// Hold the lock alone; the default
+    /// Hold the lock alone (default)
     #[arg(short = 'x', long, group = "mode")]
     pub(crate) exclusive: bool,
-    /// Share the lock with others who do
+    /// Share the lock with other --shared holders
     #[arg(short, long, group = "mode")]
     pub(crate) shared: bool,
-    /// Hold the lock with at most N holders at once, all of whom say the same N
+    /// Allow up to N holders at once; all must pass the same N
     #[arg(long, value_name = "N", group = "mode")]
     pub(crate) slots: Option<NonZeroU32>,
-    /// Fail at once if the lock is busy
+    /// Fail immediately if the lock is busy
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
-    /// Wait at most D; without -n and -w, for ever [env: RLOCK_WAIT]
-    #[arg(short, long, value_name = "D", visible_alias = "timeout")]
+    /// Wait at most DURATION for the lock [env: RLOCK_WAIT]
+    ///
+    /// Without --wait and --nonblock, rlock waits indefinitely. 0 means --nonblock.
+    #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
     pub(crate) wait: Option<BoundedDuration>,
-    /// Exit status when the lock is busy
+    /// Exit with status N if the lock is busy
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
-    /// Keep others out for at least D from the start, even if it is released sooner; rlock itself
-    /// does not wait. For cron on hosts whose clocks differ
-    #[arg(long, value_name = "D")]
+    /// Keep the lock for at least DURATION after acquiring it
+    ///
+    /// If it is released sooner, the lock stays taken until then; rlock itself does not wait. For
+    /// cron jobs on hosts whose clocks differ.
+    #[arg(long, value_name = "DURATION")]
     pub(crate) at_least: Option<BoundedDuration>,
-    /// Enter again a lock that an enclosing exec, or the same --owner, holds
+    /// Enter a lock that an enclosing exec or the same owner holds
+    ///
+    /// Without it, requesting a lock that an enclosing exec holds fails immediately, because
+    /// waiting would deadlock.
     #[arg(long, conflicts_with = "slots")]
     pub(crate) reentrant: bool,
-    /// Whose hold it is, for --reentrant [env: RLOCK_OWNER]
+    /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
     #[arg(long, value_name = "ID")]
     pub(crate) owner: Option<Owner>,
-    /// The lock counts only once that many replicas of the server have it [env:
-    /// RLOCK_MIN_REPLICAS]
+    /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
     #[arg(long, value_name = "N")]
     pub(crate) min_replicas: Option<u32>,
-    /// Shown to those who wait and by inspect: a job's URL, a ticket [env: RLOCK_LABEL]
+    /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
+    ///
+    /// For example, the URL of a job or the number of a ticket.
     #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
     pub(crate) label: Option<Label>,
 }
 
 #[derive(Args)]
 pub(crate) struct LeaseArgs {
-    /// Lease: how soon the lock frees itself if this host dies, not how long the work may take. exec
-    /// and --while-pid renew it; at least 100ms [env: RLOCK_TTL] [default: 30s]
-    #[arg(short, long, value_name = "D")]
+    /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
+    ///
+    /// This is how soon the lock becomes free if this host dies. It does not limit the work: exec
+    /// and --while-pid renew the lease. At least 100ms.
+    #[arg(short, long, value_name = "DURATION")]
     pub(crate) ttl: Option<Ttl>,
 }
 
 // Which hold is meant: on renew and release.
 #[derive(Args)]
 pub(crate) struct HoldArgs {
-    /// The lock
+    /// Name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
-    /// Token from acquire; ps shows it, so prefer RLOCK_TOKEN [env: RLOCK_TOKEN]
+    /// Token that acquire printed [env: RLOCK_TOKEN]
+    ///
+    /// All users can see arguments with ps; use RLOCK_TOKEN.
     #[arg(value_name = "TOKEN")]
     pub(crate) token: Option<Token>,
-    /// Print one JSON document, on failure too
+    /// Print one JSON document, even on failure
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -180,23 +317,26 @@ pub(crate) struct Exec {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) terms: Terms,
-    /// Time between SIGTERM and SIGKILL when the lock is lost, at most a third of the TTL [default:
-    /// 5s]
-    #[arg(short, long, value_name = "D")]
+    /// Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]
+    ///
+    /// At most a third of --ttl.
+    #[arg(short, long, value_name = "DURATION")]
     pub(crate) kill_after: Option<BoundedDuration>,
-    /// What to do with the command when the lock is lost
-    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    /// Kill the command or let it continue if the lock is lost
+    #[arg(long, value_name = "ACTION", default_value = "kill")]
     pub(crate) on_lost: OnLost,
-    /// When no server answers before the command starts: fail, or run it without a lock
-    #[arg(long, value_name = "WHAT", default_value = "fail")]
+    /// Fail or run unlocked if no server is reachable at the start
+    #[arg(long, value_name = "ACTION", default_value = "fail")]
     pub(crate) on_unreachable: OnUnreachable,
-    /// Keep the command in rlock's own process group, as timeout --foreground does
+    /// Keep the command in the process group of rlock
+    ///
+    /// Like timeout --foreground: the command reads the terminal and receives its signals directly.
     #[arg(long)]
     pub(crate) foreground: bool,
-    /// The lock
+    /// Name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
-    /// The command and its arguments
+    /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -207,17 +347,21 @@ pub(crate) struct Acquire {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) terms: Terms,
-    /// The lock
+    /// Name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
-    /// Print one JSON document, on failure too
+    /// Print one JSON document, even on failure
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,
-    /// Print assignments for a shell: s=$(rlock acquire --shell NAME) || exit; eval "$s"
+    /// Print shell assignments for eval instead of the token
+    ///
+    /// For example: s=$(rlock acquire --shell NAME) || exit; eval "$s"
     #[arg(long)]
     pub(crate) shell: bool,
-    /// Leave a keeper behind that renews while this process lives, releases when it ends, and stops
-    /// it if the lock is lost; $$ in a script
+    /// Hold the lock while process PID lives
+    ///
+    /// A keeper process stays in the background. It renews the lease while PID lives, and releases
+    /// the lock when PID exits. If it loses the lock, it stops PID. In a script, PID is $$.
     #[arg(long, value_name = "PID")]
     pub(crate) while_pid: Option<ProcessId>,
 }
@@ -226,8 +370,10 @@ pub(crate) struct Acquire {
 pub(crate) struct Renew {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Lease length from now; default: as last set [env: RLOCK_TTL]
-    #[arg(short, long, value_name = "D")]
+    /// Expire the lease DURATION from now [env: RLOCK_TTL]
+    ///
+    /// Without it, the lease keeps its length.
+    #[arg(short, long, value_name = "DURATION")]
     pub(crate) ttl: Option<Ttl>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
@@ -239,10 +385,12 @@ pub(crate) struct Release {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
-    /// Take the lock away from all who have it, stop their commands, and wait until they have let go
+    /// Revoke all holds, stop their commands and await release
     #[arg(long, conflicts_with = "token")]
     pub(crate) force: bool,
-    /// With --force: free it at once; only if the holders and all they started are known to be dead
+    /// Free the lock immediately; requires --force
+    ///
+    /// Safe only if the holders and everything they started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
 }
@@ -251,46 +399,56 @@ pub(crate) struct Release {
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The lock, or a pattern such as 'deploy:*'; without it, all locks that are held
+    /// Name of a lock, or a pattern such as 'deploy:*'
+    ///
+    /// Without it, all held locks.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
-    /// Print one JSON document, on failure too
+    /// Print one JSON document, even on failure
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print the names only, one a line
+    /// Print only the names, one per line
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     pub(crate) names: bool,
-    /// Show it again every second, or every D
+    /// Refresh every DURATION, by default every second
     #[arg(
         short = 'W',
         long,
-        value_name = "D",
+        value_name = "DURATION",
         num_args = 0..=1,
         default_missing_value = "1s"
     )]
-    // A text, since what follows may be NAME as well.
+    // A text, since NAME may follow it.
     pub(crate) watch: Option<String>,
 }
 
-/// Clap's many-line message as one line: what is wrong, the nearest right spelling, where to look.
+/// Turns clap's message of several lines into one: the problem and one remedy.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "what is to be done? exec, acquire, renew, release or inspect; see rlock --help"
-            .into();
+        return "no subcommand; use exec, acquire, renew, release or inspect".into();
     }
     let text = error.render().to_string();
     let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let what = line(text.split("\n\n").next().unwrap_or_default());
     let what = what.strip_prefix("error: ").unwrap_or(&what);
-    // A value that is far too long is shown in part.
+    // Show only a part of a value that is far too long.
     let what: String = what.chars().take(400).collect();
+    // What is wrong with a value comes with its own remedy.
+    if error.kind() == ErrorKind::ValueValidation && what.contains("; ") {
+        return what;
+    }
     let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
+    if let Some(tip) = tip {
+        return match tip.split_once(" exists: ") {
+            Some((_, similar)) => format!("{what}; use {similar}"),
+            None => format!("{what}; {tip}"),
+        };
+    }
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: rlock "));
     let subcommand = usage.and_then(|usage| usage.split(' ').next());
     let subcommand = subcommand.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
-    let help = match subcommand {
-        Some(subcommand) => format!("see rlock {subcommand} --help"),
-        None => "see rlock --help".to_owned(),
-    };
-    format!("{what}; {}", tip.unwrap_or(&help))
+    match subcommand {
+        Some(subcommand) => format!("{what}; run rlock {subcommand} --help"),
+        None => format!("{what}; run rlock --help"),
+    }
 }

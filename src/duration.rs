@@ -27,11 +27,13 @@ impl FromStr for BoundedDuration {
             humantime::parse_duration(text).ok()
         };
         match duration {
-            None => Err("not a duration; write it like 90s, 1m30s, 250ms or 2.5 (seconds)".into()),
-            Some(duration) if duration > WEEK => Err(format!(
-                "that is {}, and a lock's times end at a week; minutes are 'm', 'M' is months",
-                humantime::format_duration(Duration::from_secs(duration.as_secs()))
-            )),
+            None => Err("not a duration; use a form such as 90s, 1m30s or 250ms".into()),
+            Some(duration) if duration > WEEK && text.contains('M') => {
+                Err("exceeds the limit of 7d; use 'm' for minutes ('M' is months)".into())
+            }
+            Some(duration) if duration > WEEK => {
+                Err("exceeds the limit of 7d; use a shorter duration".into())
+            }
             Some(duration) => Ok(Self(duration)),
         }
     }
@@ -56,7 +58,7 @@ impl FromStr for Timeout {
     fn from_str(text: &str) -> Result<Self, String> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(1) {
-            return Err("a timeout is at least 1ms long".into());
+            return Err("below the limit of 1ms; use a longer timeout".into());
         }
         Ok(Self(duration))
     }
@@ -90,7 +92,7 @@ impl FromStr for Ttl {
     fn from_str(text: &str) -> Result<Self, String> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(100) {
-            return Err("a lease is at least 100ms long".into());
+            return Err("below the limit of 100ms; use a longer lease".into());
         }
         Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))
     }
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn five_months_are_refused_and_the_mistake_is_named() {
         let message = "5M".parse::<BoundedDuration>().unwrap_err();
-        assert!(message.contains("months"), "{message}");
+        assert!(message.contains("minutes"), "{message}");
         assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
     }
 

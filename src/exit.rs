@@ -27,28 +27,32 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub const TABLE: &[(&str, &str)] = &[
     (
         "the command's",
-        "exec ran it to its end under the lock; if a signal ended it, rlock dies by the same one, \
-         which a shell shows as 128+n",
+        "exec ran the command to its end under the lock; if a signal killed the command, rlock \
+         dies of the same signal, which a shell shows as 128+n",
     ),
-    ("0", "done; inspect NAME: the lock is held"),
+    ("0", "success; for inspect NAME, the lock is held"),
     ("1", "inspect NAME: the lock is free"),
-    ("64", "usage"),
-    ("69", "no usable server: unreachable, silent, loading, out of memory, or too few of a quorum"),
-    ("70", "a bug in rlock, or the system refused it something it cannot do without"),
-    ("75", "busy: held by somebody else, and the wait is over (-E sets another)"),
-    ("76", "the lock was lost while the command ran; overrides the command's own status"),
-    ("77", "release or renew: that token does not hold the lock"),
+    ("64", "usage error"),
+    (
+        "69",
+        "no usable server: unreachable, not answering, loading, out of memory, or too few of a \
+         quorum",
+    ),
+    ("70", "internal error: a bug in rlock, or the system refused a resource"),
+    ("75", "busy: another holder has the lock and the wait is over (-E sets another status)"),
+    ("76", "the lock was lost while the command ran; overrides the command's status"),
+    ("77", "renew or release: the token does not hold the lock"),
     (
         "78",
-        "configuration: no URL, bad URL, wrong password, missing ACL rights, TLS refused, a replica \
-         instead of a master, the same server twice, a damaged lock file, a fencing token ahead of \
-         the clock",
+        "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
+         failure, a replica instead of a master, the same server twice, a damaged lock file, a \
+         fencing token ahead of the clock",
     ),
     ("126", "the command is not executable; the lock has been released"),
     ("127", "the command was not found; the lock has been released"),
     (
         "128+n",
-        "rlock was stopped by signal n while waiting; it has left the queue. It dies by that \
+        "rlock was stopped by signal n while waiting, and has left the queue; it dies of that \
          signal, which a shell shows as 128+n",
     ),
 ];

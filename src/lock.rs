@@ -36,12 +36,12 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.len() {
-            0 => return Err("a lock's name has at least one character".into()),
-            201.. => return Err("a lock's name has at most 200 bytes".into()),
+            0 => return Err("lock name is empty; use at least one character".into()),
+            201.. => return Err("lock name exceeds 200 bytes; use a shorter name".into()),
             _ => {}
         }
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
-            Some(c) => Err(format!("lock name cannot contain {c:?} in it")),
+            Some(c) => Err(format!("lock name cannot contain {c:?}; remove it")),
             None => Ok(Self(text.to_owned())),
         }
     }
@@ -79,14 +79,14 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.len() > 200 {
-            return Err("a prefix has at most 200 bytes".into());
+            return Err("prefix exceeds 200 bytes; use a shorter prefix".into());
         }
         match text.chars().find(|&c| forbidden(c)) {
-            Some(c) => Err(format!("prefix cannot contain {c:?} in it")),
+            Some(c) => Err(format!("prefix cannot contain {c:?}; remove it")),
             // Without a tag of its own the key is the tag of its side keys, and the first closing
             // brace in it would end that tag early, in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
-                Err("a prefix with '}' in it needs a hash tag, as in {app}:".into())
+                Err("prefix contains '}' without a hash tag; use a form such as {app}:".into())
             }
             None => Ok(Self(text.to_owned())),
         }
@@ -155,7 +155,7 @@ impl FromStr for Token {
     /// Anything may be asked about; only what `acquire` printed will hold a lock.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("the token is empty: did the acquire before it succeed?".into());
+            return Err("empty token; check whether acquire succeeded".into());
         }
         Ok(Self(text.to_owned()))
     }
@@ -267,9 +267,9 @@ impl FromStr for Owner {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match (text.len(), text.chars().find(|&c| is_deceptive(c))) {
-            (0, _) => Err("an owner has at least one character".into()),
-            (201.., _) => Err("an owner has at most 200 bytes".into()),
-            (_, Some(c)) => Err(format!("owner cannot contain {c:?} in it")),
+            (0, _) => Err("owner is empty; use at least one character".into()),
+            (201.., _) => Err("owner exceeds 200 bytes; use a shorter owner".into()),
+            (_, Some(c)) => Err(format!("owner cannot contain {c:?}; remove it")),
             (_, None) => Ok(Self(format!("{}{text}", Self::CHOSEN))),
         }
     }

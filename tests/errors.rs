@@ -64,12 +64,12 @@ fn bad_durations_are_64_and_say_what_is_meant() {
         fails(&mut rlock(["acquire", &format!("--wait={bad}"), "L"]), 64, &["--wait"]);
         fails(&mut rlock(["acquire", &format!("--ttl={bad}"), "L"]), 64, &["--ttl"]);
     }
-    fails(&mut rlock(["acquire", "--ttl", "5M", "L"]), 64, &["5months", "minutes are 'm'"]);
-    fails(&mut rlock(["acquire", "--wait", "5M", "L"]), 64, &["5months"]);
-    fails(&mut rlock(["acquire", "--ttl", "99ms", "L"]), 64, &["at least 100ms"]);
+    fails(&mut rlock(["acquire", "--ttl", "5M", "L"]), 64, &["limit of 7d", "'m' for minutes"]);
+    fails(&mut rlock(["acquire", "--wait", "5M", "L"]), 64, &["limit of 7d"]);
+    fails(&mut rlock(["acquire", "--ttl", "99ms", "L"]), 64, &["limit of 100ms"]);
     fails(&mut rlock(["acquire", "--io-timeout", "0", "L"]), 64, &["--io-timeout"]);
     fails(rlock(["acquire", "L"]).env("RLOCK_TTL", "soon"), 64, &["RLOCK_TTL"]);
-    fails(rlock(["acquire", "L"]).env("RLOCK_WAIT", "5M"), 64, &["RLOCK_WAIT", "5months"]);
+    fails(rlock(["acquire", "L"]).env("RLOCK_WAIT", "5M"), 64, &["RLOCK_WAIT", "limit of 7d"]);
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
     server.cli(&["DEL", "rlock:L"]);
     let busy = run(&mut server.rlock(["exec", "-n", "L", "true"]));
     assert_eq!(busy.code(), 75, "{busy:?}");
-    assert!(busy.err().contains("revoked, and free in"), "{busy:?}");
+    assert!(busy.err().contains("revoked, free within"), "{busy:?}");
     assert_eq!(state(&server), ("revoked".into(), first.pid().into()));
     assert_ne!(server.cli(&["EXISTS", "rlock:L"]), "0", "other tools are kept out too");
     // The next renewal tells it.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use rlock::cli::manual;
 use rlock::exit;
 
 fn program() -> Command {
@@ -42,184 +43,67 @@ fn the_man_pages_are_current() {
     }
 }
 
+/// A man page: what clap knows, and the shared sections.
 fn page(command: &Command) -> String {
+    let man = clap_mangen::Man::new(command.clone());
     let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page).unwrap();
-    let page = String::from_utf8(page).unwrap();
-    // The version comes last, after what we add.
-    let (front, version) = page.split_once(".SH VERSION").unwrap_or((&page, ""));
-    let mut page = format!("{front}.SH \"EXIT STATUS\"\n");
-    for (code, meaning) in exit::TABLE {
-        page += &format!(".TP\n\\fB{}\\fR\n{}\n", roff(code), roff(meaning));
+    man.render_title(&mut page).unwrap();
+    man.render_name_section(&mut page).unwrap();
+    man.render_synopsis_section(&mut page).unwrap();
+    man.render_description_section(&mut page).unwrap();
+    man.render_options_section(&mut page).unwrap();
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page).unwrap();
     }
-    page += ".SH ENVIRONMENT\n";
-    for (name, meaning) in VARIABLES {
-        page += &format!(".TP\n\\fB{name}\\fR\n{}\n", roff(meaning));
+    // A blank line between the paragraphs of an option would end the option.
+    let mut page = String::from_utf8(page).unwrap().replace("\n\n", "\n.sp\n");
+    let (durations, examples) = after_options(command);
+    if !durations.is_empty() {
+        page += &format!(".PP\n{}\n", roff(&durations));
     }
     let name = command.get_name();
-    page += ".SH EXAMPLES\n";
-    for (_, example, meaning) in EXAMPLES.iter().filter(|(whose, _, _)| *whose == name) {
-        page += &format!(".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", roff(meaning), roff(example));
-    }
     if name == "inspect" {
-        page += ".SH JSON\nAn array with one object a lock that is not free. Numbers are whole; times are RFC 3339, in UTC; what does not apply is null.\n";
-        for (field, meaning) in FIELDS {
-            page += &format!(".TP\n\\fB{}\\fR\n{}\n", roff(field), roff(meaning));
-        }
+        page += ".SH JSON\nAn array with one object for each lock that is not free. Numbers are \
+                 integers; times are RFC 3339, in UTC; a value that does not apply is null.\n";
+        page += &list(manual::JSON);
     }
+    page += &format!(".SH \"EXIT STATUS\"\n{}", list(exit::TABLE));
+    page += &format!(".SH ENVIRONMENT\n{}", list(manual::ENVIRONMENT));
+    page += &format!(".SH FILES\n{}", list(manual::FILES));
+    page += &format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", roff(&examples));
     page += ".SH SECURITY\n";
-    for paragraph in SECURITY {
+    for paragraph in manual::SECURITY {
         page += &format!(".PP\n{}\n", roff(paragraph));
     }
-    if !version.is_empty() {
-        page += &format!(".SH VERSION{version}");
-    }
-    page
+    page + &format!(".SH \"SEE ALSO\"\n{}\n", see_also(name))
 }
 
-const VARIABLES: &[(&str, &str)] = &[
-    ("RLOCK_URL", "the server, if there is no --url; several, separated by spaces, are a quorum"),
-    ("RLOCK_PREFIX", "as --prefix; an empty one is an empty prefix"),
-    ("RLOCK_IO_TIMEOUT, RLOCK_TTL, RLOCK_WAIT, RLOCK_LABEL", "as the options of these names"),
-    ("RLOCK_USERNAME, RLOCK_PASSWORD", "who we are on the server, if the URL does not say"),
-    (
-        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
-        "who we are to the sentinels of a redis+sentinel: URL",
-    ),
-    ("RLOCK_NAME", "set for the command of exec: the lock's name"),
-    ("RLOCK_TOKEN", "set for the command of exec, read by renew and release: the hold's token"),
-    (
-        "RLOCK_FENCE",
-        "set for the command of exec: a number that is larger than that of any earlier hold of the \
-         same lock, for a resource to check",
-    ),
-    (
-        "RLOCK_HELD",
-        "set for the command of exec: all holds it runs inside of, as key=token, the innermost last",
-    ),
-];
+fn list(entries: &[(&str, &str)]) -> String {
+    let entry =
+        |(term, text): &(&str, &str)| format!(".TP\n\\fB{}\\fR\n{}\n", roff(term), roff(text));
+    entries.iter().map(entry).collect()
+}
 
-/// For each page: what to type, and what for.
-const EXAMPLES: &[(&str, &str, &str)] = &[
-    (
-        "rlock",
-        "RLOCK_URL=local: rlock exec demo -- echo hello",
-        "Try it on this host, without a server:",
-    ),
-    (
-        "rlock",
-        "export RLOCK_URL=redis://redis.example/\nrlock exec -n backup -- backup.sh",
-        "Run a job on one of several hosts at a time:",
-    ),
-    ("rlock", "rlock inspect", "See all locks that are held:"),
-    (
-        "exec",
-        "rlock exec -q -n backup -- backup.sh",
-        "In a crontab: if another host runs it, say nothing and end with status 75:",
-    ),
-    (
-        "exec",
-        "rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy",
-        "In CI: wait in line for up to 30 minutes, and tell others who is ahead of them:",
-    ),
-    (
-        "exec",
-        "rlock exec --shared dataset -- report.sh",
-        "Together with other readers, but not with a writer:",
-    ),
-    ("exec", "rlock exec --slots 3 render -- render.sh", "At most three at once:"),
-    (
-        "acquire",
-        "t=$(rlock acquire --while-pid $$ import) || exit",
-        "In a script: hold a lock until the script ends, however it ends:",
-    ),
-    (
-        "acquire",
-        "lock=$(rlock acquire --shell --ttl 10m import) || exit\neval \"$lock\"",
-        "With variables to renew and release by:",
-    ),
-    ("renew", "RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit", "Ten more minutes from now:"),
-    (
-        "release",
-        "RLOCK_TOKEN=$t rlock release import",
-        "Let go of what acquire printed the token of:",
-    ),
-    (
-        "release",
-        "rlock release --force deploy:prod",
-        "Revoke a lock and wait until its holder has released it:",
-    ),
-    (
-        "release",
-        "rlock release --force --now deploy:prod",
-        "The same from a holder that is known to be dead:",
-    ),
-    (
-        "inspect",
-        "rlock inspect deploy:prod",
-        "Who has it, since when, who waits, and what became of the last holders:",
-    ),
-    ("inspect", "rlock inspect -W 'deploy:*'", "All locks that match, again every second:"),
-    (
-        "inspect",
-        "rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'",
-        "The names of those that somebody waits for:",
-    ),
-];
+/// From the end of `--help`: how to write a duration, and the examples without indentation.
+fn after_options(command: &Command) -> (String, String) {
+    let help = command.get_after_long_help().unwrap().to_string();
+    let (durations, examples) = help.split_once("Examples:\n").unwrap();
+    let examples = examples.split("\n\nExit status:").next().unwrap();
+    let lines = examples.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
+    (durations.trim_end().to_owned(), lines.collect::<Vec<_>>().join("\n"))
+}
 
-/// Each field of `inspect --json`, as paths.
-const FIELDS: &[(&str, &str)] = &[
-    ("name, key", "the lock, and its key on the server: prefix and name"),
-    (
-        "state",
-        "held; cooling: released, but kept for --at-least; revoked: no longer held, but its holder has not released it yet; foreign: another tool's",
-    ),
-    ("mode", "exclusive, shared or slots"),
-    ("slots", "how many holders there may be, if the mode is slots"),
-    ("fence", "the last one that was handed out"),
-    (
-        "ttl_ms",
-        "milliseconds until it is free if nobody renews it; null for another tool's lock without an expiry",
-    ),
-    ("holders[].id", "the first 8 characters of the token"),
-    (
-        "holders[].owner",
-        "owner, for --reentrant; only its first 8 characters unless --owner or RLOCK_OWNER set it",
-    ),
-    (
-        "holders[].host, .user, .pid, .command, .label",
-        "who holds it; of the command only the program's name",
-    ),
-    ("holders[].fence", "the fencing token of this hold"),
-    ("holders[].acquired_at, .renewed_at", "when it was granted, and last renewed"),
-    ("holders[].ttl_ms", "milliseconds until this lease ends"),
-    ("holders[].kind", "exec, acquire or while-pid: who keeps it alive"),
-    ("waiters[].position", "place in line, from 1"),
-    ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "as with holders"),
-    ("waiters[].waiting_ms", "milliseconds since it stood in line"),
-    (
-        "history[]",
-        "only if one lock was asked for by name, the latest first, 16 at most: what became of its last holders",
-    ),
-    (
-        "history[].event",
-        "released; expired: not renewed or released in time; revoked: by release --force; deleted: its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server lost its data; lost: its command was stopped because the lease could not be renewed in time",
-    ),
-    ("history[].at, .acquired_at, .held_ms", "when it ended and began, and the time between"),
-    ("history[].exit, .signal", "how the command of exec ended, if that is known"),
-    ("history[].by", "who revoked it, as user@host"),
-    ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "as with holders"),
-];
-
-const SECURITY: &[&str] = &[
-    "A password in --url is visible to everybody on the host; put it into RLOCK_PASSWORD, into the URL in RLOCK_URL, or into the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, RLOCK_SENTINEL_PASSWORD and RLOCK_URL, including any password in them. Without TLS it crosses the network as it is.",
-    "A token is a secret: anyone who has it can release the lock. It is in the environment of the command, on the standard output of acquire, in the environment of the keeper of --while-pid, and among the keys of the server; no message shows it. Pass it to renew and release in RLOCK_TOKEN: every user of the host can see arguments.",
-    "Everybody who may use the server's keys can take a lock away. What a user of rlock needs is in the README as an ACL rule. What others have written about themselves is shown without control characters.",
-    "A lock keeps apart those who ask for it. It protects nothing from those who do not; a resource that checks RLOCK_FENCE does.",
-];
+fn see_also(name: &str) -> String {
+    let program = program();
+    let subcommands = program.get_subcommands().map(Command::get_name);
+    let pages = subcommands.filter(|other| *other != name).map(|other| format!("rlock-{other}"));
+    let first = (name != "rlock").then(|| "rlock".to_owned());
+    let pages = first.into_iter().chain(pages).chain(["flock".to_owned(), "redis-cli".to_owned()]);
+    pages.map(|page| format!("\\fB{}\\fR(1)", roff(&page))).collect::<Vec<_>>().join(", ")
+}
 
 fn roff(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq")
+    text.replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq").replace("\n.", "\n\\&.")
 }
 
 /// What clap generates, and after it the names of locks, which only the server knows.
@@ -233,8 +117,11 @@ fn completions(shell: Shell) -> String {
         _ => {
             // In the subcommands that are about locks which exist already.
             let (before, after) = script.split_once("(renew)").unwrap();
-            let after = after.replace("name -- The lock:_default", "name -- The lock:_rlock_names");
-            let inspect = "subject -- The lock, or a pattern";
+            let after = after.replace(
+                "name -- Name of the lock:_default",
+                "name -- Name of the lock:_rlock_names",
+            );
+            let inspect = "subject -- Name of a lock, or a pattern";
             let (lines, end) = after.split_once("\nif [ ").unwrap();
             let lines: Vec<String> = lines
                 .lines()
@@ -266,4 +153,44 @@ fn the_readme_has_the_exit_status_table() {
     let wanted: Vec<String> =
         exit::TABLE.iter().map(|(code, meaning)| format!("| {code} | {meaning} |")).collect();
     assert_eq!(rows, wanted);
+}
+
+/// Everything that `-h` and `--help` print, of the program and of each subcommand.
+fn helps() -> Vec<(String, String)> {
+    let program = program();
+    let commands = std::iter::once(&program).chain(program.get_subcommands());
+    let helps = commands.flat_map(|command| {
+        let mut command = command.clone();
+        let name = command.get_name().to_owned();
+        let (short, long) = (command.render_help(), command.render_long_help());
+        [(format!("{name} -h"), short.to_string()), (format!("{name} --help"), long.to_string())]
+    });
+    helps.collect()
+}
+
+#[test]
+fn help_fits_into_80_columns() {
+    for (name, help) in helps() {
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn each_option_is_explained_by_a_short_line_without_a_period() {
+    let program = program();
+    for command in program.get_subcommands() {
+        for option in command.get_arguments() {
+            let line = option.get_help().unwrap().to_string();
+            // The variable and the default come on top.
+            let line = line.split(" [").next().unwrap();
+            let is_short = line.chars().count() <= 60 && !line.ends_with('.');
+            assert!(
+                is_short && line.starts_with(char::is_uppercase),
+                "{}: {line}",
+                option.get_id()
+            );
+        }
+    }
 }

@@ -112,7 +112,7 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[1].starts_with("theirs") && rows[1].contains("another tool"), "{table}");
-    assert_eq!(rows[3], "2 locks: 1 held, 1 of other tools; 1 to look at");
+    assert_eq!(rows[3], "2 locks: 1 held, 1 foreign; 1 needs attention");
 }
 
 #[test]
@@ -251,9 +251,9 @@ fn what_needs_attention_comes_first_and_says_why() {
     assert!(rows[1].starts_with("b ") && rows[1].ends_with("process not found"), "{table}");
     assert!(rows[2].starts_with("c ") && rows[2].contains("not renewed for"), "{table}");
     assert!(rows[3].starts_with("a "), "{table}");
-    assert_eq!(rows[4], "3 locks: 3 held; 2 to look at");
+    assert_eq!(rows[4], "3 locks: 3 held; 2 need attention");
     let page = run(&mut server.rlock(["inspect", "b"])).out();
-    assert!(page.contains(&format!("no process {pid} on this host, but")), "{page}");
+    assert!(page.contains(&format!("process {pid} not found on this host")), "{page}");
     assert!(page.contains("rlock release --force --now b"), "{page}");
     stopped.signal("CONT");
     stopped.say("");
@@ -459,7 +459,7 @@ fn a_command_that_is_suggested_is_safe_to_paste() {
         dead.signal("KILL");
         dead.process.wait().unwrap();
         let page = run(&mut server.rlock(["inspect", name])).out();
-        let (_, suggested) = page.split_once("use rlock release --force --now ").unwrap();
+        let (_, suggested) = page.split_once("run rlock release --force --now ").unwrap();
         assert_eq!(suggested.lines().next(), Some(typed), "{page}");
     }
 }
@@ -472,7 +472,7 @@ fn a_command_that_is_suggested_is_about_the_lock_that_was_looked_at() {
     dead.signal("KILL");
     dead.process.wait().unwrap();
     let page = run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).out();
-    let (_, suggested) = page.split_once("use rlock ").unwrap();
+    let (_, suggested) = page.split_once("run rlock ").unwrap();
     let rlock = env!("CARGO_BIN_EXE_rlock");
     let pasted = format!("{rlock} {}", suggested.lines().next().unwrap());
     let output = run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url()));
@@ -493,7 +493,7 @@ fn a_holder_that_proc_hides_is_not_taken_for_dead() {
     hidden.arg(look.get_program()).args(look.get_args()).env("RLOCK_URL", server.url());
     let output = run(&mut hidden);
     assert_eq!(output.code(), 0, "{output:?}");
-    assert!(!output.out().contains("no process"), "{output:?}");
+    assert!(!output.out().contains("not found on this host"), "{output:?}");
     assert_eq!(alive.finish().code(), 0);
 }
 

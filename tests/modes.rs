@@ -69,15 +69,9 @@ fn slots_let_so_many_in_and_no_more() {
     // Another number, and other modes, are told apart.
     let busy = run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]));
     assert_eq!(busy.code(), 75);
-    assert!(
-        busy.err().contains("held with --slots 2, and this asks for it with --slots 3"),
-        "{busy:?}"
-    );
+    assert!(busy.err().contains("held with --slots 2, but requested with --slots 3"), "{busy:?}");
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
-    assert!(
-        busy.err().contains("held with --slots 2, and this asks for it with --shared"),
-        "{busy:?}"
-    );
+    assert!(busy.err().contains("held with --slots 2, but requested with --shared"), "{busy:?}");
     assert_eq!(second.finish().code(), 0);
     let wrong = run(&mut server.rlock(["exec", "--slots", "0", "L", "true"]));
     assert_eq!(wrong.code(), 64);
@@ -183,7 +177,7 @@ fn a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner() {
     assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
     let busy = run(&mut server.rlock(job));
     assert_eq!(busy.code(), 75);
-    assert!(busy.err().contains("released, and kept for another"), "{busy:?}");
+    assert!(busy.err().contains("released, but kept for another"), "{busy:?}");
     // It ends a second after it was acquired, not a TTL after.
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     assert!(start.elapsed() >= Duration::from_secs(1));
@@ -340,7 +334,7 @@ fn a_reader_is_told_of_the_writer_before_it() {
     let first = holder(&server, &["-s"], "L");
     let writer = waiter(&server, &[], "L", "writer");
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
-    assert!(busy.err().contains("1 wait for it already"), "{busy:?}");
+    assert!(busy.err().contains("1 already waiting"), "{busy:?}");
     first.finish();
     assert_eq!(writer.end().out(), "ENTERED writer");
 }

@@ -16,7 +16,8 @@ fn nonblock_fails_at_once_and_says_who_holds_the_lock() {
         assert_eq!(output.code(), 75);
         let told = output.err();
         assert!(told.starts_with("rlock: deploy: held by "), "{told}");
-        for part in [&format!("pid {} (sh) for ", first.pid()), ", job https://ci/17; not waiting"]
+        for part in
+            [&format!("pid {} (sh) for ", first.pid()), ", label https://ci/17; not waiting"]
         {
             assert!(told.contains(part), "{told}");
         }
@@ -286,7 +287,7 @@ fn another_tools_lock_is_respected_and_waited_for() {
     server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
     let output = run(&mut server.rlock(["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 75);
-    assert!(output.err().contains("held by another tool, its key expires in"), "{output:?}");
+    assert!(output.err().contains("held by another tool, whose key expires in"), "{output:?}");
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
     let output = run(&mut server.rlock(["exec", "-w", "20s", "L", "echo", "in"]));
     assert_eq!(output.out(), "in");

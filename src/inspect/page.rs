@@ -48,7 +48,7 @@ fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<Strin
         HoldState::Held => format!("  lease    {left} left, renewed {renewed} ago"),
         HoldState::Revoked => format!("  lease    revoked, {left} left, renewed {renewed} ago"),
         HoldState::Cooling => {
-            format!("  lease    released, and kept for another {left} (--at-least)")
+            format!("  lease    released, but kept for another {left} (--at-least)")
         }
     });
     lines.push(format!("  fence    {}", holder.fence));
@@ -65,7 +65,7 @@ fn ended(past: &HistoryEntry, view: &View) -> String {
     let (about, ending) = (&past.client, past.ending.name());
     let outcome = match past.outcome {
         Outcome::Unknown => String::new(),
-        Outcome::Lost => ", the command was stopped".into(),
+        Outcome::Lost => ", command stopped".into(),
         outcome => format!(", {outcome}"),
     };
     let by = past.by.as_ref().map_or(String::new(), |by| format!(", revoked by {by}"));

@@ -56,10 +56,10 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
     if view.state == State::Foreign && view.ttl.is_none() {
         problems.push(Problem {
             short: "no expiry".into(),
-            long:
-                "another tool's lock without an expiry stays until that tool deletes it; if it is \
-                   dead, --force --now does"
-                    .into(),
+            long: format!(
+                "held by another tool without an expiry; if that tool is dead, run {}",
+                here.release(name)
+            ),
         });
     }
     problems
@@ -75,15 +75,19 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
         _ if is_kept && here.misses(&holder.client) => (
             "process not found".into(),
             format!(
-                "no process {} on this host, but it may run in a container, or its children may \
-                 still run; the lease expires in {}; if all are dead, use {}",
+                "process {} not found on this host, lease expires in {}; if it is not in a container \
+                 and its children are dead too, run {}",
                 holder.client.pid,
                 show(holder.deadline.since(view.now)),
                 here.release(name)
             ),
         ),
         HoldState::Revoked => {
-            ("revoked".into(), "revoked, and its holder has not released it yet".into())
+            let release = here.release(name);
+            (
+                "revoked".into(),
+                format!("revoked, but not released yet; if the holder is dead, run {release}"),
+            )
         }
         // Every third of the lease is usual.
         HoldState::Held
@@ -92,8 +96,8 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
             (
                 format!("not renewed for {}", show(renewed)),
                 format!(
-                    "not renewed for {}, though every {} is usual: is its host, its network or its \
-                 rlock stopped?",
+                    "not renewed for {}, expected every {}; check whether its host, network or rlock \
+                     is stopped",
                     show(renewed),
                     show(lease / 3)
                 ),

@@ -101,14 +101,14 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
     }
 }
 
-/// `3 locks: 2 held, 1 revoked; 4 wait; 1 needs attention`.
+/// `3 locks: 2 held, 1 revoked; 4 waiting; 1 needs attention`.
 fn summary(locks: &[(Name, View, Vec<Problem>)]) -> String {
     let count = |state| locks.iter().filter(|(_, view, _)| view.state == state).count();
     let kinds = [
         (State::Held, "held"),
         (State::Revoked, "revoked"),
         (State::Cooling, "cooling"),
-        (State::Foreign, "of other tools"),
+        (State::Foreign, "foreign"),
     ];
     let kinds: Vec<String> = kinds
         .into_iter()
@@ -124,7 +124,8 @@ fn summary(locks: &[(Name, View, Vec<Problem>)]) -> String {
         line += &format!("; {waiting} waiting");
     }
     if alarming > 0 {
-        line += &format!("; {alarming} to look at");
+        let need = if alarming == 1 { "needs" } else { "need" };
+        line += &format!("; {alarming} {need} attention");
     }
     line + "\n"
 }

@@ -63,7 +63,7 @@ impl FromStr for ProcessId {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(number @ 1..) => Ok(Self(number)),
-            _ => Err("not the number of a process".into()),
+            _ => Err("not a process ID; use a number from 1".into()),
         }
     }
 }

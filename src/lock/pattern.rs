@@ -54,7 +54,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let pattern = glob::Pattern::new(text);
-        pattern.map(Self).map_err(|error| format!("not a pattern: {}", error.msg))
+        pattern.map(Self).map_err(|error| format!("invalid pattern ({}); correct it", error.msg))
     }
 }
 

@@ -275,11 +275,11 @@ impl View {
                 String::new()
             }
             (Some(theirs), ours) if theirs != ours => {
-                format!("; it is held {}, and this asks for it {}", how(theirs), how(ours))
+                format!("; it is held {}, but requested {}", how(theirs), how(ours))
             }
             // It could join, but for those who came first.
             (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {
-                format!("; {} wait for it already", self.waiter_count)
+                format!("; {} already waiting", self.waiter_count)
             }
             _ => String::new(),
         }
@@ -287,18 +287,20 @@ impl View {
 }
 
 impl fmt::Display for View {
-    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, job https://…`.
+    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, label https://…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.holders.first() else {
             return match (self.state, self.ttl) {
                 (State::Foreign, Some(ttl)) => {
-                    write!(f, "held by another tool, its key expires in {}", show(ttl))
+                    write!(f, "held by another tool, whose key expires in {}", show(ttl))
                 }
                 (State::Foreign, None) => {
-                    f.write_str("held by another tool, its key has no expiry")
+                    f.write_str("held by another tool, whose key has no expiry")
                 }
-                _ if self.waiter_count > 0 => f.write_str("about to be taken by others who wait"),
-                _ => f.write_str("free by now"),
+                _ if self.waiter_count > 0 => {
+                    f.write_str("about to be granted to an earlier waiter")
+                }
+                _ => f.write_str("now free"),
             };
         };
         let how = match self.mode {
@@ -307,7 +309,7 @@ impl fmt::Display for View {
         };
         write!(f, "{how} {} for {}", first.client, show(self.now.since(first.acquired)))?;
         if let Some(label) = first.client.label() {
-            write!(f, ", job {label}")?;
+            write!(f, ", label {label}")?;
         }
         match self.holder_count.saturating_sub(1) {
             0 => {}
@@ -318,8 +320,8 @@ impl fmt::Display for View {
         }
         let end = show(self.ttl.unwrap_or_default());
         match self.state {
-            State::Revoked => write!(f, "; revoked, and free in {end} at the latest"),
-            State::Cooling => write!(f, "; released, and kept for another {end}"),
+            State::Revoked => write!(f, "; revoked, free within {end}"),
+            State::Cooling => write!(f, "; released, but kept for another {end}"),
             _ => Ok(()),
         }
     }

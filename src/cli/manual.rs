@@ -1,0 +1,115 @@
+//! The sections that the man pages share. A test writes the pages from these and from the command
+//! line; the program does not use them.
+
+/// Each variable that rlock reads or sets.
+pub const ENVIRONMENT: &[(&str, &str)] = &[
+    (
+        "RLOCK_URL",
+        "Server to use without --url. Spaces separate the servers of a quorum. Unlike --url, it can \
+         contain a password that other users do not see.",
+    ),
+    ("RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
+    (
+        "RLOCK_IO_TIMEOUT, RLOCK_TTL, RLOCK_WAIT, RLOCK_OWNER, RLOCK_LABEL, RLOCK_MIN_REPLICAS, \
+         RLOCK_TLS_CA, RLOCK_TLS_CERT, RLOCK_TLS_KEY",
+        "Defaults for the options with these names. An empty value counts as unset.",
+    ),
+    (
+        "RLOCK_USERNAME, RLOCK_PASSWORD",
+        "Credentials for the server, unless the URL or --password-file has them.",
+    ),
+    (
+        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
+        "Credentials for the sentinels of a redis+sentinel: URL.",
+    ),
+    ("RLOCK_NAME", "Set for the command of exec: the name of the lock."),
+    (
+        "RLOCK_TOKEN",
+        "Set for the command of exec, and read by renew and release: the token of the hold.",
+    ),
+    (
+        "RLOCK_FENCE",
+        "Set for the command of exec: the fencing token. It is larger than that of every earlier \
+         hold of the lock, so a resource can reject a late holder.",
+    ),
+    (
+        "RLOCK_HELD",
+        "Set for the command of exec: all enclosing holds as key=token, the innermost last.",
+    ),
+    ("XDG_STATE_HOME, HOME", "Determine the default directory of local:, see FILES."),
+    ("NO_COLOR", "If set and not empty, inspect does not use color."),
+];
+
+/// Each file that rlock uses.
+pub const FILES: &[(&str, &str)] = &[(
+    "$XDG_STATE_HOME/rlock, ~/.local/state/rlock",
+    "Locks of RLOCK_URL=local:. With local:/DIRECTORY, they are in DIRECTORY. Deleting the file of a \
+     lock revokes the lock.",
+)];
+
+/// Each field of `inspect --json`, as a path.
+pub const JSON: &[(&str, &str)] = &[
+    ("name, key", "Name of the lock, and its key on the server: the prefix and the name."),
+    (
+        "state",
+        "held; cooling: released, but kept for --at-least; revoked: no longer held, but not released \
+         yet; foreign: held by another tool.",
+    ),
+    ("mode", "exclusive, shared or slots."),
+    ("slots", "Largest number of holders, if the mode is slots."),
+    ("fence", "Last fencing token of the lock."),
+    (
+        "ttl_ms",
+        "Milliseconds until the lock is free without a renewal. Null for a lock of another tool \
+         without an expiry.",
+    ),
+    ("holders[].id", "First 8 characters of the token."),
+    (
+        "holders[].owner",
+        "Owner, for --reentrant. Only its first 8 characters, unless --owner or RLOCK_OWNER set it.",
+    ),
+    (
+        "holders[].host, .user, .pid, .command, .label",
+        "The holder. command is the name of the program, without arguments.",
+    ),
+    ("holders[].fence", "Fencing token of this hold."),
+    ("holders[].acquired_at, .renewed_at", "Times of the grant and of the last renewal."),
+    ("holders[].ttl_ms", "Milliseconds until the lease expires."),
+    ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
+    ("waiters[].position", "Position in the queue, from 1."),
+    ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "As for holders."),
+    ("waiters[].waiting_ms", "Milliseconds in the queue."),
+    (
+        "history[]",
+        "Up to 16 ended holds, the latest first. Present only if inspect was given one name.",
+    ),
+    (
+        "history[].event",
+        "released; expired: not renewed or released in time; revoked: by release --force; deleted: \
+         its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server \
+         lost its data; lost: its command was stopped because the lease was not renewed in time.",
+    ),
+    (
+        "history[].at, .acquired_at, .held_ms",
+        "Times of the end and of the grant, and the milliseconds between them.",
+    ),
+    ("history[].exit, .signal", "How the command of exec ended, if known."),
+    ("history[].by", "Who revoked the hold, as user@host."),
+    ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
+];
+
+/// What all pages say about secrets, one paragraph each.
+pub const SECURITY: &[&str] = &[
+    "All users of a host can see a password in --url. Put it into RLOCK_PASSWORD, into RLOCK_URL, or \
+     into the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, \
+     RLOCK_SENTINEL_PASSWORD and RLOCK_URL. Without TLS, the password crosses the network in plain \
+     text.",
+    "A token is a secret: anyone who has it can release the lock. It is in the environment of the \
+     command, on the standard output of acquire, in the environment of the keeper of --while-pid, and \
+     among the keys of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
+     because all users of the host can see arguments.",
+    "Anyone who can use the keys on the server can revoke a lock. The README has an ACL rule with the \
+     permissions that rlock needs. rlock replaces control characters in the text of other users.",
+    "A lock is advisory: it excludes only processes that request it. A resource that checks \
+     RLOCK_FENCE is protected from the others too.",
+];
