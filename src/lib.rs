@@ -1,9 +1,9 @@
-//! The insides of the `rlock` program. Not a library for others: only what its own tests and
-//! `main` need is public, and any of it may change.
+//! The internals of the `rlock` program. This is not a library for other programs: only what `main` and
+//! the tests need is public, and it may change at any time.
 //!
-//! One acquisition, from front to back: [`cli`] reads the words, `config` decides what they mean,
-//! `commands` joins the two branches `wait` (from a request to a lease, on a `store`) and
-//! `supervise` (from a lease to an exit status), and `lua/` has the last word.
+//! The path of one acquisition: [`cli`] parses the words, and `config` decides what they mean.
+//! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease to
+//! an exit status). The scripts in `lua/` decide on the server.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -29,11 +29,11 @@ mod wait;
 use clap::Parser;
 use exit::Exit;
 
-/// The whole program, from its arguments (its own name first) to its end.
+/// Runs the program with these arguments, its own name first, and returns how it ends.
 pub fn run(arguments: Vec<OsString>) -> Exit {
     std::panic::set_hook(Box::new(|panic| {
         report::alert(format_args!("a bug, please report it: {panic}"));
-        // At once, from whichever thread: what rlock holds lapses with its lease.
+        // Any thread ends the process immediately. The locks that it holds expire with their leases.
         std::process::exit(exit::INTERNAL.into());
     }));
     let inherited = match system::inherited::Inherited::capture() {
@@ -49,7 +49,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
     }
 }
 
-/// `--help` and `--version` arrive as errors too, and so does having no arguments at all.
+/// Prints an error of the parser. `--help`, `--version` and a missing subcommand are errors too.
 fn explain(error: &clap::Error) -> Exit {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     match error.kind() {

@@ -1,5 +1,5 @@
-//! Files that the user names: a password, certificates and a key. Each is read once and within the
-//! time for one answer, since it may be a pipe: `--password-file <(pass show lock)`.
+//! Files that the user names: a password, certificates and a key. Each is read only once and within
+//! the I/O timeout, because it may be a pipe: `--password-file <(pass show lock)`.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::text::quoted;
 
-/// What a file is named for.
+/// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Password,
@@ -39,7 +39,7 @@ impl Role {
         }
     }
 
-    /// Has what the file had, in a keeper that could not read it again.
+    /// The variable that passes the content to a keeper, which cannot read a pipe again.
     fn handed_down(self) -> &'static str {
         match self {
             Self::Password => "RLOCK_KEEPER_PASSWORD",
@@ -53,7 +53,7 @@ impl Role {
         matches!(self, Self::Password | Self::Key)
     }
 
-    /// In bytes; the authorities of a whole system take a fraction of it.
+    /// The size limit in bytes. All authorities of a system take a fraction of it.
     fn largest(self) -> usize {
         match self {
             Self::Password => 4096,
@@ -62,20 +62,20 @@ impl Role {
     }
 }
 
-/// Reads them, and remembers what is to be said and handed down about them.
+/// Reads files, and collects warnings about them and contents to pass on.
 pub(super) struct Files {
-    patience: Duration,
+    timeout: Duration,
     pub(super) warnings: Vec<String>,
-    /// What cannot be read twice, for a keeper's environment.
+    /// The contents that cannot be read twice, for the environment of a keeper.
     pub(super) read_once: Vec<(&'static str, OsString)>,
 }
 
 impl Files {
-    pub(super) fn new(patience: Duration) -> Self {
-        Self { patience, warnings: Vec::new(), read_once: Vec::new() }
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { timeout, warnings: Vec::new(), read_once: Vec::new() }
     }
 
-    /// The first line; what comes after it is somebody's notes.
+    /// Returns the first line. Later lines may be notes.
     pub(super) fn password(&mut self, path: &Path) -> Result<String, Error> {
         let text = self.read(Role::Password, path)?;
         let line = first_line(&text);
@@ -88,18 +88,18 @@ impl Files {
         }
     }
 
-    /// All of a file, or of a password's as much as there is to its first line.
+    /// Returns a whole file. Of a password file it may return only the beginning with the first line.
     pub(super) fn read(&mut self, role: Role, path: &Path) -> Result<Vec<u8>, Error> {
         if let Some(text) = env::var_os(role.handed_down()) {
             return Ok(text.into_vec());
         }
         let refused = |error: io::Error| fail(role, path, &plain(&error));
-        // Opening a pipe would wait for its other end.
+        // Opening a pipe would block until its other end is open.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(refused)?;
         let found = file.metadata().map_err(refused)?;
         let text = self.content(file, found.is_file(), role, path)?;
-        // Only of others: a group may be just who is meant to have it.
+        // Group access may be intended, access for all others is not.
         if role.is_secret() && found.is_file() && found.mode() & 0o004 != 0 {
             let (option, file) = (role.option(), quoted(&path.to_string_lossy()));
             self.warnings
@@ -119,16 +119,16 @@ impl Files {
         path: &Path,
     ) -> Result<Vec<u8>, Error> {
         let refused = |error: io::Error| fail(role, path, &plain(&error));
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.timeout;
         let is_enough = |text: &[u8]| role == Role::Password && text.contains(&b'\n');
         let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
-        // What follows a password in a pipe is for the command that reads the pipe next.
+        // The command may read what follows a password in a pipe, so leave that in the pipe.
         let at_once = if role == Role::Password && !is_regular { 1 } else { buffer.len() };
         while !is_enough(&text) {
             let [is_ready] = ready([(file.as_fd(), Want::Read)], Some(until)).map_err(refused)?;
             if !is_ready {
-                let patience = show(self.patience);
-                let what = format!("not readable within {patience}; raise --io-timeout");
+                let timeout = show(self.timeout);
+                let what = format!("not readable within {timeout}; raise --io-timeout");
                 return Err(fail(role, path, &what));
             }
             match file.read(&mut buffer[..at_once]) {

@@ -1,4 +1,4 @@
-//! One line at a terminal that says how a wait stands, and is up to date every second.
+//! The status line of a wait at a terminal, updated every second.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::os::fd::AsFd;
@@ -16,38 +16,38 @@ use crate::text::{cut, printable};
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What there is to be said.
+/// What the status line shows.
 #[derive(Clone)]
 pub(super) struct WaitStatus {
     pub(super) subject: String,
-    /// The lock as it was at that moment.
+    /// The lock as it was at `then`.
     pub(super) view: View,
     pub(super) then: Instant,
     pub(super) position: Option<u64>,
     pub(super) until: Option<Instant>,
 }
 
-/// The line, until it is dropped.
+/// The status line. Dropping this erases it.
 pub(super) struct Live {
-    standing: Arc<Mutex<WaitStatus>>,
+    status: Arc<Mutex<WaitStatus>>,
     over: Wakeup,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Live {
-    /// `None` if nobody looks, or the system has no thread for it.
-    pub(super) fn start(standing: WaitStatus) -> Option<Self> {
+    /// Returns `None` if stderr is not a terminal in the foreground, or if the thread cannot start.
+    pub(super) fn start(status: WaitStatus) -> Option<Self> {
         if !stderr().is_terminal() || !is_ours() {
             return None;
         }
         let over = Wakeup::new().ok()?;
         let stop = over.clone();
-        let standing = Arc::new(Mutex::new(standing));
-        let shown = Arc::clone(&standing);
+        let status = Arc::new(Mutex::new(status));
+        let shown = Arc::clone(&status);
         let thread = thread::start("live", move || {
             loop {
-                if let Ok(standing) = shown.lock() {
-                    draw(&standing.line(Instant::now()));
+                if let Ok(status) = shown.lock() {
+                    draw(&status.line(Instant::now()));
                 }
                 // Stop on an error too, or this loops forever.
                 let next = Instant::now() + EVERY;
@@ -56,12 +56,12 @@ impl Live {
                 }
             }
         });
-        Some(Self { standing, over, thread: Some(thread.ok()?) })
+        Some(Self { status, over, thread: Some(thread.ok()?) })
     }
 
-    pub(super) fn set(&self, standing: WaitStatus) {
-        if let Ok(mut present) = self.standing.lock() {
-            *present = standing;
+    pub(super) fn set(&self, status: WaitStatus) {
+        if let Ok(mut present) = self.status.lock() {
+            *present = status;
         }
     }
 }
@@ -82,21 +82,21 @@ impl WaitStatus {
         let position =
             position.map_or(String::new(), |position| format!(" at position {position}"));
         let view = View { now: view.now + now.since(*then), ..view.clone() };
-        // First what must not be cut off.
+        // The important parts come first: a narrow terminal cuts the end.
         let left =
             until.map_or(String::new(), |until| format!(", {} left", show(until.since(now))));
         format!("rlock: {subject}waiting{position}{left}: {view}")
     }
 }
 
-/// Over what was there, and no longer than the line.
+/// Overwrites the line, and cuts the text to the width of the terminal.
 fn draw(line: &str) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
     let width = if width == 0 { 80 } else { width };
     write(&format!("\r{}\x1b[K", cut(&printable(line), width - 1)));
 }
 
-/// Nothing, if the terminal takes nothing now (^S) or is another job's: neither is a reason to wait.
+/// Writes nothing if the terminal is stopped (^S) or belongs to another job, rather than wait for it.
 fn write(text: &str) {
     let mut stderr = stderr();
     if is_ready(stderr.as_fd(), Want::Write) && is_ours() {
@@ -104,7 +104,7 @@ fn write(text: &str) {
     }
 }
 
-/// Are we in the foreground of the terminal?
+/// Whether rlock is in the foreground of the terminal.
 fn is_ours() -> bool {
     rustix::termios::tcgetpgrp(stderr()) == Ok(rustix::process::getpgrp())
 }
