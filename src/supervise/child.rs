@@ -28,14 +28,14 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command with everything that rlock was given, but not after `stop_at`, however long
-    /// the start takes. Call this on the main thread, because the command dies with the thread that
-    /// started it.
+    /// Starts the command with everything that rlock was given, but not after `stop_at`, however
+    /// long the start takes. Call this on the main thread, because the command dies with the thread
+    /// that started it.
     ///
     /// This does not use `std::process::Command`, for two reasons. A child that shares memory with
     /// its parent until it execs (as after vfork(2)) needs no copy of the page tables, which is a
-    /// tenth of the time that a short command takes. And all that happens before the exec is visible
-    /// here.
+    /// tenth of the time that a short command takes. And all that happens before the exec is
+    /// visible here.
     pub(super) fn start(
         command: &Command,
         inherited: Inherited,
@@ -74,9 +74,9 @@ impl Child {
         // So large that it is mapped rather than zeroed: only the pages that are used cost time.
         let mut stack = vec![0; 256 * 1024 + program.size_of_arguments()];
         let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-        // SAFETY: the child has its own stack, and this thread sleeps until the child execs or exits
-        // (CLONE_VFORK), so what it reads does not change. It makes system calls and stores two
-        // values: no allocation, no lock.
+        // SAFETY: the child has its own stack, and this thread sleeps until the child execs or
+        // exits (CLONE_VFORK), so what it reads does not change. It makes system calls and stores
+        // two values: no allocation, no lock.
         let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
         let child = Self { pid: started?, group };
         match failed.load(Ordering::Relaxed) {
@@ -93,8 +93,8 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command, even if it has left the group that was made for it, and to all
-    /// of that group. An error only means that no process is left there.
+    /// Sends a signal to the command, even if it has left the group that was made for it, and to
+    /// all of that group. An error only means that no process is left there.
     pub(super) fn signal(&self, signal: Signal) {
         let own = self.group.as_ref().map(OwnGroup::id);
         if let Some(group) = own {
@@ -183,8 +183,8 @@ fn prepare(
     if let Some(group) = group {
         setpgid(Pid::from_raw(0), group)?;
     }
-    // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have died
-    // before this call, which the check of the parent detects.
+    // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
+    // died before this call, which the check of the parent detects.
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != parent {
         return Err(Errno::ESRCH);

@@ -40,9 +40,9 @@ impl Descendants {
     /// Sends a signal to all descendants that a signal to the command does not reach.
     pub(super) fn signal_all(&self, command: &Child, signal: Signal) {
         for process in self.beyond(command, &Process::all()) {
-            // Since it was found, its number cannot have passed to a stranger. Adopted children keep
-            // their numbers until rlock reaps them. Any other would have had to end and be reaped
-            // while all other numbers were used up.
+            // Since it was found, its number cannot have passed to a stranger. Adopted children
+            // keep their numbers until rlock reaps them. Any other would have had to end and be
+            // reaped while all other numbers were used up.
             let _ = kill(process, signal);
         }
     }
@@ -106,7 +106,8 @@ impl Descendants {
     fn live(&self, command: &Child, all: &HashMap<Pid, Process>) -> Vec<(Pid, Process)> {
         let is_descendant = |pid: Pid| {
             let mut ancestor = pid;
-            // The bound ends the loop even if the parents changed during the scan and form a circle.
+            // The bound ends the loop even if the parents changed during the scan and form a
+            // circle.
             for _ in 0..all.len() {
                 match all.get(&ancestor) {
                     Some(process) if process.parent == getpid() => {
@@ -134,11 +135,13 @@ impl Descendants {
     /// Reaps adopted children that have ended, but not the command.
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
-            // Once the command has ended, those behind it in the kernel's list wait for rlock's end.
+            // Once the command has ended, those behind it in the kernel's list wait for rlock's
+            // end.
             if ended == command.pid() || reap(ended).is_err() {
                 return;
             }
-            // From now on the kernel may reuse the number. The orphans that it left are children now.
+            // From now on the kernel may reuse the number. The orphans that it left are children
+            // now.
             for stranger in &mut self.strangers {
                 if *stranger == ended {
                     *stranger = GONE;
@@ -163,8 +166,8 @@ fn reap(child: Pid) -> nix::Result<Option<Pid>> {
     ended(libc::P_PID, child.as_raw().unsigned_abs(), 0)
 }
 
-/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for an
-/// end by a real-time signal.
+/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
+/// an end by a real-time signal.
 fn ended(kind: libc::idtype_t, id: libc::id_t, flags: c_int) -> nix::Result<Option<Pid>> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let flags = libc::WEXITED | libc::WNOHANG | flags;

@@ -1,7 +1,7 @@
 //! A process group that no living process leads.
 //!
-//! The leader of a group may not call setsid(2), and setsid(1) forks and returns at once if it leads
-//! a group. A command that led its group would therefore behave differently under rlock.
+//! The leader of a group may not call setsid(2), and setsid(1) forks and returns at once if it
+//! leads a group. A command that led its group would therefore behave differently under rlock.
 
 use std::io;
 

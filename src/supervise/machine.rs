@@ -29,8 +29,8 @@ pub(super) enum Event {
     Unanswered(String),
     /// The server says that this hold does not exist.
     NotHeld(Reason),
-    /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`: this
-    /// job is in the foreground of the terminal.
+    /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`:
+    /// this job is in the foreground of the terminal.
     Stopped { signal: Signal, foreground: bool },
     /// rlock itself was stopped and goes on.
     Resumed,
@@ -54,7 +54,7 @@ pub(super) enum Action {
     /// Continue the command if it is stopped.
     Continue,
     /// Report the loss to the user.
-    Tell(Loss),
+    ReportLoss(Loss),
     /// Ask the command and all that it started to end, even if they are stopped.
     Terminate,
     /// Kill the command and all that it started.
@@ -63,9 +63,9 @@ pub(super) enum Action {
 
 impl Action {
     /// The loss that this action reports.
-    pub(super) fn told(&self) -> Option<&Loss> {
+    pub(super) fn loss(&self) -> Option<&Loss> {
         match self {
-            Self::Tell(loss) => Some(loss),
+            Self::ReportLoss(loss) => Some(loss),
             _ => None,
         }
     }
@@ -117,7 +117,8 @@ impl Machine {
     /// itself was suspended.
     pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
-        // Before the time is checked: a renewal that was sent in time counts, even if this runs late.
+        // Before the time is checked: a renewal that was sent in time counts, even if this runs
+        // late.
         if let Event::Renewed(lease) = event {
             self.lease = lease;
             self.unanswered = None;
@@ -138,8 +139,9 @@ impl Machine {
             }
             Event::Stopped { signal, foreground } => match signal {
                 Signal::SIGTTIN | Signal::SIGTTOU if foreground => {
-                    // In this order, so that ^Z never goes to a command that is still stopped. If the
-                    // command uses the terminal in between, it stops again and this event recurs.
+                    // In this order, so that ^Z never goes to a command that is still stopped. If
+                    // the command uses the terminal in between, it stops again and this event
+                    // recurs.
                     actions.extend([Action::Continue, Action::Lend]);
                     // A stopped process ignores SIGTSTP, and SIGCONT discards it, so send it again.
                     if self.suspending.take().is_some() {
@@ -167,7 +169,8 @@ impl Machine {
                 self.suspending = None;
                 actions.push(Action::TakeBack);
                 match &mut self.phase {
-                    // What the command started has lost the lock too, and gets the same time to end.
+                    // What the command started has lost the lock too, and gets the same time to
+                    // end.
                     Phase::Stopping { ended, .. } => *ended = true,
                     _ => self.phase = Phase::Over,
                 }
@@ -220,16 +223,16 @@ impl Machine {
         match self.on_lost {
             // No time even to clean up: another client may hold the lock.
             OnLost::Kill if now >= kill_at => {
-                actions.extend([Action::Kill, Action::Tell(loss)]);
+                actions.extend([Action::Kill, Action::ReportLoss(loss)]);
                 self.phase = Phase::Left;
                 self.suspending = None;
             }
             OnLost::Kill => {
-                actions.extend([Action::Terminate, Action::Tell(loss)]);
+                actions.extend([Action::Terminate, Action::ReportLoss(loss)]);
                 self.phase = Phase::Stopping { kill_at, ended: false };
             }
             OnLost::Continue => {
-                actions.push(Action::Tell(loss));
+                actions.push(Action::ReportLoss(loss));
                 self.phase = Phase::Left;
             }
         }
@@ -300,7 +303,9 @@ mod tests {
         machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
         let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
-        let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
+        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
         let told = "the lease could not be renewed for 24s: refused; it expires in 5s";
         assert_eq!(loss.to_string(), told);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
@@ -314,7 +319,9 @@ mod tests {
     fn a_lock_that_is_lost_ends_the_command_at_once() {
         let mut machine = machine();
         let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
-        let [Action::Terminate, Action::Tell(loss)] = &actions[..] else { panic!("{actions:?}") };
+        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
         assert_eq!(loss.to_string(), "the lock was forgotten by the server");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
@@ -326,7 +333,7 @@ mod tests {
         let actions = machine.on(signal(Signal::SIGCONT), Instant::at_millis(60_000));
         assert!(matches!(
             actions[..],
-            [Action::Kill, Action::Tell(_), Action::Forward(Signal::SIGCONT)]
+            [Action::Kill, Action::ReportLoss(_), Action::Forward(Signal::SIGCONT)]
         ));
     }
 
@@ -399,7 +406,7 @@ mod tests {
     fn a_command_that_may_continue_is_left_alone() {
         let mut machine = Machine::new(lease_won_at(0), CONTINUE);
         let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
-        assert!(matches!(actions[..], [Action::Tell(_)]), "{actions:?}");
+        assert!(matches!(actions[..], [Action::ReportLoss(_)]), "{actions:?}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
         assert_eq!(machine.wake_at(), None);
         assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), [Action::TakeBack]);

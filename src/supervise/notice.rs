@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a release waits for the keeper, which needs one answer from the server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// An abstract socket, which exists until the keeper ends. Any process of the host can connect to it
-/// and see its name, which does not reveal the token.
+/// An abstract socket, which exists until the keeper ends. Any process of the host can connect to
+/// it and see its name, which does not reveal the token.
 pub(crate) struct Notice {
     socket: Socket,
     /// Connections that wait for the server's answer.
@@ -45,8 +45,8 @@ impl Notice {
         Ok(Self { socket, waiting: Vec::new(), next_look: Instant::now() })
     }
 
-    /// Notifies the keeper of this hold, if this host has one, and waits until the server has answered
-    /// it.
+    /// Notifies the keeper of this hold, if this host has one, and waits until the server has
+    /// answered it.
     pub(crate) fn give(token: &Token) {
         // After a failure the keeper only learns of the release later.
         let _ = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {

@@ -75,8 +75,8 @@ impl Process {
         environment.windows(value.len()).any(|part| part == value.as_bytes())
     }
 
-    /// All descendants of these processes, each after its parent, but not rlock, which may be one of
-    /// them. A process whose parent has ended is a child of init. It is found only if one of the
+    /// All descendants of these processes, each after its parent, but not rlock, which may be one
+    /// of them. A process whose parent has ended is a child of init. It is found only if one of the
     /// others leads its session, which no unrelated process can join.
     pub(super) fn descendants_of(roots: Vec<Pid>) -> Vec<(Pid, Self)> {
         let all = Self::all();

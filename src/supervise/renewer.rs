@@ -82,7 +82,8 @@ impl Renewer {
     /// Starts the thread if it is time. If the system cannot start one now, it may later.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
-        // Handed over only when the thread exists: a thread that does not start would take it along.
+        // Handed over only when the thread exists: a thread that does not start would take it
+        // along.
         let (hand_over, handed_over) = channel::<Renewing>();
         let run = move || handed_over.recv().ok().map(Renewing::run);
         match thread::start("renewer", run) {
@@ -179,7 +180,8 @@ impl Renewing {
                 haste.clear();
                 stopped
             }
-            // A renewer that could not be stopped would be worse, so it stops and the lease expires.
+            // A renewer that could not be stopped would be worse, so it stops and the lease
+            // expires.
             Err(_) => true,
         }
     }

@@ -110,8 +110,8 @@ impl Supervisor<'_> {
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
         let by_terminal = self.terminal.was_lent() && !self.interrupted;
         let ending = self.child.reap().map(|exit| match exit {
-            // Only the command's group has seen this ^C or ^\. A script that runs rlock has to see it
-            // too, or it would go on with its next line.
+            // Only the command's group has seen this ^C or ^\. A script that runs rlock has to see
+            // it too, or it would go on with its next line.
             Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
                 Ending { exit: Exit::Job(signal), lock, late, lease }
             }
@@ -152,25 +152,29 @@ impl Supervisor<'_> {
         events.push(Event::Tick);
         events.extend(self.renewer.start_if_due(Instant::now()).err());
         if signalled {
-            let (children, others): (Vec<Arrival>, Vec<Arrival>) = self
-                .signals
-                .pending()
-                .into_iter()
-                .partition(|arrival| arrival.signal == Signal::SIGCHLD);
-            for Arrival { signal, by_terminal } in others {
-                let reached = by_terminal && self.child.shares_group();
-                if signals::ends(signal) && !reached && self.child.has_ended() {
-                    self.late = Some(signal);
-                }
-                events.push(Event::Signal { signal, reached });
-            }
-            // After the other signals, because a ^Z among them may be what stopped the command.
-            if !children.is_empty() {
-                self.descendants.reap_adopted(&self.child);
-                events.extend(self.check_child());
-            }
+            events.extend(self.signal_events());
         }
         Ok(events)
+    }
+
+    fn signal_events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let is_of_child = |arrival: &Arrival| arrival.signal == Signal::SIGCHLD;
+        let (children, others): (Vec<Arrival>, Vec<Arrival>) =
+            self.signals.pending().into_iter().partition(is_of_child);
+        for Arrival { signal, by_terminal } in others {
+            let reached = by_terminal && self.child.shares_group();
+            if signals::ends(signal) && !reached && self.child.has_ended() {
+                self.late = Some(signal);
+            }
+            events.push(Event::Signal { signal, reached });
+        }
+        // After the other signals, because a ^Z among them may be what stopped the command.
+        if !children.is_empty() {
+            self.descendants.reap_adopted(&self.child);
+            events.extend(self.check_child());
+        }
+        events
     }
 
     fn check_child(&self) -> Vec<Event> {
@@ -242,7 +246,7 @@ impl Supervisor<'_> {
                 self.interrupted |= matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
                 self.child.signal(signal);
             }
-            Action::Tell(loss) => {
+            Action::ReportLoss(loss) => {
                 self.lock = LockOutcome::Lost;
                 let then = match self.on_lost {
                     OnLost::Kill => "stopping the command",

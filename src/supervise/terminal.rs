@@ -53,8 +53,8 @@ impl Terminal {
         }
     }
 
-    /// Takes it back if it was lent. rlock does this from the background, and ignores the SIGTTOU by
-    /// which the kernel would stop it for that.
+    /// Takes it back if it was lent. rlock does this from the background, and ignores the SIGTTOU
+    /// by which the kernel would stop it for that.
     pub(super) fn take_back(&mut self) {
         self.loan = match (&self.device, self.loan) {
             (Some(device), Loan::Lent) => {

@@ -92,7 +92,7 @@ impl Watcher<'_> {
     fn handle(&mut self, event: Event) {
         let actions = self.machine.on(event, Instant::now());
         // Before the process is stopped, because a process that has ended has no stderr.
-        for loss in actions.iter().filter_map(Action::told) {
+        for loss in actions.iter().filter_map(Action::loss) {
             self.lock = LockOutcome::Lost;
             self.watched.warn(self.report, &loss.to_string());
         }

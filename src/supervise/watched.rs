@@ -23,8 +23,8 @@ const RESERVE: u64 = 8;
 pub(crate) struct Watched {
     pid: Pid,
     process: OwnedFd,
-    /// The descendants found so far, each after its parent. They are looked up only when the process
-    /// is asked to end.
+    /// The descendants found so far, each after its parent. They are looked up only when the
+    /// process is asked to end.
     descendants: Vec<Descendant>,
     /// The limit on open descriptors.
     descriptors: u64,
@@ -139,8 +139,8 @@ impl Watched {
         }
     }
 
-    /// The descriptor of the process itself if permitted, because that shares its position in a file;
-    /// otherwise the same file, opened again.
+    /// The descriptor of the process itself if permitted, because that shares its position in a
+    /// file; otherwise the same file, opened again.
     fn stderr(&self) -> Option<File> {
         if let Ok(stderr) =
             pidfd_getfd(&self.process, libc::STDERR_FILENO, PidfdGetfdFlags::empty())
@@ -195,8 +195,8 @@ impl Descendant {
     }
 }
 
-/// Raises the limit on descriptors as far as possible and returns it. rlock has inherited the limit of
-/// the script, which is meant for what the script opens.
+/// Raises the limit on descriptors as far as possible and returns it. rlock has inherited the limit
+/// of the script, which is meant for what the script opens.
 fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };

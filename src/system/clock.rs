@@ -59,8 +59,9 @@ impl Sub<Duration> for Instant {
     }
 }
 
-/// A descriptor that becomes readable at a moment. If the machine was suspended past that moment, it
-/// is readable as soon as the machine resumes, while a timeout of poll(2) does not count that time.
+/// A descriptor that becomes readable at a moment. If the machine was suspended past that moment,
+/// it is readable as soon as the machine resumes, while a timeout of poll(2) does not count that
+/// time.
 pub(crate) struct Alarm(TimerFd);
 
 impl Alarm {

@@ -61,9 +61,9 @@ impl Inherited {
     }
 }
 
-/// Opens `/dev/null` on closed standard descriptors, in the direction that fails when it is used, as
-/// a closed descriptor does. Otherwise the next file or socket would get that number, and a message
-/// for people would go to the server. The command gets them closed again.
+/// Opens `/dev/null` on closed standard descriptors, in the direction that fails when it is used,
+/// as a closed descriptor does. Otherwise the next file or socket would get that number, and a
+/// message for people would go to the server. The command gets them closed again.
 fn occupy_standard_descriptors() -> io::Result<()> {
     for descriptor in 0..=2 {
         // SAFETY: the borrow ends before anything could close the descriptor.

@@ -42,7 +42,7 @@ pub(crate) fn wait(
     })
 }
 
-/// Waits until at least one descriptor is ready and tells which are. None is if `until` came first.
+/// Waits until at least one descriptor is ready and returns which are; none if `until` came first.
 /// A broken descriptor counts as ready, because reading or writing it returns the error.
 pub(crate) fn ready<const N: usize>(
     wanted: [(BorrowedFd<'_>, Want); N],

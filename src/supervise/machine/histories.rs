@@ -55,7 +55,7 @@ struct World {
     lease: Lease,
     lost_at: Option<Instant>,
     is_lent: bool,
-    told: u32,
+    reported: u32,
     asked_to_end: bool,
     killed: bool,
     ended: bool,
@@ -75,7 +75,7 @@ impl World {
             lease,
             lost_at: None,
             is_lent: false,
-            told: 0,
+            reported: 0,
             asked_to_end: false,
             killed: false,
             ended: false,
@@ -130,7 +130,7 @@ impl World {
 
     /// After a loss, the command and all its descendants must end.
     fn must_await_descendants(&self) -> bool {
-        let lost = self.told == 1 && self.on_lost == OnLost::Kill;
+        let lost = self.reported == 1 && self.on_lost == OnLost::Kill;
         self.ended && self.descendants && lost && !self.killed
     }
 
@@ -165,7 +165,7 @@ impl World {
                     resumed = true;
                 }
                 Action::Continue => assert!(self.is_safe(), "continued without a lease"),
-                Action::Tell(_) => self.told += 1,
+                Action::ReportLoss(_) => self.reported += 1,
                 Action::Terminate => {
                     assert!(self.now < self.deadline(), "it gets time that it does not have");
                     self.asked_to_end = true;
@@ -182,7 +182,7 @@ impl World {
         }
         assert!(self.is_safe(), "it runs on without a lease");
         assert!(self.ended || !self.machine.is_over(), "a command is reaped when it has ended");
-        assert!(self.told <= 1);
+        assert!(self.reported <= 1);
         if !self.machine.is_over() && !self.killed && self.on_lost == OnLost::Kill {
             let wakes = self.machine.wake_at();
             assert!(wakes.is_some_and(|at| at <= self.deadline()), "it would oversleep");
