@@ -11,7 +11,7 @@ use crate::system::thread;
 
 /// Where a server listens, as far as this host can tell.
 #[derive(PartialEq, Eq)]
-enum Place {
+enum Listener {
     Tcp(IpAddr, u16),
     Unix(PathBuf),
 }
@@ -23,20 +23,13 @@ enum Place {
 ///
 /// One line that names two servers that are the same.
 pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), String> {
-    let find = |server: &Address| match Finding::of(server, servers) {
-        Finding::Needless => Found::Now(Vec::new()),
-        Finding::Quick => Found::Now(places_of(&server.endpoint, timeout)),
-        Finding::Slow => {
-            let endpoint = server.endpoint.clone();
-            thread::start("resolver", move || places_of(&endpoint, timeout))
-                .map_or(Found::Now(Vec::new()), Found::Later)
-        }
-    };
-    // All threads start before the first is awaited.
-    let finding: Vec<Found> = servers.iter().map(find).collect();
-    let places: Vec<Vec<Place>> = finding.into_iter().map(Found::await_it).collect();
+    // Start all lookups before awaiting the first.
+    let lookups: Vec<Lookup> =
+        servers.iter().map(|server| Lookup::start(server, servers, timeout)).collect();
+    let listeners: Vec<Vec<Listener>> = lookups.into_iter().map(Lookup::result).collect();
     for (number, server) in servers.iter().enumerate() {
-        let is_same = |other: &usize| places[*other].iter().any(|p| places[number].contains(p));
+        let is_same =
+            |other: &usize| listeners[*other].iter().any(|l| listeners[number].contains(l));
         if let Some(other) = (0..number).find(is_same) {
             let other = &servers[other];
             return Err(format!("{other} and {server} are the same server; list it once"));
@@ -45,50 +38,42 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
     Ok(())
 }
 
-/// What it takes to learn where a server listens.
-enum Finding {
-    /// Nothing: no other server has its port.
-    Needless,
-    Quick,
-    /// A name lookup.
-    Slow,
+/// The search for where a server listens.
+enum Lookup {
+    Done(Vec<Listener>),
+    Running(JoinHandle<Vec<Listener>>),
 }
 
-impl Finding {
-    fn of(server: &Address, servers: &[Address]) -> Self {
-        let is_on = |port: u16| move |other: &&Address| matches!(other.endpoint, Endpoint::Tcp { port: p, .. } if p == port);
+impl Lookup {
+    fn start(server: &Address, servers: &[Address], timeout: Duration) -> Self {
+        let has_port = |port: u16| move |server: &&Address| matches!(server.endpoint, Endpoint::Tcp { port: p, .. } if p == port);
         match &server.endpoint {
-            Endpoint::Unix(_) => Self::Quick,
-            Endpoint::Tcp { port, .. } if servers.iter().filter(is_on(*port)).count() < 2 => {
-                Self::Needless
+            Endpoint::Unix(path) => {
+                Self::Done(canonicalize(path).map(Listener::Unix).into_iter().collect())
             }
-            Endpoint::Tcp { host, .. } if host.parse::<IpAddr>().is_ok() => Self::Quick,
-            Endpoint::Tcp { .. } => Self::Slow,
+            // No other server has this port, so none can be the same.
+            Endpoint::Tcp { port, .. } if servers.iter().filter(has_port(*port)).count() < 2 => {
+                Self::Done(Vec::new())
+            }
+            Endpoint::Tcp { host, port } => {
+                let (host, port) = (host.clone(), *port);
+                if let Ok(ip) = host.parse::<IpAddr>() {
+                    return Self::Done(vec![Listener::Tcp(ip.to_canonical(), port)]);
+                }
+                let look_up = move || {
+                    let addresses = addresses_of(&host, port, timeout).into_iter();
+                    addresses.map(|it| Listener::Tcp(it.ip().to_canonical(), port)).collect()
+                };
+                thread::start("resolver", look_up).map_or(Self::Done(Vec::new()), Self::Running)
+            }
         }
     }
-}
 
-enum Found {
-    Now(Vec<Place>),
-    Later(JoinHandle<Vec<Place>>),
-}
-
-impl Found {
-    fn await_it(self) -> Vec<Place> {
+    fn result(self) -> Vec<Listener> {
         match self {
-            Self::Now(places) => places,
+            Self::Done(listeners) => listeners,
             // A panic aborts the process, so this default is never used.
-            Self::Later(thread) => thread.join().unwrap_or_default(),
+            Self::Running(thread) => thread.join().unwrap_or_default(),
         }
-    }
-}
-
-fn places_of(endpoint: &Endpoint, timeout: Duration) -> Vec<Place> {
-    match endpoint {
-        Endpoint::Tcp { host, port } => {
-            let addresses = addresses_of(host, *port, timeout).into_iter();
-            addresses.map(|address| Place::Tcp(address.ip().to_canonical(), *port)).collect()
-        }
-        Endpoint::Unix(path) => canonicalize(path).map(Place::Unix).into_iter().collect(),
     }
 }

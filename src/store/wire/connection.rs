@@ -33,9 +33,9 @@ pub(in crate::store) struct Connection {
     pending: usize,
 }
 
-/// What ended an exchange.
+/// Why an exchange failed.
 enum Broken {
-    Late,
+    TimedOut,
     Closed,
     Interrupted,
     TooLarge,
@@ -147,12 +147,12 @@ impl Connection {
                     fault.reworded(|why| format!("TLS with {peer} failed: {why}")),
                 );
             }
-            Broken::Late if self.stream.is_handshaking() => {
+            Broken::TimedOut if self.stream.is_handshaking() => {
                 let timeout = show(timeout);
                 let fault = Fault::new(format!("{peer} did not start TLS within {timeout}"));
                 (fault.with_remedy("check that it uses TLS"), Fate::NotSent)
             }
-            Broken::Late => {
+            Broken::TimedOut => {
                 let fault = Fault::new(format!("{peer} did not answer within {}", show(timeout)));
                 (fault.with_remedy("check the server and the network"), Fate::Pending)
             }
@@ -191,7 +191,7 @@ impl Read for Wire<'_> {
         let broken = loop {
             // Check here as well: a server that keeps sending never makes a read block.
             if Instant::now() >= self.until {
-                break Broken::Late;
+                break Broken::TimedOut;
             }
             match stream.read(buffer) {
                 Ok(0) => break Broken::Closed,
@@ -232,7 +232,7 @@ fn retry(
     match wait(Some(socket), interrupt, until).map_err(Broken::Io)? {
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(Broken::Interrupted),
-        Woken::TimedOut => Err(Broken::Late),
+        Woken::TimedOut => Err(Broken::TimedOut),
     }
 }
 
