@@ -12,7 +12,7 @@ use crate::duration::{Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Key, Name, Prefix};
 use crate::store::Store;
-use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
+use crate::store::location::{Credentials, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub(crate) struct Server {
@@ -47,24 +47,26 @@ impl Server {
         let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
         let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
         let mut files = Files::new(io_timeout);
-        let location = match (&urls[..], local_directory(&urls)) {
-            ([], _) => return Err(Error::Config(NO_URL.into())),
-            (_, Some(directory)) => Location::Local(local(directory)?),
-            (urls, None) => {
-                let location = Location::parse(urls)
-                    .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
-                if !common.url.is_empty() && location.has_password() {
-                    files.warnings.push(
-                        "the password in --url is visible to all users in ps; use RLOCK_URL".into(),
-                    );
-                }
-                let location = location.with(
+        if urls.is_empty() {
+            return Err(Error::Config(NO_URL.into()));
+        }
+        let location = Location::parse(&urls, default_directory().as_deref())
+            .map_err(|what| Error::Config(format!("bad URL: {what}")))?;
+        if !common.url.is_empty() && location.has_password() {
+            files
+                .warnings
+                .push("the password in --url is visible to all users in ps; use RLOCK_URL".into());
+        }
+        let location = match location {
+            // It has no server that could ask for credentials.
+            local @ Location::Local(_) => local,
+            servers => servers
+                .with(
                     &credentials(common, &mut files)?,
                     &sentinel_credentials()?,
                     &tls_files(common, &mut files)?,
-                );
-                location.map_err(Error::Config)?
-            }
+                )
+                .map_err(Error::Config)?,
         };
         if min_replicas > 0 && matches!(location, Location::Local(_)) {
             return Err(Error::Config("local: has no replicas for --min-replicas".into()));
@@ -128,32 +130,11 @@ fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error>
     Ok(TlsFiles { authority, identity })
 }
 
-/// Returns what follows `local:`, if that is the only URL.
-fn local_directory<'a>(urls: &[&'a str]) -> Option<&'a str> {
-    match urls {
-        [url] => url.strip_prefix("local:"),
-        _ => None,
-    }
-}
-
-/// Returns the directory of a `local:` URL. It must be absolute: a relative path would mean a
-/// different directory to each process that changes its own.
-fn local(path: &str) -> Result<Directory, Error> {
+/// Returns the directory that `local:` means, if the environment names one.
+fn default_directory() -> Option<PathBuf> {
     let absolute =
-        |path: Option<OsString>| path.map(PathBuf::from).filter(|path| path.is_absolute());
-    match path {
-        "" => {
-            let state = absolute(env::var_os("XDG_STATE_HOME"))
-                .or_else(|| absolute(env::var_os("HOME")).map(|home| home.join(".local/state")));
-            let state = state.ok_or_else(|| {
-                Error::Config(
-                    "local: needs HOME to be set, or a directory: local:/DIRECTORY".into(),
-                )
-            })?;
-            Ok(Directory::private(state.join("rlock")))
-        }
-        path => absolute(Some(path.into())).map(Directory::chosen).ok_or_else(|| {
-            Error::Config("bad URL: the directory of local: starts with a slash".into())
-        }),
-    }
+        |name| env::var_os(name).map(PathBuf::from).filter(|path: &PathBuf| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    state.map(|state| state.join("rlock"))
 }

@@ -1,8 +1,10 @@
 //! What the user's URLs mean: where locks are kept.
 
+use std::path::Path;
+
+use super::local::Directory;
 use super::wire::Address;
 
-pub(crate) use super::local::Directory;
 pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
 /// Where locks are kept, before anything is opened or connected to.
@@ -28,22 +30,22 @@ pub(crate) struct Sentinels {
 }
 
 impl Location {
-    /// Reads the URLs of servers as strictly as `Address` does; several URLs make a quorum. A
-    /// `local:` URL is not read here, because its default directory depends on the environment.
+    /// Reads URLs, those of servers as strictly as `Address` does; several URLs make a quorum.
+    /// `local:` without a directory means `default_directory`, if there is one.
     ///
     /// # Errors
     ///
     /// One line that says what is wrong. It never repeats a URL, which may contain a password.
-    pub(crate) fn parse(urls: &[&str]) -> Result<Self, String> {
+    pub(crate) fn parse(urls: &[&str], default_directory: Option<&Path>) -> Result<Self, String> {
         if let [url] = urls {
-            return Self::parse_one(url);
+            return Self::parse_one(url, default_directory);
         }
         if urls.is_empty() {
             return Err("no server given".into());
         }
         let mut servers = Vec::<Address>::new();
         for url in urls {
-            match Self::parse_one(url)? {
+            match Self::parse_one(url, default_directory)? {
                 Self::Server(server)
                     if servers.iter().any(|other| other.endpoint == server.endpoint) =>
                 {
@@ -60,7 +62,10 @@ impl Location {
         Ok(Self::Quorum(servers))
     }
 
-    fn parse_one(url: &str) -> Result<Self, String> {
+    fn parse_one(url: &str, default_directory: Option<&Path>) -> Result<Self, String> {
+        if let Some(path) = url.strip_prefix("local:") {
+            return local(Path::new(path), default_directory).map(Self::Local);
+        }
         let Some((scheme, rest)) = url.split_once("://") else {
             return Ok(Self::Server(Address::parse(url)?));
         };
@@ -153,6 +158,21 @@ impl Sentinels {
     }
 }
 
+/// The directory of a `local:` URL. It must be absolute: a relative path would mean a different
+/// directory to each process that changes its own.
+fn local(path: &Path, default: Option<&Path>) -> Result<Directory, String> {
+    if path.is_absolute() {
+        return Ok(Directory::chosen(path.to_owned()));
+    }
+    if !path.as_os_str().is_empty() {
+        return Err("the directory of local: starts with a slash".into());
+    }
+    match default {
+        Some(default) => Ok(Directory::private(default.to_owned())),
+        None => Err("local: needs HOME to be set, or a directory: local:/DIRECTORY".into()),
+    }
+}
+
 /// Splits `user:password@`, which may be missing, from what follows it.
 fn split_user(authority: &str) -> (&str, &str) {
     authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1))
@@ -169,13 +189,14 @@ mod tests {
     #[test]
     fn sentinels_have_a_service_and_a_master_behind_it() {
         let url = "redis+sentinel://u:p,%40@h1:1,h2,[::1]:3,[::2]/svc/4";
-        let Ok(Location::Sentinels(found)) = Location::parse(&[url]) else { panic!("{url}") };
+        let Ok(Location::Sentinels(found)) = Location::parse(&[url], None) else { panic!("{url}") };
         assert_eq!(all(&found.sentinels), "h1:1 h2:26379 [::1]:3 [::2]:26379 ");
         assert!(found.sentinels.iter().all(|sentinel| !sentinel.has_password()));
         assert_eq!((found.service.as_str(), found.master.database), ("svc", 4));
         assert_eq!(found.master.password.as_deref(), Some("p,@"));
         assert!(found.master.tls.is_none());
-        let Ok(Location::Sentinels(found)) = Location::parse(&["rediss+sentinel://h/svc"]) else {
+        let Ok(Location::Sentinels(found)) = Location::parse(&["rediss+sentinel://h/svc"], None)
+        else {
             panic!("rediss+sentinel")
         };
         assert!(found.master.tls.is_some() && found.sentinels[0].tls.is_some());
@@ -183,19 +204,30 @@ mod tests {
 
     #[test]
     fn a_cluster_and_a_quorum_are_several_servers() {
-        let Ok(Location::Cluster(nodes)) = Location::parse(&["redis+cluster://:p@h1,h2:2/0"])
+        let Ok(Location::Cluster(nodes)) = Location::parse(&["redis+cluster://:p@h1,h2:2/0"], None)
         else {
             panic!("cluster")
         };
         assert_eq!(all(&nodes), "h1:6379 h2:2 ");
         assert!(nodes.iter().all(Address::has_password));
         let urls = ["redis://h1", "redis://h2", "unix:///s"];
-        let Ok(Location::Quorum(nodes)) = Location::parse(&urls) else { panic!("quorum") };
+        let Ok(Location::Quorum(nodes)) = Location::parse(&urls, None) else { panic!("quorum") };
         assert_eq!(all(&nodes), "h1:6379 h2:6379 /s ");
     }
 
     #[test]
-    fn what_is_none_of_these_is_refused_without_showing_a_password() {
+    fn a_local_directory_is_absolute_or_the_default() {
+        let default = Path::new("/state/rlock");
+        for (url, directory) in [("local:", default), ("local:/locks", Path::new("/locks"))] {
+            let Ok(Location::Local(found)) = Location::parse(&[url], Some(default)) else {
+                panic!("{url}")
+            };
+            assert_eq!(found.path(), directory);
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused_without_showing_a_password() {
         for bad in [
             &["redis+sentinel://:secret@h"][..],
             &["redis+sentinel://:secret@h/"],
@@ -214,10 +246,12 @@ mod tests {
             &["redis://:secret@h", "redis://h:6379"],
             &["redis://:secret@h/1", "redis://h/2"],
             &["redis://:secret@h", "redis+cluster://h"],
-            &["redis://:secret@h", "local:"],
+            &["redis://:secret@h", "local:/locks"],
+            &["local:"],
+            &["local:secret"],
             &[],
         ] {
-            match Location::parse(bad) {
+            match Location::parse(bad, None) {
                 Ok(_) => panic!("{bad:?} is understood"),
                 Err(message) => assert!(!message.contains("secret"), "{message}"),
             }

@@ -68,17 +68,17 @@ pub(super) enum Entry {
 
 impl Directory {
     /// A directory that the user chose and may share with other users.
-    pub(crate) fn chosen(path: PathBuf) -> Self {
+    pub(in crate::store) fn chosen(path: PathBuf) -> Self {
         Self { path, private: false }
     }
 
     /// A directory that other users must not be able to read or write.
-    pub(crate) fn private(path: PathBuf) -> Self {
+    pub(in crate::store) fn private(path: PathBuf) -> Self {
         Self { path, private: true }
     }
 
     /// The path as the user gave it, or the default one.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::store) fn path(&self) -> &Path {
         &self.path
     }
 

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_silently_wrong_is_refused_without_showing_the_password() {
+    fn what_other_clients_ignore_is_refused_without_showing_the_password() {
         for bad in [
             "",
             "h:6379",
