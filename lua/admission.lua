@@ -34,22 +34,22 @@ local function admit()
   -- A ticket exists for as long as anybody may be waiting.
   if not lock.ticket then return nil end
   for _ = 1, BATCH do
-    local head = call('ZRANGE', QUEUE, 0, 0)[1]
+    local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
     if not head then
       if not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
       return nil
     end
-    local mode, alive, owner, named, reentrant = unpack(call('HMGET', STATE,
+    local mode, alive, owner, named, reentrant = unpack(redis.call('HMGET', STATE,
       head .. ':mode', head .. ':alive', head .. ':owner', head .. ':named', head .. ':reentrant'))
     if tonumber(alive or 0) < now then
-      call('ZREM', QUEUE, head)
+      redis.call('ZREM', QUEUE, head)
       delete_details(head)
     elseif lock.leftovers then
       wake(head)
       return head
     elseif not is_ahead(last_fence())
       and (admissible(mode) or may_enter(mode, owner, named, reentrant)) then
-      call('ZREM', QUEUE, head)
+      redis.call('ZREM', QUEUE, head)
       grant(head, mode, now + CLAIM_WINDOW, 0, named and owner)
       wake(head)
     else
@@ -57,7 +57,7 @@ local function admit()
       return head
     end
   end
-  local rest = call('ZRANGE', QUEUE, 0, 0)[1]
+  local rest = redis.call('ZRANGE', QUEUE, 0, 0)[1]
   if rest then
     lock.leftovers = true
     wake(rest)

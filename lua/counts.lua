@@ -9,7 +9,7 @@
 
 -- How many valid holds an owner has whose name was chosen by a user.
 local function owner_count(owner)
-  local number = call('HGET', STATE, 'named:' .. owner) or ''
+  local number = redis.call('HGET', STATE, 'named:' .. owner) or ''
   local floor, holds = string.match(number, '^(%d+) (%d+)$')
   return floor == int(lock.floor) and tonumber(holds) or 0
 end
@@ -17,18 +17,18 @@ end
 local function change_owner_count(owner, change)
   local number = owner_count(owner) + change
   lock.named = '1'
-  if number <= 0 then return call('HDEL', STATE, 'named:' .. owner) end
-  call('HSET', STATE, 'named', '1', 'named:' .. owner, int(lock.floor) .. ' ' .. int(number))
+  if number <= 0 then return redis.call('HDEL', STATE, 'named:' .. owner) end
+  redis.call('HSET', STATE, 'named', '1', 'named:' .. owner, int(lock.floor) .. ' ' .. int(number))
 end
 
 -- Takes a hold out of the counters, before it is dropped or released early.
 local function uncount(token)
   if lock.reinstated == 0 and not lock.named then return end
-  local standing, fence, owner, named = unpack(call('HMGET', STATE,
+  local standing, fence, owner, named = unpack(redis.call('HMGET', STATE,
     token .. ':standing', token .. ':fence', token .. ':owner', token .. ':named'))
   if standing == 'revoked' then
     lock.reinstated = lock.reinstated - 1
-    call('HSET', STATE, 'reinstated', int(lock.reinstated))
+    redis.call('HSET', STATE, 'reinstated', int(lock.reinstated))
   elseif named and hold_state(standing, fence) == 'held' then
     change_owner_count(owner, -1)
   end

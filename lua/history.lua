@@ -23,7 +23,7 @@ end
 -- The entry for a hold that ends with this outcome of its command; nil if it is already on record.
 -- `by` is given, instead of an outcome, if the caller of the script ends it.
 local function history_entry(token, ending, ended, outcome, by)
-  local details = call('HMGET', STATE, token .. ':acquired', token .. ':fence',
+  local details = redis.call('HMGET', STATE, token .. ':acquired', token .. ':fence',
     token .. ':mode', token .. ':about', token .. ':standing')
   if not by then ending, by = ending_of(details[5], details[2], ending) end
   if not ending then return nil end
@@ -34,15 +34,15 @@ end
 
 -- Never the first write of a script, because it takes memory.
 local function record(entry)
-  local length = call('RPUSH', HISTORY, entry)
-  if length > HISTORY_LENGTH then call('LTRIM', HISTORY, -HISTORY_LENGTH, -1) end
-  call('PEXPIREAT', HISTORY, int(now + DAY))
+  redis.call('RPUSH', HISTORY, entry)
+  redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1)
+  redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
 
 -- How, when and by whom a token's hold ended, if the history knows; and fourth, whether the history is
 -- complete, if it does not.
 local function recorded(token)
-  local id, entries = string.sub(token, 1, 8), call('LRANGE', HISTORY, 0, -1)
+  local id, entries = string.sub(token, 1, 8), redis.call('LRANGE', HISTORY, 0, -1)
   for i = #entries, 1, -1 do
     local how, ended, its_id, by = string.match(entries[i],
       '^(%l+)\n([^\n]*)\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
@@ -61,8 +61,8 @@ end
 
 -- How the last holds ended, including those that expired since the last write.
 local function history()
-  local entries = call('LRANGE', HISTORY, 0, -1)
-  local expired = lock.written and call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
+  local entries = redis.call('LRANGE', HISTORY, 0, -1)
+  local expired = lock.written and redis.call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
     'WITHSCORES', 'LIMIT', 0, HISTORY_LENGTH) or {}
   for i = #expired - 1, 1, -2 do
     entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')

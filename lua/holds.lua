@@ -8,7 +8,7 @@
 -- hold lives through the millisecond of its deadline, as a key does.
 local function unexpired_hold(token)
   if not (lock.live or lock.foreign) then return nil end
-  local deadline = tonumber(call('ZSCORE', HOLDS, token) or 0)
+  local deadline = tonumber(redis.call('ZSCORE', HOLDS, token) or 0)
   return deadline >= now and deadline or nil
 end
 
@@ -22,21 +22,21 @@ end
 -- an expiry. `...` are fields of the state to write along. Only for a guard that is rlock's or absent.
 local function set_guard(token, deadline, ...)
   write_guard(token, deadline)
-  call('HSET', STATE, 'guard', token, ...)
+  redis.call('HSET', STATE, 'guard', token, ...)
   local expiry = int(math.max(tonumber(deadline), now) + DAY)
-  call('PEXPIREAT', HOLDS, expiry)
-  call('PEXPIREAT', STATE, expiry)
+  redis.call('PEXPIREAT', HOLDS, expiry)
+  redis.call('PEXPIREAT', STATE, expiry)
 end
 
 -- The same for the hold with the latest deadline, after a change to any hold.
 local function set_guard_to_latest(...)
-  local latest = call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')
+  local latest = redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')
   set_guard(latest[1], latest[2], ...)
 end
 
 -- Gives the hold this deadline, earlier or later than before. `...` as for set_guard().
 local function set_deadline(token, deadline, ...)
-  call('ZADD', HOLDS, int(deadline), token)
+  redis.call('ZADD', HOLDS, int(deadline), token)
   if lock.count > 1 then set_guard_to_latest(...) else set_guard(token, int(deadline), ...) end
 end
 
@@ -44,7 +44,7 @@ end
 -- adds to what is left. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses
 -- its lock because memory is full. `...` as for set_guard().
 local function extend(ttl, at_least, ...)
-  call('PEXPIREAT', STATE, int(now + ttl + DAY))
+  redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
   local deadline = math.max(now + ttl, tonumber(own.keep_until or 0), at_least)
   set_deadline(TOKEN, deadline, TOKEN .. ':renewed', int(now), TOKEN .. ':ttl', int(ttl), ...)
   return deadline - now
@@ -54,7 +54,7 @@ end
 -- because once a script has written anything, a server that is out of memory no longer stops it.
 local function drop_remains()
   if lock.fence or lock.count == 0 then return end
-  call('UNLINK', HOLDS)
+  redis.call('UNLINK', HOLDS)
   lock.count = 0
 end
 
@@ -62,16 +62,16 @@ end
 -- the mode is settled once few remain.
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end
-  for _, token in ipairs(call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
     if detail(token, 'mode') == 'exclusive' then return end
   end
   lock.mode = 'shared'
-  call('HSET', STATE, 'mode', lock.mode)
+  redis.call('HSET', STATE, 'mode', lock.mode)
 end
 
 local function drop_hold(token)
   uncount(token)
-  call('ZREM', HOLDS, token)
+  redis.call('ZREM', HOLDS, token)
   lock.count = lock.count - 1
   if lock.foreign then return delete_details(token) end
   if lock.count > 0 then
@@ -80,7 +80,7 @@ local function drop_hold(token)
     set_guard_to_latest()
   else
     lock.live = false
-    call('DEL', GUARD)
+    redis.call('DEL', GUARD)
     delete_details(token, 'guard', 'mode')
   end
 end

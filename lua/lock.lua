@@ -33,8 +33,7 @@
 -- No call works for longer than a few milliseconds, whatever happened before it. What one call does
 -- not finish, later calls do; until then nobody is admitted.
 
-local call = redis.call
-if ARGV[1] ~= '0' then call('SELECT', ARGV[1]) end
+if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 
 local GUARD, HOLDS, STATE, QUEUE, MAIL, HISTORY, OVER = unpack(KEYS)
 local TOKEN = ARGV[2]

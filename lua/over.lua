@@ -9,21 +9,22 @@ local MAX_MARKS = 1000
 local MARK_DURATION = 60 * 1000
 
 local function mark_over(token, ttl)
-  local duration, left = math.max(ttl, MARK_DURATION), call('PTTL', OVER)
+  local duration = math.max(ttl, MARK_DURATION)
   -- The marks that expire first make room; this one is never dropped for itself.
-  if left ~= -2 then call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS) end
-  call('ZADD', OVER, int(now + duration), token)
-  if left < duration then call('PEXPIREAT', OVER, int(now + duration)) end
+  redis.call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS)
+  redis.call('ZADD', OVER, int(now + duration), token)
+  local left = redis.call('PTTL', OVER)
+  if left < duration then redis.call('PEXPIREAT', OVER, int(now + duration)) end
 end
 
 local function is_over(token)
-  return tonumber(call('ZSCORE', OVER, token) or 0) >= now
+  return tonumber(redis.call('ZSCORE', OVER, token) or 0) >= now
 end
 
 -- Why the calling token does not hold the lock, as three values of a reply: how it ended (as in the
 -- history, or 'unknown'), how many milliseconds ago (-1 if unknown), and by whom.
 local function why_not_held()
-  local deadline = tonumber(call('ZSCORE', HOLDS, TOKEN) or 0)
+  local deadline = tonumber(redis.call('ZSCORE', HOLDS, TOKEN) or 0)
   if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
   if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then
     local how, by, at = revocation()

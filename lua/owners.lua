@@ -17,7 +17,7 @@ local function enclosing_hold(tokens)
   for token in string.gmatch(tokens, '(%S+) ') do
     if unexpired_hold(token) then
       innermost = token
-      local standing, fence, mode = unpack(call('HMGET', STATE,
+      local standing, fence, mode = unpack(redis.call('HMGET', STATE,
         token .. ':standing', token .. ':fence', token .. ':mode'))
       if hold_state(standing, fence) == 'held' and (mode == 'exclusive' or mode == 'shared') then
         entered = entered == 'exclusive' and entered or mode

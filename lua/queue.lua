@@ -15,8 +15,8 @@ local FOREIGN_POLL = 1000
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
 local function wake(token)
-  call('RPUSH', mailbox_of(token), 'look')
-  call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
+  redis.call('RPUSH', mailbox_of(token), 'look')
+  redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
 end
 
 -- Only the head of the queue watches for the end of a lease, so a new head must learn that it is one:
@@ -24,23 +24,23 @@ end
 local function notify_head(head)
   if head == lock.notified then return end
   lock.notified = head
-  call('HSET', STATE, 'head', head)
+  redis.call('HSET', STATE, 'head', head)
   if head ~= TOKEN then wake(head) end
 end
 
 -- Puts the caller at the end of the queue, or leaves it where it is. `...` are its details. Returns
 -- its position, from 1.
 local function enqueue(...)
-  call('HSET', STATE, ...)
-  if not (lock.ticket and call('ZSCORE', QUEUE, TOKEN)) then
-    call('HSET', STATE, TOKEN .. ':since', int(now))
-    local ticket = call('HINCRBY', STATE, 'ticket', 1)
-    call('ZADD', QUEUE, ticket, TOKEN)
+  redis.call('HSET', STATE, ...)
+  if not (lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
+    redis.call('HSET', STATE, TOKEN .. ':since', int(now))
+    local ticket = redis.call('HINCRBY', STATE, 'ticket', 1)
+    redis.call('ZADD', QUEUE, ticket, TOKEN)
   end
   local expiry = int(now + math.max(guard_left(), 0) + DAY)
-  call('PEXPIREAT', STATE, expiry)
-  call('PEXPIREAT', QUEUE, expiry)
-  return call('ZRANK', QUEUE, TOKEN) + 1
+  redis.call('PEXPIREAT', STATE, expiry)
+  redis.call('PEXPIREAT', QUEUE, expiry)
+  return redis.call('ZRANK', QUEUE, TOKEN) + 1
 end
 
 -- The end of the lease that a head of this mode waits for: of the last if it wants to be alone, else
@@ -48,7 +48,7 @@ end
 local function awaited(mode)
   local joins = (mode == lock.mode or lock.mode == 'exclusive') and mode ~= 'exclusive'
   local which = joins and 0 or -1
-  return tonumber(call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
+  return tonumber(redis.call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
 end
 
 -- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of a

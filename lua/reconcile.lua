@@ -5,10 +5,10 @@
 
 -- An idle lock keeps its fence and its life, and nothing else.
 local function become_idle()
-  call('UNLINK', STATE)
+  redis.call('UNLINK', STATE)
   if lock.fence then
-    call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
-    call('PEXPIREAT', STATE, int(now + DAY))
+    redis.call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
+    redis.call('PEXPIREAT', STATE, int(now + DAY))
   else
     lock.life = nil
   end
@@ -19,7 +19,7 @@ end
 
 -- Drops holds whose leases have expired, as many as one call may.
 local function drop_expired()
-  local expired = call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
+  local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
     'LIMIT', 0, BATCH)
   if #expired == 0 then return end
   bypass_oom()
@@ -30,10 +30,10 @@ local function drop_expired()
     delete_details(expired[i])
     tokens[#tokens + 1] = expired[i]
   end
-  call('ZREM', HOLDS, unpack(tokens))
+  redis.call('ZREM', HOLDS, unpack(tokens))
   lock.count = lock.count - #tokens
   lock.leftovers = #tokens == BATCH
-    and call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) > 0
+    and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) > 0
 end
 
 local function reconcile()
@@ -48,11 +48,11 @@ local function reconcile()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
   if not lock.written or lock.live and lock.count == 1 then return end
-  if not lock.live and not lock.foreign and (not lock.ticket or call('ZCARD', QUEUE) == 0) then
+  if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
     -- All leases have expired, and nobody waits.
     bypass_oom()
-    record_expired(call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
-    call('UNLINK', HOLDS)
+    record_expired(redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
+    redis.call('UNLINK', HOLDS)
     lock.count = 0
     return become_idle()
   end
@@ -60,6 +60,6 @@ local function reconcile()
   if lock.live then
     settle_mode()
   elseif lock.count == 0 then
-    call('HDEL', STATE, 'guard', 'mode')
+    redis.call('HDEL', STATE, 'guard', 'mode')
   end
 end

@@ -9,7 +9,7 @@
 -- revoked one. This happens once: no later reminder extends it. The hold goes by its id, because only
 -- its holder knows the token; an id is shorter than any token.
 local function reinstate(id, about, fence, acquired, ttl)
-  if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or call('ZSCORE', HOLDS, id) then
+  if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or redis.call('ZSCORE', HOLDS, id) then
     return
   end
   drop_remains()

@@ -19,12 +19,12 @@ end
 local function revoke_up_to(fence, how, by)
   if fence <= lock.floor then return end
   lock.floor = fence
-  call('HSET', STATE, 'floor', int(fence), 'floor:how', how,
+  redis.call('HSET', STATE, 'floor', int(fence), 'floor:how', how,
     'floor:by', string.sub(by, 1, MAX_DETAIL), 'floor:at', int(now))
 end
 
 -- How, by whom and when the holds up to the floor were revoked.
 local function revocation()
-  local how, by, at = unpack(call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
+  local how, by, at = unpack(redis.call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
   return how or 'revoked', by or '', tonumber(at or now)
 end

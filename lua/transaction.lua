@@ -15,49 +15,47 @@
 
 -- Everything that depends on the server's clock. The tests replace it with their own clock.
 local function clock()
-  local time = call('TIME')
+  local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
 end
 -- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error that
 -- a script raises.
 local function read_guard() return redis.pcall('GET', GUARD) end
-local function write_guard(token, deadline) call('SET', GUARD, token, 'PXAT', deadline) end
-local function guard_left() return call('PTTL', GUARD) end
+local function write_guard(token, deadline) redis.call('SET', GUARD, token, 'PXAT', deadline) end
+local function guard_left() return redis.call('PTTL', GUARD) end
 -- The test clock ends here.
 
 local now, micros = clock()
 local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
-local fields = call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
+local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
   'reinstated', 'named', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence', TOKEN .. ':attempt',
   TOKEN .. ':ttl')
 local lock = { written = fields[1], mode = fields[2], fence = fields[3], life = fields[4],
   ticket = fields[5], notified = fields[6], floor = tonumber(fields[7] or 0),
   reinstated = tonumber(fields[8] or 0), named = fields[9],
-  count = 0, live = false, deleted = false, foreign = false, leftovers = false }
+  count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
 local own = { standing = fields[10], keep_until = fields[11], fence = fields[12], attempt = fields[13],
   ttl = fields[14] }
--- A state without a written guard has no holds, unless the state was evicted.
-lock.count = (lock.written or not lock.fence) and call('ZCARD', HOLDS) or 0
 -- rlock's own guard expires with the last hold. If it is gone earlier, somebody deleted it: those
 -- holds are revoked. A guard that rlock did not write, or one without any hold on record, belongs to
 -- another tool: the lock stays busy until that key is gone.
-lock.deleted = lock.written and not guard and call('ZCOUNT', HOLDS, int(now), '+inf') > 0
+lock.deleted = lock.written and not guard and redis.call('ZCOUNT', HOLDS, int(now), '+inf') > 0
 lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
 if lock.count == 0 then lock.reinstated, lock.named = 0, nil end
 
-local function detail(token, name) return call('HGET', STATE, token .. ':' .. name) end
+local function detail(token, name) return redis.call('HGET', STATE, token .. ':' .. name) end
 
 -- Deletes all details of a token, and the other fields of the state given as `...`.
 local function delete_details(token, ...)
   local fields = { ... }
   for _, name in ipairs(DETAILS) do fields[#fields + 1] = token .. ':' .. name end
-  call('HDEL', STATE, unpack(fields))
+  redis.call('HDEL', STATE, unpack(fields))
   if token == TOKEN then own = {} end
 end
 
 -- A server that is out of memory stops a script only at its first write, if that write takes memory.
 -- This first write takes none and changes nothing, so later ones succeed.
-local function bypass_oom() call('HDEL', STATE, '') end
+local function bypass_oom() redis.call('HDEL', STATE, '') end

@@ -11,29 +11,41 @@ local MAX_REMINDED = 3
 local function details_of(token, ...)
   local fields = {}
   for i, name in ipairs({ ... }) do fields[i] = token .. ':' .. name end
-  local details = call('HMGET', STATE, unpack(fields))
+  local details = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
   return details
 end
 
+-- The waiters that are presumed alive, starting from one:
+--   { id, mode, about, since }
+-- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one that
+-- is not reinstated.
+local function waiters(from)
+  local listed = {}
+  for _, token in ipairs(redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1)) do
+    local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
+    if (tonumber(alive) or 0) >= now then
+      listed[#listed + 1] = { string.sub(token, 1, 8), mode, about, since }
+    end
+  end
+  return listed
+end
+
 -- The lock with at most so many holders in full, starting from one (nil: those whose leases last
--- longest), and waiters starting from one (nil: none), and the history if asked for:
+-- longest). Only inspect fills in the waiters and the history:
 --   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
 --     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held }
---   waiter: { id, mode, about, since }
--- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one that
--- is not reinstated.
-local function view(holders_from, holders_at_most, waiters_from, with_history)
-  local holders, waiters, scored = {}, {}, {}
+local function view(holders_from, holders_at_most, listed_waiters, entries)
+  local holders, scored = {}, {}
   local state, left, number = lock.foreign and 'foreign' or 'free', guard_left(), 0
   if lock.live then
-    number = call('ZCOUNT', HOLDS, int(now), '+inf')
+    number = redis.call('ZCOUNT', HOLDS, int(now), '+inf')
     local from = holders_from or math.max(number - holders_at_most, 0)
-    scored = call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
+    scored = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
       'LIMIT', from, holders_at_most)
-    left = tonumber(call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
+    left = tonumber(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
     -- Held if any of them is, else revoked if any of them is.
     state = 'cooling'
   end
@@ -47,17 +59,9 @@ local function view(holders_from, holders_at_most, waiters_from, with_history)
     holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
       renewed, scored[i + 1], its_state == 'held' and '' or its_state }
   end
-  local queued = waiters_from and
-    call('ZRANGE', QUEUE, waiters_from, waiters_from + MAX_LISTED - 1) or {}
-  for _, token in ipairs(queued) do
-    local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
-    if (tonumber(alive) or 0) >= now then
-      waiters[#waiters + 1] = { string.sub(token, 1, 8), mode, about, since }
-    end
-  end
   return { int(now), state, lock.live and lock.mode or '', left, lock.fence or '', lock.life or '',
-    number, holders, call('ZCARD', QUEUE), waiters, with_history and history() or {} }
+    number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 
 -- For a reply to a request that waits or is refused.
-local function brief_view() return view(nil, MAX_REMINDED, nil, false) end
+local function brief_view() return view(nil, MAX_REMINDED) end

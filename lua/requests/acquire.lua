@@ -29,8 +29,8 @@
 -- { 'over', why_not_held() }  the token was released, or the request given up
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
 
--- The sections are named after the functions of the Rust model, but are not functions: a call makes
--- every function of its script anew, and one that uses this many values costs 1 µs.
+-- The sections are named after the functions of the Rust model, but are not functions. Each call of a
+-- script makes all its functions anew, and one that uses this many values costs 1 µs.
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
@@ -74,7 +74,7 @@ if valid_hold() then
   end
   extend(TTL, 0, 'fence', lock.fence, TOKEN .. ':fence', own.fence,
     TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[13])
-  call('DEL', MAIL)
+  redis.call('DEL', MAIL)
   return { 'granted', own.fence }
 end
 
@@ -104,7 +104,7 @@ if named then add('named', '1') end
 -- What the owner holds may be entered past the queue: those who wait in it wait for this owner.
 if entered or admissible(MODE) and not head then
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
-  if lock.ticket then call('ZREM', QUEUE, TOKEN) end
+  if lock.ticket then redis.call('ZREM', QUEUE, TOKEN) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
   return { 'granted', lock.fence }
 end

@@ -10,4 +10,4 @@
 -- Replies:
 -- view()
 
-return view(tonumber(ARGV[4]), MAX_LISTED, tonumber(ARGV[5]), ARGV[3] ~= '')
+return view(tonumber(ARGV[4]), MAX_LISTED, waiters(tonumber(ARGV[5])), ARGV[3] ~= '' and history())

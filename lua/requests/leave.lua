@@ -8,8 +8,8 @@
 
 reconcile()
 
-call('ZREM', QUEUE, TOKEN)
-call('DEL', MAIL)
+redis.call('ZREM', QUEUE, TOKEN)
+redis.call('DEL', MAIL)
 mark_over(TOKEN, tonumber(ARGV[3]))
 if unexpired_hold(TOKEN) then drop_hold(TOKEN) else delete_details(TOKEN) end
 admit()

@@ -33,13 +33,13 @@ local cools = held and tonumber(own.keep_until or 0) > now
 if cools or not ended then bypass_oom() end
 if cools then
   uncount(TOKEN)
-  call('HSET', STATE, TOKEN .. ':standing', 'cooling')
+  redis.call('HSET', STATE, TOKEN .. ':standing', 'cooling')
   set_deadline(TOKEN, own.keep_until)
 elseif ended then
   drop_hold(ended)
 end
 -- A waiter has nothing to release, and keeps waiting.
-if unexpired or not (lock.ticket and call('ZSCORE', QUEUE, TOKEN)) then mark_over(TOKEN, ttl) end
+if unexpired or not (lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then mark_over(TOKEN, ttl) end
 local head = admit()
 -- The deadline that the head waits for may be earlier now.
 if cools and head then wake(head) end

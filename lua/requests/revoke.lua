@@ -17,7 +17,7 @@ local NOW, BY, FROM, UP_TO = ARGV[3] ~= '', ARGV[4], tonumber(ARGV[5]) or 0, ton
 
 reconcile()
 
-local before = ARGV[5] == '' and view(0, MAX_LISTED, nil, false) or {}
+local before = ARGV[5] == '' and view(0, MAX_LISTED) or {}
 if lock.leftovers then return { 'again', before, 0 } end
 if lock.foreign and not NOW then return { 'revoked', before } end
 bypass_oom()
@@ -25,11 +25,11 @@ if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
 
 -- Half a batch, because each hold is marked and recorded as well.
 local next_hold = FROM
-local batch = call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
+local batch = redis.call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
 for i, token in ipairs(batch) do
-  local standing, fence, acquired, ttl = unpack(call('HMGET', STATE, token .. ':standing',
+  local standing, fence, acquired, ttl = unpack(redis.call('HMGET', STATE, token .. ':standing',
     token .. ':fence', token .. ':acquired', token .. ':ttl'))
-  local deadline = tonumber(call('ZSCORE', HOLDS, token))
+  local deadline = tonumber(redis.call('ZSCORE', HOLDS, token))
   local cooling, meant = standing == 'cooling', tonumber(fence or 0) <= UP_TO
   if NOW and meant then
     if not cooling and i > #batch - HISTORY_LENGTH then
@@ -48,8 +48,8 @@ end
 if lock.count > next_hold then return { 'again', before, next_hold } end
 
 if lock.foreign then
-  call('DEL', GUARD)
-  call('HDEL', STATE, 'guard', 'mode')
+  redis.call('DEL', GUARD)
+  redis.call('HDEL', STATE, 'guard', 'mode')
   lock.written, lock.foreign = nil, false
 end
 admit()

@@ -40,7 +40,7 @@ use crate::lock::view::{Outcome, View};
 pub(super) struct Times([u64; 3]);
 
 impl Lock {
-    /// Asks for the lock, or asks again: `attempt` is larger each time.
+    /// Asks for the lock, or asks again: `attempt` grows each time.
     pub(super) fn acquire(
         &mut self,
         request: &Request,
@@ -51,17 +51,17 @@ impl Lock {
         Transaction::begin(self, now).acquire(request, attempt, seen)
     }
 
-    /// Makes a hold last for `ttl` from now, or for as long as it was to last before.
+    /// Extends a lease to `ttl` from now; `None` for the TTL that it has.
     pub(super) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
         Transaction::begin(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
     }
 
-    /// Ends a hold, or lets it cool.
+    /// Ends a hold, or lets it cool until its minimum time is up.
     pub(super) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
         Transaction::begin(self, now).release(token.as_str(), outcome)
     }
 
-    /// Takes a request back.
+    /// Gives up a request.
     pub(super) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
         Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis())
     }
@@ -71,14 +71,15 @@ impl Lock {
         Transaction::begin(self, now).revoke(revocation, by)
     }
 
-    /// Shows the lock with everybody who holds it or waits for it.
+    /// Shows the lock with all its holders and waiters, and how its last holds ended.
     pub(super) fn inspect(&self, now: u64) -> View {
         // On a copy, because even a look drops an expired guard.
         Transaction::begin(&mut self.clone(), now).inspect()
     }
 
-    /// Moves the times by which each hold and each place in the queue ends onto another clock, by
-    /// what `by` says for its token. When they began is for people, and stays.
+    /// Moves the times at which each hold and each position in the queue ends to another clock, by
+    /// as many milliseconds as `by` returns for its token. The times at which they began are only
+    /// shown to people, and stay.
     pub(super) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
@@ -108,36 +109,36 @@ impl Lock {
         }))
     }
 
-    /// Is there something to stand for the lock where other tools look?
+    /// Whether anything stands for the lock where other tools look.
     pub(super) fn is_guarded(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Somebody has deleted what stood for the lock.
+    /// Records that another tool deleted what stood for the lock.
     pub(super) fn lose_guard(&mut self) {
         self.guard = None;
     }
 
-    /// Forgets all but the last few tokens that are over. Where requests cannot arrive late, those
-    /// only serve to say what became of a hold.
+    /// Forgets all but the last few tokens that are over. Where requests cannot arrive late, these
+    /// tokens only serve to explain how a hold ended.
     pub(super) fn forget_marks(&mut self) {
         const KEPT: usize = 64;
         let surplus = self.over.len().saturating_sub(KEPT);
         self.over.drain(..surplus);
     }
 
-    /// The waiters that have been given a reason to ask again since the last call.
+    /// The waiters that have been woken since the last call.
     pub(super) fn take_woken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.woken)
     }
 
-    /// Was all that held the lock or waited for it over before `moment`?
+    /// Whether all holds and all positions in the queue ended before `time`.
     pub(super) fn is_unused_since(&self, time: u64) -> bool {
         self.holds.iter().all(|hold| hold.deadline < time)
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
-    /// Who holds the lock or waits for it.
+    /// The tokens of all waiters and holds.
     pub(super) fn tokens(&self) -> impl Iterator<Item = &str> {
         let waiting = self.queue.iter().map(|waiter| waiter.token.as_str());
         waiting.chain(self.holds.iter().map(|hold| hold.token.as_str()))

@@ -37,7 +37,7 @@ impl Snapshot {
             holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
             ..Lock::default()
         };
-        Some(Transaction::begin(&mut lock, now).view(0, usize::MAX, true))
+        Some(Transaction::begin(&mut lock, now).view(0, usize::MAX))
     }
 }
 

@@ -13,13 +13,21 @@ use crate::text::printable;
 const MAX_REMINDED: usize = 3;
 
 impl Transaction<'_> {
-    /// The lock with at most so many holders in full, starting from one, and the waiters if asked for.
-    pub(super) fn view(
-        &self,
-        holders_from: usize,
-        holders_at_most: usize,
-        with_waiters: bool,
-    ) -> View {
+    /// The waiters that are presumed alive.
+    pub(super) fn waiters(&self) -> Vec<view::Waiter> {
+        let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
+        let waiters = alive.map(|waiter| view::Waiter {
+            id: id(&waiter.token),
+            mode: waiter.mode,
+            client: ClientInfo::from_lines(&waiter.about),
+            since: ServerTime(waiter.since),
+        });
+        waiters.collect()
+    }
+
+    /// The lock with at most so many holders in full, starting from one. Only `inspect` fills in the
+    /// waiters and the history.
+    pub(super) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
         let state_of = |hold: &Hold| match self.hold_state(hold) {
@@ -55,13 +63,6 @@ impl Transaction<'_> {
             true => self.lock.holds.iter().map(|hold| hold.deadline).max(),
             false => self.lock.guard.as_ref().and_then(|guard| guard.until),
         };
-        let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
-        let waiters = alive.map(|waiter| view::Waiter {
-            id: id(&waiter.token),
-            mode: waiter.mode,
-            client: ClientInfo::from_lines(&waiter.about),
-            since: ServerTime(waiter.since),
-        });
         View {
             now: ServerTime(self.now),
             state,
@@ -72,7 +73,7 @@ impl Transaction<'_> {
             holder_count,
             holders,
             waiter_count: count(self.lock.queue.len()),
-            waiters: if with_waiters { waiters.collect() } else { Vec::new() },
+            waiters: Vec::new(),
             history: Vec::new(),
         }
     }
@@ -80,7 +81,7 @@ impl Transaction<'_> {
     /// For a reply to a request that waits or is refused.
     pub(super) fn brief_view(&self) -> View {
         let live = self.live_holds().count();
-        self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED, false)
+        self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
     pub(in crate::store::model) fn inspect(&self) -> View {
-        View { history: self.history(), ..self.view(0, usize::MAX, true) }
+        let (waiters, history) = (self.waiters(), self.history());
+        View { waiters, history, ..self.view(0, usize::MAX) }
     }
 }

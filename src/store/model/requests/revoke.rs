@@ -30,7 +30,7 @@ impl Transaction<'_> {
     ) -> (View, Option<usize>) {
         self.leftovers = false;
         self.reconcile();
-        let before = self.view(0, MAX_LISTED, false);
+        let before = self.view(0, MAX_LISTED);
         if self.leftovers {
             return (before, Some(0));
         }
@@ -47,10 +47,12 @@ impl Transaction<'_> {
         for (index, hold) in batch.iter().enumerate() {
             let cooling = hold.standing == HoldState::Cooling;
             if revocation == Revocation::Now {
-                let revoked = (Ending::Revoked, Outcome::Unknown);
-                let entry = self.history_entry(hold, revoked.0, self.now, revoked.1, Some(by));
-                let last = index + HISTORY_LENGTH >= batch.len();
-                if let Some(entry) = entry.filter(|_| !cooling && last) {
+                let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
+                if !cooling
+                    && index + HISTORY_LENGTH >= batch.len()
+                    && let Some(entry) =
+                        self.history_entry(hold, ending, self.now, unknown, Some(by))
+                {
                     self.record(entry);
                 }
                 // A waiter that did not claim its grant keeps waiting with its token.
