@@ -119,7 +119,7 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
         "trap '' TERM; exec setsid sh -c 'echo $$; while :; do sleep 0.01; done'",
     ] {
         let mut first =
-            Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+            Running::start(&mut server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", script]));
         let escaped = first.line();
         assert!(!is_gone(&escaped));
         server.take_away("L");

@@ -10,10 +10,8 @@ use super::topology::Topology;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::State;
 use crate::lock::{Name, Prefix};
-use crate::report::Fault;
 use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
-use crate::system::thread;
 
 /// How many keys one SCAN looks at. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
@@ -32,7 +30,7 @@ pub(super) fn list(
     let database = topology.database();
     for node in topology.masters()? {
         let listed =
-            names(node, prefix, pattern).and_then(|names| all_views(node, database, prefix, names));
+            names(node, prefix, pattern).and_then(|names| views(node, database, prefix, &names));
         match listed {
             Ok(locks) => listing.locks.extend(locks),
             Err(failure) => listing.unseen.push(failure),
@@ -43,12 +41,13 @@ pub(super) fn list(
     Ok(listing)
 }
 
-/// The names of held locks. A held lock has a guard, which is the only string among its keys.
+/// The names of held locks, each once: SCAN may return a key twice. A held lock has a guard, which
+/// is the only string among its keys.
 fn names(
     node: &mut Node,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
-) -> Result<BTreeSet<Name>, Failure> {
+) -> Result<Vec<Name>, Failure> {
     let mut names = BTreeSet::new();
     let mut cursor = b"0".to_vec();
     loop {
@@ -70,38 +69,9 @@ fn names(
         names.extend(found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name))));
         cursor = next;
         if cursor == b"0" {
-            return Ok(names);
+            return Ok(names.into_iter().collect());
         }
     }
-}
-
-/// Reads many locks on two connections at once, because parsing the replies takes longer than the
-/// server takes to make them.
-fn all_views(
-    node: &mut Node,
-    database: u32,
-    prefix: &Prefix,
-    names: BTreeSet<Name>,
-) -> Result<Vec<Listed>, Failure> {
-    let mut names: Vec<Name> = names.into_iter().collect();
-    if names.len() < BATCH {
-        return views(node, database, prefix, &names);
-    }
-    let second = names.split_off(names.len() / 2);
-    let other = node.sibling(node.endpoint().clone());
-    let mut other = other.map_err(|what| Failure::misconfigured(Fault::new(what)))?;
-    let prefix_there = prefix.clone();
-    let reading =
-        thread::start("list", move || views(&mut other, database, &prefix_there, &second));
-    let reading = reading.map_err(|error| {
-        Failure::Unavailable(Fault::new(format!("cannot start a thread: {error}")))
-    })?;
-    let first = views(node, database, prefix, &names);
-    // A panic aborts the process, so this error cannot occur.
-    let second = reading.join().unwrap_or_else(|_| Err(unexpected_reply()));
-    let mut all = first?;
-    all.extend(second?);
-    Ok(all)
 }
 
 /// Reads locks in batches. A lock that is too large to read does not hide the others: its batch is
