@@ -1,7 +1,7 @@
 //! A cluster: a lock is on one of several masters, and found there wherever it is moved.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::cluster::Cluster;
@@ -195,7 +195,7 @@ fn locks_keep_their_promise_while_slots_are_moved_about() {
     let directory = cluster.node(0).directory();
     // Each turn reads a number, waits a little, and writes the next: two at once would lose one.
     let (workers, turns) = (2, 12);
-    let start = |name: &String| -> Child {
+    let start = |name: &String| -> Running {
         let file = directory.join(name);
         fs::write(&file, "0").unwrap();
         let script = "n=$(cat \"$0\"); sleep 0.02; echo $((n + 1)) > \"$0\"";
@@ -204,12 +204,11 @@ fn locks_keep_their_promise_while_slots_are_moved_about() {
             "for i in $(seq {turns}); do \"$0\" exec --ttl 9s {name} sh -c '{script}' \"$1\" || exit; done"
         ));
         shell.arg(env!("CARGO_BIN_EXE_rlock")).arg(&file).env("RLOCK_URL", cluster.url());
-        shell.stdin(Stdio::null()).spawn().unwrap()
+        Running::start(&mut shell)
     };
-    let children: Vec<Child> = names.iter().cycle().take(3 * workers).map(start).collect();
-    let mut running = children;
+    let mut running: Vec<Running> = names.iter().cycle().take(3 * workers).map(start).collect();
     let mut moves = 0;
-    while running.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+    while running.iter_mut().any(|worker| worker.process.is_running()) {
         let name = &names[moves % 3];
         let moving = Move::begin(&cluster, name);
         while !moving.keys().is_empty() {
@@ -218,8 +217,8 @@ fn locks_keep_their_promise_while_slots_are_moved_about() {
         moving.end();
         moves += 1;
     }
-    for mut child in running {
-        assert!(child.wait().unwrap().success());
+    for worker in running {
+        assert_eq!(worker.end().code(), 0);
     }
     assert!(moves >= 3, "only {moves} moves");
     for name in &names {

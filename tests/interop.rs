@@ -82,12 +82,12 @@ for line in sys.stdin:
 static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/interop-venv/bin/python");
     let python = std::env::var_os("RLOCK_TEST_PYTHON").map_or(ours, PathBuf::from);
-    let found = match Command::new(&python).args(["-c", "import redis, pottery"]).output() {
-        Ok(output) if output.status.success() => return Ok(python),
-        Ok(output) => output.err(),
-        Err(error) => error.to_string(),
-    };
-    let python = python.display();
+    let mut import = Command::new("env");
+    let found = run(import.arg(&python).args(["-c", "import redis, pottery"]));
+    if found.status.success() {
+        return Ok(python);
+    }
+    let (python, found) = (python.display(), found.err());
     Err(format!("no Python with the libraries in {python}: run ./tests/run ({found})"))
 });
 

@@ -1,13 +1,14 @@
-//! A test that waits in vain fails, and says what it waited for.
+//! A test that waits in vain fails, names what it waited for, and leaves no process behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::limit::set_limit;
-use crate::support::{Running, run, until};
+use crate::support::limit::{limit, set_limit};
+use crate::support::pty::Terminal;
+use crate::support::{Running, Server, is_gone, run, until};
 
-/// Something that goes on until its stdin ends, and does not do what is waited for.
+/// Runs until its stdin ends, and does not do what the test waits for.
 fn busy() -> Running {
     let mut running = Running::start(Command::new("sh").args(["-c", "echo a; echo b >&2; cat"]));
     assert_eq!((running.line(), running.told("b")), ("a".into(), "b".into()));
@@ -16,14 +17,16 @@ fn busy() -> Running {
 
 #[track_caller]
 fn fails(parts: &[&str], wait: impl FnOnce()) {
+    let usual = limit();
     set_limit(Duration::from_millis(50));
     let failed = catch_unwind(AssertUnwindSafe(wait)).expect_err("it waited in vain");
+    set_limit(usual);
     let told = failed.downcast_ref::<String>().unwrap();
     assert!(parts.iter().all(|part| told.contains(part)), "{told}");
 }
 
 #[test]
-fn what_is_waited_for_in_vain_fails_the_test_and_is_named() {
+fn a_wait_in_vain_fails_the_test_and_names_what_it_waited_for() {
     let mut running = busy();
     fails(&["a line", "stdout"], || drop(running.line()));
     fails(&["\"READY\"", "stderr"], || drop(running.told("READY")));
@@ -35,4 +38,43 @@ fn what_is_waited_for_in_vain_fails_the_test_and_is_named() {
     });
     fails(&["sleep"], || drop(run(Command::new("sleep").arg("1000"))));
     fails(&["it rains"], || until("it rains", || false));
+}
+
+#[test]
+fn endless_output_is_not_waited_for_without_end() {
+    let mut endless = Command::new("sh");
+    endless.args(["-c", "while :; do echo y; echo y >&2; done"]);
+    let mut running = Running::start(&mut endless);
+    fails(&["\"READY\"", "stderr"], || drop(running.told("READY")));
+    fails(&["its end", "stdout"], || drop(running.end()));
+    fails(&["while :"], || drop(run(&mut endless)));
+}
+
+#[test]
+fn a_terminal_that_does_not_show_a_text_fails_the_test_and_names_the_text() {
+    let mut terminal = Terminal::start(&Server::start());
+    fails(&["\"READY\""], || drop(terminal.sees("READY")));
+}
+
+#[test]
+fn a_test_that_fails_leaves_no_process_behind() {
+    let running = busy();
+    let pid = running.pid().to_string();
+    fails(&["READY"], move || {
+        let mut running = running;
+        running.told("READY");
+    });
+    assert!(is_gone(&pid));
+}
+
+#[test]
+fn a_process_ends_with_its_test_even_if_nobody_ends_it() {
+    let test = std::thread::spawn(|| {
+        let running = busy();
+        let pid = running.pid().to_string();
+        std::mem::forget(running);
+        pid
+    });
+    let pid = test.join().unwrap();
+    until("it is gone", || is_gone(&pid));
 }

@@ -10,9 +10,10 @@
 )]
 mod support;
 
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use support::limit::Process;
 use support::{Finished, Server, holder};
 
 #[test]
@@ -37,21 +38,11 @@ fn idle() {
     assert_eq!(output.code(), 0, "{output:?}");
 }
 
-/// Keeps a processor busy, until the test ends in whatever way.
-struct Spinning(Child);
-
-impl Drop for Spinning {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn busy() {
     let server = Server::start();
     let mut first = holder(&server, &["-v", "--ttl", "1s"], "L");
-    let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let load: Vec<_> = (0..8).map(|_| Spinning(spin())).collect();
+    let spin = |_| Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    let load: Vec<Process> = (0..8).map(spin).collect();
     first.told("granted");
     for _ in 0..9 {
         let told = first.told("");

@@ -98,7 +98,11 @@ fn round(fault: Fault, seed: u64) -> f64 {
     };
     let mut first =
         exec(&wires[0], "first", ttl + millis(random, 700, 2_700), random.below(2) == 0);
-    until("the first command runs", || runs(&file).contains_key("first"));
+    until("the first command runs", || {
+        let runs = runs(&file).contains_key("first");
+        assert!(runs || first.process.is_running(), "seed {seed}: {:?}", first.told(""));
+        runs
+    });
     let mut second = exec(&wires[1], "second", millis(random, 50, 500), false);
     second.told("waiting at position 1");
 
@@ -131,16 +135,13 @@ fn round(fault: Fault, seed: u64) -> f64 {
         }
         Fault::HolderKilled => send_signal(first.pid(), "KILL"),
     }
-    until("the second command has run", || second.process.try_wait().unwrap().is_some());
-    until("the first command has ended", || first.process.try_wait().unwrap().is_some());
-
     let story = format!("seed {seed}, {fault:?}, TTL {ttl:?}, fault for {lasting:?}");
+    assert_eq!(second.process.wait().unwrap().code(), Some(0), "{story}");
     let status = first.process.wait().unwrap().code();
     match fault {
         Fault::HolderKilled => assert_eq!(status, None, "{story}"),
         _ => assert!(matches!(status, Some(0 | 76)), "{story}: {status:?}"),
     }
-    assert_eq!(second.process.wait().unwrap().code(), Some(0), "{story}");
     let runs = runs(&file);
     let (first, second) = (runs["first"], runs["second"]);
     assert!(first.fence < second.fence, "{story}: {runs:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use crate::support::{self, Finished, Server, acquire, holder, is_gone, run, until};
+use crate::support::{self, Finished, Running, Server, acquire, holder, is_gone, run, until};
 use tempfile::TempDir;
 
 /// The blocks of code below a heading of the README.
@@ -75,9 +75,8 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
     let place = Place::new(&server, &["bin/backup.sh"]);
     let blocks = blocks("Run a cron job on one host at a time");
     let command = command_of(&blocks[1]);
-    let hosts: Vec<_> = (0..3).map(|_| place.shell(&command).spawn().unwrap()).collect();
-    let mut codes: Vec<i32> =
-        hosts.into_iter().map(|mut host| host.wait().unwrap().code().unwrap()).collect();
+    let hosts: Vec<_> = (0..3).map(|_| Running::start(&mut place.shell(&command))).collect();
+    let mut codes: Vec<i32> = hosts.into_iter().map(|host| host.end().code()).collect();
     codes.sort_unstable();
     assert_eq!(codes, [0, 75, 75]);
     // A host whose clock is late.

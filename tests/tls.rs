@@ -23,7 +23,7 @@ impl Authority {
     fn openssl(&self, arguments: &str) {
         let mut openssl = Command::new("openssl");
         openssl.current_dir(self.0.path()).args(arguments.split(' '));
-        let output = openssl.output().unwrap();
+        let output = run(&mut openssl);
         assert!(output.status.success(), "{arguments}: {output:?}");
     }
 

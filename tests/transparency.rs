@@ -3,6 +3,7 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
+use crate::support::limit::output_of;
 use crate::support::{self, Finished, Server, run};
 
 #[test]
@@ -42,7 +43,7 @@ fn same_as_under_flock(prepare: &str, script: &str) {
             .env("SCRIPT", script)
             .args(["-c", &format!("{prepare}\nexec {wrapper} bash -c \"$SCRIPT\"")])
             .stdin(Stdio::null());
-        let output = shell.output().unwrap();
+        let output = output_of(&mut shell);
         (output.status.code(), output.out(), output.err())
     };
     let rlock = wrapped(&format!("{} exec L --", env!("CARGO_BIN_EXE_rlock")));
@@ -67,7 +68,7 @@ fn a_command_may_leave_its_group_and_its_session_as_under_flock() {
     let rlock = format!("{} exec L --", env!("CARGO_BIN_EXE_rlock"));
     let flock = format!("flock {}", file.display());
     for command in [
-        // It forks if it leads a group, and returns before its command ends.
+        // It forks if it leads a group, and returns before its command ends, which takes 300 ms.
         "setsid sh -c 'sleep 0.3; echo inside'",
         "setsid -w sh -c 'echo inside; exit 3'",
         "perl -e 'use POSIX; print setsid() == $$ ? \"leads\" : \"refused: $!\"'",
@@ -156,7 +157,7 @@ fn stdin_and_stdout_are_the_commands_own_to_the_last_byte() {
     let path = server.directory().join("bytes");
     std::fs::write(&path, &bytes).unwrap();
     let input = std::fs::File::open(&path).unwrap();
-    let output = server.rlock(["exec", "L", "cat"]).stdin(input).output().unwrap();
+    let output = output_of(server.rlock(["exec", "L", "cat"]).stdin(input));
     assert!(output.stdout == bytes);
 }
 

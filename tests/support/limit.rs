@@ -1,32 +1,35 @@
-//! An end to every wait: what does not happen fails, and says what was waited for, so that a broken
-//! build does not hang.
+//! Puts a limit on every wait, so that a broken build fails instead of hanging. The failure names
+//! what the test waited for.
 
 use std::cell::Cell;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 thread_local! {
-    /// Long beyond any doubt, on the busiest machine. Each test has a thread of its own.
+    /// Far longer than anything takes, even on a busy machine. Each test has its own thread.
     static LIMIT: Cell<Duration> = const { Cell::new(Duration::from_secs(120)) };
 }
 
-/// How long anything is waited for.
+/// The longest that a test waits for anything.
 pub fn limit() -> Duration {
     LIMIT.get()
 }
 
-/// Sets it for this test, which is about waiting in vain.
+/// Changes the limit for this test, which waits in vain.
 pub fn set_limit(limit: Duration) {
     LIMIT.set(limit);
 }
 
-/// What a process writes, as it comes. It is read at once, whether a test looks at it or not.
+/// The output of a process. A thread reads it at once, so that the process never blocks.
 pub struct Stream {
     name: &'static str,
     pieces: Receiver<Vec<u8>>,
@@ -40,7 +43,7 @@ impl Stream {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = source.read(&mut buffer) {
                 if sender.send(buffer[..count].to_vec()).is_err() {
-                    // Nobody looks any more, but the writer is not to notice.
+                    // The test has dropped this stream. The writer must not notice.
                     let _ = std::io::copy(&mut source, &mut std::io::sink());
                 }
             }
@@ -48,10 +51,15 @@ impl Stream {
         Self { name, pieces, unread: Vec::new() }
     }
 
-    /// The next line without its end, or what is left; `None` at the end.
+    /// The next line without its newline, or an unfinished last line; `None` at the end.
     #[track_caller]
     pub fn line(&mut self, what: &str) -> Option<String> {
-        let give_up = Instant::now() + limit();
+        self.line_by(Instant::now() + limit(), what)
+    }
+
+    /// As `line`, for a wait that may take several lines.
+    #[track_caller]
+    pub fn line_by(&mut self, give_up: Instant, what: &str) -> Option<String> {
         loop {
             if let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
                 let rest = self.unread.split_off(end + 1);
@@ -63,7 +71,7 @@ impl Stream {
         }
     }
 
-    /// All that is still to come, to the end.
+    /// Everything up to the end.
     #[track_caller]
     pub fn rest(&mut self, what: &str) -> Vec<u8> {
         let give_up = Instant::now() + limit();
@@ -71,7 +79,7 @@ impl Stream {
         std::mem::take(&mut self.unread)
     }
 
-    /// What has come so far.
+    /// Everything that has arrived and was not read yet.
     pub fn so_far(&mut self) -> String {
         self.unread.extend(self.pieces.try_iter().flatten());
         self.take_as_text(Vec::new())
@@ -82,41 +90,74 @@ impl Stream {
         String::from_utf8_lossy(&taken).trim_end().to_owned()
     }
 
-    /// `false` at the end.
+    /// Waits for more output. Returns `false` at the end.
     #[track_caller]
     fn more(&mut self, give_up: Instant, what: &str) -> bool {
         let left = give_up.saturating_duration_since(Instant::now());
-        match self.pieces.recv_timeout(left) {
+        // Endless output is a wait in vain too.
+        let piece = match left.is_zero() {
+            true => Err(RecvTimeoutError::Timeout),
+            false => self.pieces.recv_timeout(left),
+        };
+        match piece {
             Ok(piece) => self.unread.extend(piece),
             Err(RecvTimeoutError::Disconnected) => return false,
             Err(RecvTimeoutError::Timeout) => panic!(
-                "waited {:?} for {what} on {}; last came: {:?}",
+                "waited {:?} for {what} on {}; last output: {:?}",
                 limit(),
                 self.name,
-                String::from_utf8_lossy(&self.unread)
+                String::from_utf8_lossy(&self.unread[self.unread.len().saturating_sub(2_000)..])
             ),
         }
         true
     }
 }
 
-/// A process, whose end is waited for no longer than that.
+/// A child process that ends with its test, even if the test fails or is killed.
 pub struct Process(Child);
 
 impl Process {
-    pub fn new(child: Child) -> Self {
+    #[track_caller]
+    pub fn start(command: &mut Command) -> Self {
+        // SAFETY: one system call between fork and exec, which touches no memory.
+        unsafe {
+            // The kernel sends the signal when the thread of this test ends.
+            command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?));
+        }
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Self(child)
+    }
+
+    /// Its standard input, if it is a pipe that nobody has taken yet.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        self.0.stdin.take()
+    }
+
+    /// Its standard output, which has to be a pipe.
+    pub fn stdout(&mut self) -> Stream {
+        Stream::of("stdout", self.0.stdout.take().unwrap())
+    }
+
+    /// Its standard error, which has to be a pipe.
+    pub fn stderr(&mut self) -> Stream {
+        Stream::of("stderr", self.0.stderr.take().unwrap())
     }
 
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    pub fn try_wait(&mut self) -> std::io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
+    pub fn is_running(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
     }
 
-    /// Does what `Child::wait` does.
+    /// Kills the process if it is still running.
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    /// Waits as `Child::wait` does, but no longer than the limit.
     #[track_caller]
     pub fn wait(&mut self) -> std::io::Result<ExitStatus> {
         if let Some(ended) = self.0.try_wait()? {
@@ -138,23 +179,16 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// A test that has failed leaves nothing behind.
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
+        self.kill();
     }
 }
 
-/// Runs a command to its end, as `Command::output` does.
+/// Runs a command and returns its output, as `Command::output` does.
 #[track_caller]
 pub fn output_of(command: &mut Command) -> Output {
-    let started = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let mut child = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let mut stdout = Stream::of("stdout", child.stdout.take().unwrap());
-    let mut stderr = Stream::of("stderr", child.stderr.take().unwrap());
-    let mut process = Process::new(child);
+    let mut process = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let (mut stdout, mut stderr) = (process.stdout(), process.stderr());
     let what = format!("the end of {command:?}");
     let (stdout, stderr) = (stdout.rest(&what), stderr.rest(&what));
     Output { status: process.wait().unwrap(), stdout, stderr }

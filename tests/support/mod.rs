@@ -21,7 +21,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use limit::{Process, Stream, limit, output_of};
 use serde_json::Value;
@@ -197,16 +197,10 @@ pub struct Running {
 
 impl Running {
     pub fn start(command: &mut Command) -> Self {
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdin = process.stdin.take();
-        let stdout = Stream::of("stdout", process.stdout.take().unwrap());
-        let stderr = Stream::of("stderr", process.stderr.take().unwrap());
-        Self { process: Process::new(process), stdin, stdout, stderr }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = Process::start(command);
+        let (stdin, stdout, stderr) = (process.stdin(), process.stdout(), process.stderr());
+        Self { process, stdin, stdout, stderr }
     }
 
     pub fn pid(&self) -> u32 {
@@ -227,8 +221,9 @@ impl Running {
     pub fn told(&mut self, part: &str) -> String {
         let mut all = String::new();
         let what = format!("a line with {part:?}");
+        let give_up = Instant::now() + limit();
         loop {
-            match self.stderr.line(&what) {
+            match self.stderr.line_by(give_up, &what) {
                 Some(line) if line.contains(part) => return line,
                 Some(line) => all.push_str(&(line + "\n")),
                 None => panic!("stderr ended without {part:?}: {all}"),
@@ -320,6 +315,7 @@ pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let give_up = Instant::now() + limit();
     while !happened() {
         assert!(Instant::now() < give_up, "did not happen: {what}");
-        std::thread::yield_now();
+        // Long enough not to slow down what is waited for, short enough not to delay the test.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -2,22 +2,24 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
+use nix::fcntl::OFlag;
 use nix::libc;
-use nix::pty::openpty;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal};
 
 use super::Server;
-use super::limit::limit;
+use super::limit::{Process, limit, output_of};
 
 /// The terminal and its shell.
 pub struct Terminal {
-    shell: Child,
+    _shell: Process,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
@@ -26,32 +28,38 @@ pub struct Terminal {
 impl Terminal {
     /// With `$rlock` as the binary under test.
     pub fn start(server: &Server) -> Self {
-        let pty = openpty(None, None).unwrap();
+        // Closed on exec, unlike those of openpty, which any child of another test would inherit.
+        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let open = || {
+            let slave = OFlag::O_NOCTTY.bits();
+            File::options().read(true).write(true).custom_flags(slave).open(ptsname_r(&master)?)
+        };
+        let slave = open().unwrap();
         let mut shell = Command::new("bash");
         shell.args(["--norc", "--noprofile", "-i"]);
         shell.env("RLOCK_URL", server.url()).env("rlock", env!("CARGO_BIN_EXE_rlock"));
         shell.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "");
-        let stream = || OwnedFd::from(File::from(pty.slave.try_clone().unwrap()));
+        let stream = || slave.try_clone().unwrap();
         shell.stdin(stream()).stdout(stream()).stderr(stream());
-        let slave = pty.slave.as_raw_fd();
-        // SAFETY: system calls between fork and exec, on a descriptor that is open in the child, and
-        // default actions, which run no code of ours.
+        // SAFETY: system calls between fork and exec, and default actions, which run no code.
         unsafe {
             shell.pre_exec(move || {
-                // A person's shell ignores no signals, whatever runs these tests.
+                // An interactive shell ignores no signals, whatever runs these tests.
                 for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP, Signal::SIGTERM] {
                     nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
                 }
                 nix::unistd::setsid()?;
-                match libc::ioctl(slave, libc::TIOCSCTTY, 0) {
+                match libc::ioctl(0, libc::TIOCSCTTY, 0) {
                     0 => Ok(()),
                     _ => Err(std::io::Error::last_os_error()),
                 }
             });
         }
-        let shell = shell.spawn().unwrap();
-        drop(pty.slave);
-        let keyboard = File::from(pty.master);
+        let shell = Process::start(&mut shell);
+        drop(slave);
+        let keyboard = File::from(OwnedFd::from(master));
         let mut reader = keyboard.try_clone().unwrap();
         let (sender, screen) = channel();
         std::thread::spawn(move || {
@@ -62,7 +70,7 @@ impl Terminal {
                 }
             }
         });
-        let mut terminal = Self { shell, keyboard, screen, seen: String::new() };
+        let mut terminal = Self { _shell: shell, keyboard, screen, seen: String::new() };
         terminal.sees("$ ");
         terminal
     }
@@ -71,7 +79,7 @@ impl Terminal {
     pub fn is_in_the_hands_of(&self, program: &str) {
         super::until("the terminal changes hands", || {
             let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap().to_string();
-            let all = Command::new("ps").args(["-eo", "pgid=,stat=,comm="]).output().unwrap();
+            let all = output_of(Command::new("ps").args(["-eo", "pgid=,stat=,comm="]));
             let all = String::from_utf8_lossy(&all.stdout).into_owned();
             let mut members = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
             members.find(|line| line[0] == group && !line[1].starts_with('Z')).map(|line| line[2])
@@ -103,12 +111,5 @@ impl Terminal {
                 Err(_) => panic!("never shown: {part:?}; last shown: {:?}", self.seen),
             }
         }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.shell.kill();
-        let _ = self.shell.wait();
     }
 }

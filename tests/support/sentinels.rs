@@ -1,32 +1,25 @@
 //! A master, its replicas and three sentinels, all of a test's own.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::limit::output_of;
+use super::limit::{Process, output_of};
 use super::server::{binary, free_port, options_of_a_replica};
 use super::{Server, until};
 
 pub struct Service {
     servers: Vec<Server>,
-    sentinels: Vec<Process>,
+    sentinels: Vec<Sentinel>,
     /// Of the sentinels.
     password: Option<String>,
     _directory: TempDir,
 }
 
-struct Process {
-    child: Child,
+struct Sentinel {
+    process: Process,
     port: u16,
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Service {
@@ -57,14 +50,9 @@ impl Service {
             ];
             lines.extend(of_sentinels.iter().map(|line| (*line).to_owned()));
             fs::write(&file, lines.join("\n") + "\n").unwrap();
-            let child = Command::new(binary())
-                .arg(file)
-                .arg("--sentinel")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            Process { child, port }
+            let mut command = Command::new(binary());
+            command.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null());
+            Sentinel { process: Process::start(&mut command), port }
         });
         let sentinels = sentinels.collect();
         let password = of_sentinels.iter().find_map(|line| line.strip_prefix("requirepass "));
@@ -135,7 +123,7 @@ impl Service {
     }
 
     pub fn signal_sentinel(&self, sentinel: usize, signal: &str) {
-        super::send_signal(self.sentinels[sentinel].child.id(), signal);
+        super::send_signal(self.sentinels[sentinel].process.id(), signal);
     }
 
     /// Waits until all sentinels name another master, which takes itself for one.

@@ -6,9 +6,9 @@ pub mod limit;
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use limit::{Stream, output_of};
+use limit::{Process, output_of};
 use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
@@ -36,7 +36,7 @@ pub struct Server {
 }
 
 struct Redis {
-    process: Child,
+    process: Process,
     port: u16,
     options: Vec<String>,
 }
@@ -146,7 +146,7 @@ impl Server {
 
     /// Kills the server; its data are gone.
     pub fn kill(&mut self) {
-        self.redis.as_mut().expect(NEEDS_REDIS).kill();
+        self.redis.as_mut().expect(NEEDS_REDIS).process.kill();
     }
 
     /// Starts it again, on the same socket and port, with nothing in it.
@@ -159,19 +159,6 @@ impl Server {
         let redis = self.redis.as_mut().expect(NEEDS_REDIS);
         let options = [&redis.options[..], options].concat();
         redis.process = run_server(self.directory.path(), redis.port, &options);
-    }
-}
-
-impl Redis {
-    fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -195,19 +182,19 @@ pub fn options_of_a_replica(master: u16) -> Vec<String> {
         .to_vec()
 }
 
-fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Child {
+fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
     let binary = binary();
-    let mut process = Command::new(&binary)
+    let mut command = Command::new(&binary);
+    command
         .args(["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--unixsocket"])
         .arg(socket(directory))
         .args(["--port", &port.to_string(), "--dir"])
         .arg(directory)
         .args(options)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{binary} cannot be started: {error}"));
-    let mut log = Stream::of("its log", process.stdout.take().unwrap());
+        .stdout(Stdio::piped());
+    let mut process = Process::start(&mut command);
+    let mut log = process.stdout();
     let mut told = String::new();
     while !told.contains("eady to accept connections") {
         match log.line("the start of a server") {
@@ -223,7 +210,8 @@ pub fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+#[track_caller]
 pub fn send_signal(pid: u32, signal: &str) {
-    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
-    assert!(status.success(), "kill -s {signal} {pid}");
+    let output = output_of(Command::new("kill").args(["-s", signal, &pid.to_string()]));
+    assert!(output.status.success(), "kill -s {signal} {pid}: {output:?}");
 }
