@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::support::{Finished, READY, Running, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
 use tempfile::TempDir;
 
 /// A directory of locks, and rlock with it.
@@ -38,11 +38,17 @@ impl Local {
     }
 }
 
-/// Makes it look as if nobody had written to it for two days.
+/// Makes a file look as if the last write to it was two days ago.
 #[track_caller]
 fn age(path: &Path) {
-    let touched = Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path).status();
-    assert!(touched.unwrap().success());
+    let touched = run(Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path));
+    assert_eq!(touched.code(), 0, "{touched:?}");
+}
+
+#[track_caller]
+fn make_pipe(path: &Path) {
+    let made = run(Command::new("mkfifo").arg(path));
+    assert_eq!(made.code(), 0, "{made:?}");
 }
 
 fn mode(path: &Path) -> u32 {
@@ -137,7 +143,7 @@ fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
     std::os::unix::fs::symlink(&elsewhere, local.state()).unwrap();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 78);
     fs::remove_file(local.state()).unwrap();
-    assert!(Command::new("mkfifo").arg(local.state()).status().unwrap().success());
+    make_pipe(&local.state());
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 78);
 }
 
@@ -272,10 +278,11 @@ fn whoever_waits_sleeps_until_it_is_woken() {
     let before = ticks(second.pid());
     assert_eq!(run(&mut local.rlock(&["exec", "-w", "1s", "L", "true"])).code(), 75);
     assert!(ticks(second.pid()) - before <= 1, "it spins");
-    let start = Instant::now();
+    // Unless it is woken, it looks again after 10 s.
+    let mut longer = LongerWait::of("8s");
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().code(), 0);
-    assert!(start.elapsed() < Duration::from_secs(8), "it would look by itself after 10 s");
+    longer.is_not_over();
 }
 
 #[test]
@@ -293,7 +300,7 @@ fn what_nobody_has_used_for_a_day_is_removed() {
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     };
     let mail = names().into_iter().find(|name| name.ends_with(".mail")).unwrap();
-    assert!(Command::new("mkfifo").arg(file(".dead.mail")).status().unwrap().success());
+    make_pipe(&file(".dead.mail"));
     fs::write(file(".killed.draft"), "").unwrap();
     fs::write(file(".rlock:killed.state"), "").unwrap();
     fs::write(file("theirs"), "").unwrap();
@@ -314,11 +321,11 @@ fn what_nobody_has_used_for_a_day_is_removed() {
     let mut left = names();
     left.sort();
     assert_eq!(left, expected);
-    // Whoever waits is still woken.
-    let start = Instant::now();
+    // The waiter is still woken. If it were not, it would look again after 10 s.
+    let mut longer = LongerWait::of("8s");
     assert_eq!(run(&mut local.rlock(&["release", "--force", "--now", "held"])).code(), 0);
     assert_eq!(waiting.end().code(), 0);
-    assert!(start.elapsed() < Duration::from_secs(8), "it would look by itself after 10 s");
+    longer.is_not_over();
 }
 
 #[test]
@@ -338,7 +345,7 @@ fn what_is_planted_in_the_directory_leads_nowhere() {
     let plant = |what: &str, at: &Path| match what {
         "link" => symlink(&victim, at).unwrap(),
         "hard link" => fs::hard_link(&victim, at).unwrap(),
-        _ => assert!(Command::new("mkfifo").arg(at).status().unwrap().success()),
+        _ => make_pipe(at),
     };
     for what in ["link", "hard link", "pipe"] {
         // In place of the mark of the sweep: it is replaced, and the sweep takes place.

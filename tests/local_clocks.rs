@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Finished, READY, Running, rlock, run};
+use crate::support::{Finished, LongerWait, READY, Running, rlock, run};
 use tempfile::TempDir;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -88,7 +88,7 @@ impl Host {
 fn inside(options: &[&str], plain: &Command) -> Command {
     let namespaces: Vec<&&str> = options.iter().take_while(|it| it.starts_with('-')).collect();
     let namespace = namespaces.first().unwrap();
-    let probe = Command::new("unshare").args([namespace, "true"]).output().unwrap();
+    let probe = run(Command::new("unshare").args([namespace, "true"]));
     assert!(
         probe.status.success(),
         "this test needs root and a kernel that lets it `unshare {namespace}`: {probe:?}"
@@ -131,10 +131,10 @@ fn a_clock_that_is_behind_or_ahead_makes_no_lease_longer_or_shorter() {
         assert_eq!(output.code(), 0, "{output:?}");
         let start = Instant::now();
         host.is_busy(other);
+        // A lease that is longer by the difference of the clocks outlasts every limit of a test.
         host.fence(other);
         let took = start.elapsed();
         assert!(took > Duration::from_millis(1_900), "{one:?} {other:?}: {took:?}");
-        assert!(took < Duration::from_secs(30), "{one:?} {other:?}: {took:?}");
     }
 }
 
@@ -152,22 +152,24 @@ fn a_holder_that_renews_keeps_those_of_another_clock_out() {
 
 #[test]
 fn a_dead_holder_of_another_clock_costs_one_ttl_from_the_first_sight() {
-    let host = Host::new();
-    // Its lease is over by its own clock too, as after a reboot that took longer than that.
-    let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
-    assert_eq!(first.code(), 0, "{first:?}");
+    let (host, seen_later) = (Host::new(), Host::new());
+    for host in [&host, &seen_later] {
+        let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
+        assert_eq!(first.code(), 0, "{first:?}");
+    }
+    // The length of the lease, which is over by its own clock too, as after a long reboot.
     std::thread::sleep(Duration::from_millis(5_100));
     let start = Instant::now();
     host.is_busy(Own);
-    // Nobody who looks later makes it longer, under whichever clock.
+    // Most of the lease. A later look, under any clock, must not start it again.
     std::thread::sleep(Duration::from_millis(3_500));
     for clock in [Own, Boot(2), Ahead(100_000)] {
         host.is_busy(clock);
     }
+    seen_later.is_busy(Own);
     host.fence(Own);
-    let took = start.elapsed();
-    assert!(took >= Duration::from_secs(5), "{took:?}");
-    assert!(took < Duration::from_secs(8), "it counted from a later look: {took:?}");
+    assert!(start.elapsed() >= Duration::from_secs(5), "{:?}", start.elapsed());
+    seen_later.is_busy(Own);
 }
 
 #[test]
@@ -186,14 +188,15 @@ fn those_who_wait_under_another_clock_are_served_in_order() {
             waiter
         })
         .collect();
-    let start = Instant::now();
+    // Unless they are woken, each looks again after 10 s.
+    let mut longer = LongerWait::of("8s");
     assert_eq!(holder.finish().code(), 0);
     for waiter in waiters {
         let output = waiter.end();
         assert_eq!(output.code(), 0, "{output:?}");
     }
     assert_eq!(fs::read_to_string(log).unwrap(), "0\n1\n2\n3\n");
-    assert!(start.elapsed() < Duration::from_secs(8), "they are woken: {:?}", start.elapsed());
+    longer.is_not_over();
 }
 
 #[test]
@@ -229,6 +232,7 @@ fn a_hold_can_be_renewed_and_released_under_another_clock() {
     let token = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "1s", "L"])).out();
     let output = run(&mut host.rlock(Own, &["renew", "--ttl", "1h", "L", &token]));
     assert_eq!(output.code(), 0, "{output:?}");
+    // The length of the first lease.
     std::thread::sleep(Duration::from_millis(1_100));
     host.is_busy(Boot(1));
     host.is_busy(Own);

@@ -157,10 +157,12 @@ fn an_interrupt_stops_the_script() {
 #[test]
 fn a_job_can_be_suspended_and_brought_back() {
     let server = Server::start();
-    // One that never touches the terminal, and one that it was lent to.
+    // One that never touches the terminal, and one that reads from it.
+    let go = server.directory().join("go");
+    let until_go = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
     for (command, answer) in [
-        ("sh -c 'echo up; sleep 2; echo got-x'", ""),
-        ("sh -c 'echo up; read x; echo got-$x'", "x\n"),
+        (format!("sh -c 'echo up; {until_go}; echo got-x'"), ""),
+        ("sh -c 'echo up; read x; echo got-$x'".to_owned(), "x\n"),
     ] {
         let mut terminal = Terminal::start(&server);
         terminal.enters(&format!("$rlock exec L {command}; echo status-$?"));
@@ -173,6 +175,7 @@ fn a_job_can_be_suspended_and_brought_back() {
         terminal.sees("alive-2");
         terminal.enters("fg");
         terminal.sees("exec L");
+        std::fs::write(&go, "").unwrap();
         terminal.types(answer);
         terminal.sees("got-x");
         terminal.enters("echo again-$((1 + 1))");
@@ -292,11 +295,12 @@ fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
 fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
     let server = Server::start();
     let script = server.directory().join("script");
-    let lines = "$rlock exec L sh -c 'echo up; sleep 0.3' & p=$!
+    let lines = "cd ${0%/*}
+        $rlock exec L sh -c 'echo up; until [ -e go ]; do sleep 0.01; done' & p=$!
         until $rlock inspect L > /dev/null; do :; done
         kill -TSTP $p
         until grep -q '^[0-9]* (rlock) T' /proc/$p/stat; do :; done
-        echo goes-$((1 + 1)); kill -CONT $p; wait $p; echo done-$?";
+        echo goes-$((1 + 1)); kill -CONT $p; touch go; wait $p; echo done-$?";
     std::fs::write(&script, lines).unwrap();
     let mut terminal = Terminal::start(&server);
     terminal.enters(&format!("bash {}", script.display()));

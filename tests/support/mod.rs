@@ -9,12 +9,14 @@
 
 pub mod acl;
 pub mod cluster;
+pub mod longer;
 pub mod proxy;
 pub mod pty;
 pub mod random;
 pub mod sentinels;
 pub mod server;
 
+pub use longer::LongerWait;
 pub use server::{Server, limit, send_signal};
 
 use std::ffi::OsStr;
