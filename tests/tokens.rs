@@ -55,7 +55,7 @@ fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
 fn a_renewal_inside_of_exec_never_shortens_its_lease() {
     let server = Server::start();
     let script = format!(
-        "{} renew --ttl 100ms $RLOCK_NAME && echo RENEWED; read _ || :",
+        "{} renew --ttl 2s $RLOCK_NAME && echo RENEWED; read _ || :",
         env!("CARGO_BIN_EXE_rlock")
     );
     let mut first =
