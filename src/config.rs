@@ -148,7 +148,8 @@ impl Terms {
 impl Exec {
     pub(crate) fn resolve(options: cli::Exec) -> Result<Self, Error> {
         let mut words = options.command.into_iter();
-        let program = words.next().ok_or_else(|| Error::Usage("no command given".into()))?;
+        let program =
+            words.next().ok_or_else(|| Error::Usage("no command; add one after NAME".into()))?;
         let kill_after = options.kill_after.map(BoundedDuration::get);
         Ok(Self {
             terms: Terms::resolve(&options.name, &options.common, &options.terms)?,
@@ -250,7 +251,7 @@ fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
 
 fn token(given: Option<Token>) -> Result<Token, Error> {
     setting(given, "RLOCK_TOKEN")?.ok_or_else(|| {
-        Error::Usage("no token given; set RLOCK_TOKEN to the token that acquire printed".into())
+        Error::Usage("no token; set RLOCK_TOKEN to the token that acquire printed".into())
     })
 }
 

@@ -95,6 +95,14 @@ impl Error {
         }
     }
 
+    /// What is wrong, without the remedy of a failed store, for a message that ends in another way.
+    pub(crate) fn problem(&self) -> String {
+        match self {
+            Self::Store(failure) | Self::LostWhileQueued(failure) => failure.problem().to_owned(),
+            error => error.to_string(),
+        }
+    }
+
     /// Whether no server answered that could grant or refuse the lock.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_unreachable())
@@ -128,23 +136,22 @@ impl fmt::Display for Error {
                 }
             }
             Self::Nested => f.write_str(
-                "held by a command that this one runs inside of (see RLOCK_HELD), which would wait \
-                 for itself; see --reentrant",
+                "held by an enclosing command (see RLOCK_HELD), so waiting would deadlock; use \
+                 --reentrant",
             ),
-            Self::Upgrade => f.write_str(
-                "held in shared mode by a command that this one runs inside of, and asked for \
-                 exclusively, which can never be; ask for it exclusively outside",
-            ),
+            Self::Upgrade => {
+                f.write_str("held shared by an enclosing command; take it exclusively there")
+            }
             Self::ForeignLock => f.write_str(
-                "held by another tool, which cannot be told to let go; --force --now deletes its \
-                 key",
+                "held by another tool, which cannot be asked to release it; use --force --now to \
+                 delete its key",
             ),
             Self::NotHeld(why) if why.is_known() => {
-                write!(f, "this token does not hold the lock: it {why}; acquire it again")
+                write!(f, "the token no longer holds the lock, which {why}; acquire it again")
             }
             Self::NotHeld(_) => f.write_str(
-                "this token does not hold the lock and is not on record; check NAME and RLOCK_TOKEN \
-                 (the id that inspect shows is not a token)",
+                "the token does not hold the lock and is not in its history; check NAME and \
+                 RLOCK_TOKEN (the id from inspect is not a token)",
             ),
             Self::Command { program, error } => match error.kind() {
                 io::ErrorKind::NotFound => {
@@ -153,7 +160,7 @@ impl fmt::Display for Error {
                 _ => write!(f, "{program}: {}", plain(error)),
             },
             Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
-            Self::Unread => f.write_str("nobody reads the output"),
+            Self::Unread => f.write_str("the reader of the output has closed it"),
             Self::Internal(error) => {
                 let causes = error.chain().map(|cause| match cause.downcast_ref() {
                     Some(error) => plain(error),

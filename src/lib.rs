@@ -32,7 +32,7 @@ use exit::Exit;
 /// Runs the program with these arguments, its own name first, and returns how it ends.
 pub fn run(arguments: Vec<OsString>) -> Exit {
     std::panic::set_hook(Box::new(|panic| {
-        report::alert(format_args!("a bug, please report it: {panic}"));
+        report::alert(format_args!("internal error: {panic}; report it as a bug"));
         // Any thread ends the process immediately. The locks that it holds expire with their leases.
         std::process::exit(exit::INTERNAL.into());
     }));

@@ -140,14 +140,14 @@ impl Wait<'_> {
     fn ask(&mut self) -> Result<(Instant, Answer), Failure> {
         let (mut sent, mut answer) = self.ask_once();
         if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer {
-            self.report.detail(format_args!("{failure}; asking again"));
+            self.report.detail(format_args!("{}; retrying", failure.problem()));
             (sent, answer) = self.ask_once();
         }
         let answer = answer?;
         if let Contact::Lost { since, noted, .. } = self.contact {
             if noted {
                 let away = show(Instant::now().since(since));
-                self.report.note(format_args!("the server is back after {away}"));
+                self.report.note(format_args!("the server answers again after {away}"));
             }
             self.contact = Contact::Queued;
         }
@@ -216,7 +216,7 @@ impl Wait<'_> {
             return Err(self.busy(view, Waited::For(now.since(self.started))));
         }
         let sleep = sleep.min(left);
-        self.report.detail(format_args!("waiting{position}, asleep for {} at most", show(sleep)));
+        self.report.detail(format_args!("waiting{position}, sleeping for up to {}", show(sleep)));
         // A view of another tool's key does not show the holders that it displaced.
         if view.state != State::Foreign {
             self.seen = Some((now, view));
@@ -274,7 +274,7 @@ impl Wait<'_> {
         match (&failure, self.contact) {
             (Failure::Interrupted { .. }, _) => self.stop_if_told(),
             (Failure::Unreachable { .. } | Failure::Unavailable(_), Contact::Queued) if in_time => {
-                self.report.detail(format_args!("{failure}; asking again"));
+                self.report.detail(format_args!("{}; retrying", failure.problem()));
                 self.contact = Contact::Lost { since: now, noted: false, back_off: BACK_OFF };
                 Ok(())
             }
@@ -283,7 +283,8 @@ impl Wait<'_> {
                 Contact::Lost { since, noted, mut back_off },
             ) if in_time => {
                 if !noted {
-                    self.report.note(format_args!("{failure}; still waiting, trying again"));
+                    self.report
+                        .note(format_args!("{}; still waiting, retrying", failure.problem()));
                 }
                 let again = now + back_off.pause();
                 self.contact = Contact::Lost { since, noted: true, back_off };
@@ -333,7 +334,8 @@ impl Wait<'_> {
         match self.store.leave(&self.request) {
             Ok(view) => Some(view),
             Err(failure) => {
-                self.report.detail(format_args!("could not take the request back: {failure}"));
+                self.report
+                    .detail(format_args!("cannot withdraw the request: {}", failure.problem()));
                 None
             }
         }

@@ -161,7 +161,7 @@ fn a_lock_whose_keys_are_half_moved_is_waited_for_and_never_given_twice() {
     let mut holder = Running::start(&mut at(&url, &exec));
     assert_eq!(holder.line(), "READY");
     let mut waiter = Running::start(&mut at(&url, &["exec", "-v", "L", "echo", "ENTERED"]));
-    waiter.told("asleep");
+    waiter.told("sleeping");
 
     let moving = Move::begin(&cluster, "L");
     let keys = moving.keys();

@@ -277,7 +277,7 @@ fn a_watch_goes_on_while_the_server_is_away() {
     let mut watch = Running::start(&mut server.rlock(["inspect", "--watch=50ms", "L"]));
     assert!(watch.line().starts_with("L: held by"));
     server.kill();
-    while !watch.line().contains("trying again") {}
+    while !watch.line().contains("retrying") {}
     server.start_again();
     while watch.line() != "L: free" {}
     watch.signal("TERM");

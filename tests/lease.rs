@@ -61,7 +61,7 @@ fn whoever_loses_a_lock_reads_the_reason() {
     first.told("L: the lock was revoked by ana@");
     assert_eq!(first.end().code(), 76);
     let refused = run(&mut server.rlock(["renew", "L", &token]));
-    assert!(refused.err().contains("it was revoked by ana@"), "{refused:?}");
+    assert!(refused.err().contains("which was revoked by ana@"), "{refused:?}");
     assert!(run(&mut server.rlock(["inspect", "L"])).out().contains("revoked by ana@"));
 }
 
@@ -71,7 +71,7 @@ fn an_expired_and_a_released_token_say_so_and_when() {
     let expired = acquire(&server, &["--ttl", "100ms"], "L");
     until("the lease expires", || server.is_free("L"));
     let refused = run(&mut server.rlock(["renew", "L", &expired]));
-    assert!(refused.code() == 77 && refused.err().contains("it expired "), "{refused:?}");
+    assert!(refused.code() == 77 && refused.err().contains("which expired "), "{refused:?}");
     let released = acquire(&server, &[], "L");
     assert_eq!(run(&mut server.rlock(["release", "L", &released])).code(), 0);
     // More than the history remembers.
@@ -79,7 +79,7 @@ fn an_expired_and_a_released_token_say_so_and_when() {
         assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     }
     let refused = run(&mut server.rlock(["renew", "L", &released]));
-    assert!(refused.code() == 77 && refused.err().contains("it was released"), "{refused:?}");
+    assert!(refused.code() == 77 && refused.err().contains("which was released"), "{refused:?}");
 }
 
 #[test]

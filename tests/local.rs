@@ -90,8 +90,8 @@ fn a_default_directory_that_others_could_write_is_refused() {
 #[test]
 fn bad_local_urls_are_78() {
     for (url, home, part) in [
-        ("local:here", "/tmp", "starts with a slash"),
-        ("local:", "", "needs HOME"),
+        ("local:here", "/tmp", "is not absolute"),
+        ("local:", "", "without HOME"),
         ("local:/dev/null/x", "/tmp", "not a directory"),
         ("local:/proc/none", "/tmp", "no such file"),
     ] {

@@ -125,7 +125,7 @@ fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
 
     waiter.told("still waiting");
     assert_eq!(run(&mut on(&service, &["release", "M", &script])).code(), 0);
-    waiter.told("the server is back");
+    waiter.told("the server answers again");
     let inspected = run(&mut on(&service, &["inspect", "--json", "L"])).out();
     assert!(inspected.contains("\"state\":\"held\""), "{inspected}");
     let output = holder.finish();

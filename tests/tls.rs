@@ -129,7 +129,7 @@ fn who_cannot_be_trusted_is_78_and_gets_no_password() {
     assert!(matches!(output.code(), 69 | 78) && output.err().contains("TLS"), "{output:?}");
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/nonexistent"), "/nonexistent");
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/dev/null"), "no certificate");
-    fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CERT", "/dev/null"), "go together");
+    fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CERT", "/dev/null"), "needed together");
     let mut unused = trusting(&authority, "redis://localhost:1", &exec);
     fails(&mut unused, "use a rediss:// URL");
 }

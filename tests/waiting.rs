@@ -193,8 +193,8 @@ fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
     patient.told("waiting at position 1");
     let second = waiter(&server, &[], "L", "second");
     proxy.cut();
-    patient.told("at position 1, asleep");
-    patient.told("at position 1, asleep");
+    patient.told("at position 1, sleeping");
+    patient.told("at position 1, sleeping");
     first.finish();
     assert_eq!(patient.finish().out(), "in");
     second.finish();
@@ -207,7 +207,7 @@ fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
     let first = holder(&server, &[], "L");
     let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"]);
     let mut patient = Running::start(command.env("RLOCK_URL", proxy.url()));
-    patient.told("asleep");
+    patient.told("sleeping");
     server.cli(&["CONFIG", "RESETSTAT"]);
     proxy.drop_replies(true);
     first.finish();
@@ -226,7 +226,7 @@ fn a_waiter_keeps_its_connection_even_if_its_heart_beats_fast() {
         Running::start(&mut server.rlock(["exec", "-v", "--ttl", "100ms", "L", "true"]));
     patient.told("waiting at position");
     for _ in 0..10 {
-        patient.told("asleep");
+        patient.told("sleeping");
     }
     let clients = server.cli(&["CLIENT", "LIST"]);
     let ids: Vec<u64> = clients
@@ -268,7 +268,7 @@ fn a_server_that_is_away_while_somebody_waits_is_waited_for() {
     first.signal("KILL");
     first.end();
     server.start_again();
-    patient.told("the server is back");
+    patient.told("the server answers again");
     assert_eq!(patient.finish().out(), "ENTERED patient");
 }
 

@@ -24,7 +24,8 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
     let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
-            report.warn(format_args!("{error}; running the command without a lock"));
+            let problem = error.problem();
+            report.warn(format_args!("{problem}; running the command without a lock"));
             return Err(supervise::run_unlocked(&command, inherited));
         }
         (Err(error), _) => return Err(error),
@@ -104,7 +105,8 @@ fn release(
         }
         Err(failure) => {
             let left = show(ends.since(Instant::now()));
-            report.warn(format_args!("not released: {failure}; its lease expires within {left}"));
+            let problem = failure.problem();
+            report.warn(format_args!("not released: {problem}; its lease expires within {left}"));
         }
     }
     released

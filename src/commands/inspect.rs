@@ -84,7 +84,7 @@ impl Look<'_> {
                     self.report.warn(&error);
                     String::new()
                 }
-                Err(error) => printable(&format!("{error}; trying again")) + "\n",
+                Err(error) => printable(&format!("{}; retrying", error.problem())) + "\n",
             };
             ctrl_c.draw(&screen.redrawn(&text, first))?;
             first = false;

@@ -44,21 +44,22 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     // Its end ends all other processes, and nothing in its container can stop it.
     if number == 1 {
         return Err(refused(
-            "process 1 cannot be stopped; use rlock exec, or an init (docker --init)",
+            "process 1 cannot be stopped; use rlock exec, or an init (docker run --init)",
         ));
     }
     if number.unsigned_abs() == std::process::id() {
-        return Err(refused("that is rlock itself; in a script, $$ is the script"));
+        return Err(refused("this is rlock itself; use $$ for the script"));
     }
-    let pid = rustix::process::Pid::from_raw(number).ok_or_else(|| refused("no such process"))?;
+    let missing = || refused("no such process; use the ID of a running process");
+    let pid = rustix::process::Pid::from_raw(number).ok_or_else(missing)?;
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
-        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => refused("no such process"),
+        rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => missing(),
         error => Error::system("cannot watch a process", error.into()),
     })?;
     match kill(Pid::from_raw(number), None) {
-        _ if has_ended(opened.as_fd()) => Err(refused("that process has ended")),
-        Err(Errno::EPERM) => Err(refused("that process is somebody else's")),
+        _ if has_ended(opened.as_fd()) => Err(missing()),
+        Err(Errno::EPERM) => Err(refused("the process belongs to another user; use one of yours")),
         _ => Ok(opened),
     }
 }
@@ -86,7 +87,7 @@ pub(super) fn start(
     }
     let _ = keeper.kill();
     let _ = keeper.wait();
-    Err(anyhow!("the keeper has not taken over; the lock has been released").into())
+    Err(anyhow!("the keeper failed to start, so the lock was released; try again").into())
 }
 
 /// The keeper must not keep open what the caller has open, such as a pipe or a lock.
@@ -128,9 +129,9 @@ pub(super) fn run(
     // Its handlers would replace the actions set above.
     drop(signals);
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
-    let notice = Notice::await_for(&request.token).context("cannot hear of a release")?;
+    let notice = Notice::await_for(&request.token).context("cannot listen for releases")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
-    tell_ready().context("cannot tell that it has begun")?;
+    tell_ready().context("cannot report that the keeper is ready")?;
     let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
     let (store, lock) = watch::run(watched, notice, hold, store, LossPolicy::DEFAULT, report);
     let outcome = match lock {

@@ -61,7 +61,8 @@ pub(super) fn release(
         // A single failure is not worth a message.
         if attempts == 2 {
             let left = show(until.since(now));
-            report.note(format_args!("not released yet: {failure}; retrying for up to {left}"));
+            let problem = failure.problem();
+            report.note(format_args!("not released yet: {problem}; retrying for up to {left}"));
         }
         if stopped_before(now + pause, hold.signals.as_deref_mut()) {
             return Err(failure);

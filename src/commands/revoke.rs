@@ -33,7 +33,7 @@ pub(super) fn run(
     match (before.state, revocation) {
         (State::Foreign, Revocation::WhenGone) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
-        (State::Free, _) => report.note("nobody holds it"),
+        (State::Free, _) => report.note("the lock is not held"),
         (State::Held | State::Revoked | State::Cooling, _) => {}
     }
     if *output != Output::Json {
@@ -76,7 +76,7 @@ fn until_gone(
             .into_iter()
             .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
         for holder in gone {
-            report.note(format_args!("{} has released it", holder.client));
+            report.note(format_args!("{} released the lock", holder.client));
         }
         left = still;
         // Not every holder was listed: any other revoked one counts too.
@@ -84,9 +84,9 @@ fn until_gone(
         let first = left.first().copied().or_else(|| view.holders.iter().find(is_revoked));
         let Some(first) = first else { return Ok(()) };
         if !told {
-            let end = view.ttl.map_or("the end of the lease".into(), show);
+            let end = view.ttl.map_or("the end of its lease".into(), show);
             report.note(format_args!(
-                "waiting up to {end} for {} to release it; if it is dead, use --now",
+                "waiting up to {end} for {} to release the lock; if it is dead, use --now",
                 first.client
             ));
             told = true;

@@ -80,9 +80,11 @@ impl Files {
         let text = self.read(Role::Password, path)?;
         let line = first_line(&text);
         match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
-            Ok("") => {
-                Err(fail(Role::Password, path, "no password on the first line; put it there"))
-            }
+            Ok("") => Err(fail(
+                Role::Password,
+                path,
+                "no password on the first line; put the password there",
+            )),
             Ok(password) => Ok(password.to_owned()),
             Err(_) => Err(fail(Role::Password, path, "first line is not UTF-8; convert the file")),
         }

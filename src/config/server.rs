@@ -28,8 +28,8 @@ pub(crate) struct Server {
     pub(crate) read_once: Vec<(&'static str, OsString)>,
 }
 
-const NO_URL: &str = "no server given; set RLOCK_URL or --url, for example \
-                      RLOCK_URL=redis://127.0.0.1:6379/0, or RLOCK_URL=local: for this host alone";
+const NO_URL: &str = "no server; set --url or RLOCK_URL, for example \
+                      RLOCK_URL=redis://127.0.0.1:6379/0 (or RLOCK_URL=local: for this host only)";
 
 impl Server {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
@@ -69,7 +69,7 @@ impl Server {
                 .map_err(Error::Config)?,
         };
         if min_replicas > 0 && matches!(location, Location::Local(_)) {
-            return Err(Error::Config("local: has no replicas for --min-replicas".into()));
+            return Err(Error::Config("local: has no replicas; remove --min-replicas".into()));
         }
         let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
             (Some(prefix), _) => prefix.clone(),
@@ -124,7 +124,11 @@ fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error>
     let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {
         (None, None) => None,
         (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
-        _ => return Err(Error::Config("--tls-cert and --tls-key go together".into())),
+        _ => {
+            return Err(Error::Config(
+                "--tls-cert and --tls-key are needed together; set both".into(),
+            ));
+        }
     };
     let authority = file(&common.tls_ca, "RLOCK_TLS_CA", Role::Authority)?;
     Ok(TlsFiles { authority, identity })

@@ -23,7 +23,9 @@ pub(super) fn number(option: Option<u32>, name: &str) -> Result<Option<u32>, Err
     match (option, variable(name)?) {
         (None, Some(text)) => {
             let number = text.parse();
-            number.map(Some).map_err(|_| Error::Usage(format!("{name}: not a number: {text}")))
+            number.map(Some).map_err(|_| {
+                Error::Usage(format!("{name}: '{text}' is not a number; use 0 or greater"))
+            })
         }
         (option, _) => Ok(option),
     }
@@ -47,5 +49,7 @@ pub(super) fn variable(name: &str) -> Result<Option<String>, Error> {
 
 /// Converts the value of a variable; an error names the variable.
 pub(super) fn unicode(name: &str, value: OsString) -> Result<String, Error> {
-    value.into_string().map_err(|_| Error::Usage(format!("{name}: not UTF-8")))
+    value
+        .into_string()
+        .map_err(|_| Error::Usage(format!("{name}: not UTF-8; correct its encoding")))
 }

@@ -165,11 +165,11 @@ fn local(path: &Path, default: Option<&Path>) -> Result<Directory, String> {
         return Ok(Directory::chosen(path.to_owned()));
     }
     if !path.as_os_str().is_empty() {
-        return Err("the directory of local: starts with a slash".into());
+        return Err("the directory of local: is not absolute; use local:/DIRECTORY".into());
     }
     match default {
         Some(default) => Ok(Directory::private(default.to_owned())),
-        None => Err("local: needs HOME to be set, or a directory: local:/DIRECTORY".into()),
+        None => Err("local: has no default directory without HOME; use local:/DIRECTORY".into()),
     }
 }
 

@@ -306,7 +306,7 @@ mod tests {
         let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
             panic!("{actions:?}")
         };
-        let told = "the lease could not be renewed for 24s: refused; it expires in 5s";
+        let told = "the lease was not renewed for 24s (refused) and expires in 5s";
         assert_eq!(loss.to_string(), told);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);

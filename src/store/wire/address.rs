@@ -107,7 +107,7 @@ impl Address {
             endpoint,
             tls: has_tls.then(TlsFiles::default),
             database: u32::try_from(settings.db())
-                .map_err(|_| "database number is out of range; use 0 to 4294967295")?,
+                .map_err(|_| "database number is out of range; use 0 or greater")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             password_setting: "RLOCK_PASSWORD or --password-file",

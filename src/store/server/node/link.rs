@@ -240,8 +240,7 @@ impl Link {
                 self.connection = Some((connection, Purpose::UndoOnly));
                 let fault = fault.reworded(|what| {
                     format!(
-                        "{what}, but it let the request take effect without authentication; \
-                         undoing it"
+                        "{what}, but executed the unauthenticated request, which rlock is undoing"
                     )
                 });
                 Err(Failure::Misconfigured { fault, executed }.into())
