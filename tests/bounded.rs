@@ -1,11 +1,11 @@
-//! No call keeps a server busy, whatever happened before it; what one call leaves, later ones do.
+//! No call keeps a server busy for long. What one call leaves undone, later calls do.
 
 use crate::support::{self, Finished, Server, run, until};
 
-/// As many as may lapse together.
+/// How many may expire together.
 const MANY: u32 = 50_000;
 
-/// Shared holds whose leases expire after so many milliseconds, which may be negative.
+/// Creates shared holds whose leases expire after the given milliseconds, which may be negative.
 const HOLDS: &str = "
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,7 +21,7 @@ const HOLDS: &str = "
     redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'life', 'l')
     if deadline > now then redis.call('SET', KEYS[1], token, 'PXAT', deadline) end";
 
-/// Waiters that are believed to be alive until then.
+/// Creates waiters that count as alive until the given time.
 const WAITERS: &str = "
     for i = 1, ARGV[1] do
         local token = string.format('w%07d-of-a-waiter', i)
@@ -41,7 +41,7 @@ fn prepare(server: &Server, script: &str, arguments: &[&str]) {
     server.cli(&["CONFIG", "RESETSTAT"]);
 }
 
-/// Touches each of so many entries once: the least that a call which did it all would cost.
+/// Touches each entry once: the least that a call would cost if it did all the work.
 const TOUCH_EACH: &str = "
     for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], i, i) end
     redis.call('UNLINK', KEYS[1])";
@@ -49,7 +49,7 @@ const TOUCH_EACH: &str = "
 /// Compares the mean of each script's calls with a call that touches every entry, on the same
 /// server at the same moment, so that the speed of the machine does not matter.
 #[track_caller]
-fn no_call_took_long(server: &Server) {
+fn no_call_takes_long(server: &Server) {
     let calls = times(server, "cmdstat_evalsha");
     server.cli(&["CONFIG", "RESETSTAT"]);
     server.cli(&["EVAL", TOUCH_EACH, "1", "{rlock:reference}", &MANY.to_string()]);
@@ -75,21 +75,21 @@ fn times(server: &Server, name: &str) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn fifty_thousand_leases_that_expired_together_cost_no_call_much() {
+fn no_call_takes_long_when_fifty_thousand_leases_expire_together() {
     let server = Server::start();
     let many = MANY.to_string();
-    // Nobody is left.
+    // No holder is left.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert_eq!(server.cli(&["HLEN", "{rlock:L}?state"]), "2");
 
-    // Somebody waits.
+    // A client waits.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     prepare(&server, WAITERS, &["2", "99999999999999"]);
     let refused = run(&mut server.rlock(["exec", "-n", "L", "true"]));
     assert_eq!(refused.code(), 75, "{refused:?}");
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert!(server.cli(&["GET", "rlock:L"]).starts_with("w0000001"));
     server.cli(&["FLUSHALL"]);
 
@@ -97,21 +97,21 @@ fn fifty_thousand_leases_that_expired_together_cost_no_call_much() {
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     prepare(&server, &HOLDS.replace("%08d", "1%07d"), &["1", "600000", ""]);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
 }
 
 #[test]
-fn fifty_thousand_dead_waiters_cost_no_call_much() {
+fn no_call_takes_long_when_fifty_thousand_waiters_are_dead() {
     let server = Server::start();
     prepare(&server, WAITERS, &[&MANY.to_string(), "5"]);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert_eq!(server.cli(&["EXISTS", "{rlock:L}?queue"]), "0");
 }
 
 #[test]
-fn a_revocation_of_fifty_thousand_costs_no_call_much() {
+fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let server = Server::start();
     let many = MANY.to_string();
     let token = "00000001-of-a-hold";
@@ -119,21 +119,21 @@ fn a_revocation_of_fifty_thousand_costs_no_call_much() {
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
     assert_eq!(revoked.code(), 0, "{revoked:?}");
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
-    // Those that are kept after their release go at once too.
+    // Holds that are kept after their release end at once too.
     prepare(&server, HOLDS, &[&many, "600000", "cooling"]);
     let revoked = run(&mut server.rlock(["release", "--force", "L"]));
     assert_eq!(revoked.code(), 0, "{revoked:?}");
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
-    // When their holders are told, by one mark.
+    // When the holders are asked to release, by one mark.
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     let force = support::Running::start(&mut server.rlock(["release", "--force", "L"]));
     until("they are revoked", || server.inspect("L")["state"] == "revoked");
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert_eq!(renewed.code(), 77, "{renewed:?}");
     assert!(renewed.err().contains("was revoked by"), "{renewed:?}");
@@ -141,18 +141,18 @@ fn a_revocation_of_fifty_thousand_costs_no_call_much() {
     force.signal("TERM");
     force.end();
 
-    // By whoever deletes the key.
+    // When a user deletes the key.
     server.cli(&["FLUSHALL"]);
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     server.cli(&["DEL", "rlock:L"]);
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert!(renewed.err().contains("was deleted"), "{renewed:?}");
 }
 
 #[test]
-fn fifty_thousand_holders_and_waiters_are_looked_at_page_by_page() {
+fn fifty_thousand_holders_and_waiters_are_shown_page_by_page() {
     let server = Server::start();
     let many = MANY.to_string();
     prepare(&server, HOLDS, &[&many, "600000", ""]);
@@ -160,5 +160,5 @@ fn fifty_thousand_holders_and_waiters_are_looked_at_page_by_page() {
     let seen = server.inspect("L");
     assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
     assert_eq!(seen["waiters"].as_array().unwrap().len(), 1_000);
-    no_call_took_long(&server);
+    no_call_takes_long(&server);
 }

@@ -1,4 +1,4 @@
-//! A cluster: a lock is on one of several masters, and found there wherever it is moved.
+//! A cluster: each lock is on one of several masters, and clients find it wherever it moves.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn at(url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// A lock of each master's, by their numbers.
+/// The name of one lock on each master, in the order of the masters.
 fn names(cluster: &Cluster, masters: usize) -> Vec<String> {
     let of = |master: usize| {
         let mut names = (0..).map(|number| format!("L{number}"));
@@ -52,7 +52,7 @@ fn a_lock_is_found_from_any_node() {
     }
     let output = run(&mut at(&cluster.url(), &["exec", &names[1], "true"]));
     assert_eq!(output.code(), 0, "{output:?}");
-    // Whoever takes a node for a server of its own is told better.
+    // A URL that treats a node as a single server is rejected.
     let alone = cluster.url_of(0).replace("+cluster", "");
     let output = run(&mut at(&alone, &["exec", &names[1], "true"]));
     assert_eq!(output.code(), 78);
@@ -60,7 +60,7 @@ fn a_lock_is_found_from_any_node() {
 }
 
 #[test]
-fn all_keys_of_a_lock_are_in_one_slot_also_by_the_servers_count() {
+fn all_keys_of_a_lock_are_in_one_slot_by_the_servers_own_count() {
     let cluster = Cluster::start(3, 0);
     for prefix in ["rlock:", "", "{app}:", "a{b", "x{app}y", "{{a}:", "ä:"] {
         for name in ["L", "deploy:prod", "ä/ö", "-", &"x".repeat(200)] {
@@ -92,11 +92,11 @@ fn the_rights_that_the_readme_gives_are_enough() {
 }
 
 #[test]
-fn what_follows_an_unanswered_request_arrives_after_it() {
+fn a_withdrawal_arrives_after_the_unanswered_request() {
     let cluster = Cluster::start(3, 0);
     let name = names(&cluster, 1).remove(0);
     let owner = cluster.node(cluster.owner(0, &format!("rlock:{name}")));
-    // What an acquire needs, and nothing of what takes it back.
+    // Enough rights to acquire, but not to withdraw.
     let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "1s", &name]));
     assert_eq!(warm.code(), 0, "{warm:?}");
     owner.cli(&["CONFIG", "RESETSTAT"]);
@@ -154,7 +154,7 @@ impl<'a> Move<'a> {
 }
 
 #[test]
-fn a_lock_whose_keys_are_half_moved_is_waited_for_and_never_given_twice() {
+fn a_lock_whose_keys_are_half_moved_makes_clients_wait_and_is_never_granted_twice() {
     let cluster = Cluster::start(3, 0);
     let url = cluster.url();
     let exec = ["exec", "--ttl", "9s", "L", "sh", "-c", READY];
@@ -167,7 +167,7 @@ fn a_lock_whose_keys_are_half_moved_is_waited_for_and_never_given_twice() {
     let keys = moving.keys();
     assert!(keys.len() >= 3, "{keys:?}");
     moving.carry(&keys[..1]);
-    // Nobody can tell now: a newcomer is told so, those who are in line and those who hold wait.
+    // No node can decide now: a newcomer fails, while waiters and holders wait.
     let newcomer = ["acquire", "-n", "--io-timeout", "300ms", "L"];
     let output = run(&mut at(&url, &newcomer));
     assert_eq!(output.code(), 69, "{output:?}");
@@ -189,11 +189,11 @@ fn a_lock_whose_keys_are_half_moved_is_waited_for_and_never_given_twice() {
 }
 
 #[test]
-fn locks_keep_their_promise_while_slots_are_moved_about() {
+fn locks_exclude_each_other_while_slots_move() {
     let cluster = Cluster::start(3, 0);
     let names = names(&cluster, 3);
     let directory = cluster.node(0).directory();
-    // Each turn reads a number, waits a little, and writes the next: two at once would lose one.
+    // Each turn reads a number, waits briefly, and writes the next. Two at once would lose a count.
     let (workers, turns) = (2, 12);
     let start = |name: &String| -> Running {
         let file = directory.join(name);
@@ -245,7 +245,7 @@ fn a_seed_that_is_frozen_costs_its_share_of_the_timeout() {
 }
 
 #[test]
-fn a_dead_master_is_replaced_while_the_others_go_on() {
+fn a_dead_master_is_replaced_while_the_others_serve_locks() {
     let mut cluster = Cluster::start(3, 1);
     let names = names(&cluster, 3);
     let (url, lost) = (cluster.url(), &names[0]);

@@ -1,4 +1,4 @@
-//! A shell completes the names of locks that are held, and says nothing if it cannot.
+//! A shell completes the names of held locks, and prints nothing if it cannot.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,12 +14,12 @@ fn shell(program: &str, url: &str, script: &str) -> Output {
     run(command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/completions")))
 }
 
-/// What `words` are completed to.
+/// The completions of `words`.
 fn completed(program: &str, url: &str, words: &str) -> Vec<String> {
     let last = words.rsplit(' ').next().unwrap();
     let script = match program {
         "bash" => {
-            // As bash takes words apart.
+            // As bash splits words.
             let parts: Vec<&str> = words.split(' ').collect();
             let split = last.replace(':', " : ");
             let words_apart = format!("{} {split}", parts[..parts.len() - 1].join(" "));
@@ -75,7 +75,7 @@ fn the_names_of_locks_are_completed() {
     assert_eq!(completed("bash", url, "rlock release --force ba"), ["backup"]);
     assert_eq!(completed("bash", url, "rlock inspect --json -v ba"), ["backup"]);
     assert!(!completed("bash", url, "rlock release deploy:prod ").contains(&"backup".into()));
-    // Anybody may have chosen it.
+    // Any client may have chosen this name.
     acquire(&server, &[], "x;reboot");
     assert_eq!(completed("bash", url, "rlock inspect x"), ["x\\;reboot"]);
     let options = completed("bash", url, "rlock inspect --js");
@@ -83,7 +83,7 @@ fn the_names_of_locks_are_completed() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_no_completion_and_no_noise() {
+fn without_a_server_completion_is_empty_and_silent() {
     for program in ["bash", "zsh", "fish"] {
         assert!(completed(program, "unix:///nowhere", "rlock inspect x").is_empty(), "{program}");
     }

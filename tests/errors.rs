@@ -1,4 +1,4 @@
-//! Bad input and bad servers: one clear line, the right status, never a panic, nothing left behind.
+//! Bad input and bad servers cause one clear line, the right status and no panic, and leave nothing.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -8,13 +8,13 @@ use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::support::acl::{TO_INSPECT, as_ci, as_looker, rule, rule_to_look, set_up};
+use crate::support::acl::{TO_INSPECT, as_ci, as_inspector, rule, rule_to_inspect, set_up};
 use crate::support::limit::limit;
 use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
 use crate::support::{self, Finished, Running, Server, acquire, rlock, run};
 
-/// One line, and what it must say.
+/// Checks that a command fails with one line that contains each part.
 #[track_caller]
 fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
     let output = run(command);
@@ -61,7 +61,7 @@ fn bad_names_are_64() {
 }
 
 #[test]
-fn bad_durations_are_64_and_say_what_is_meant() {
+fn bad_durations_are_64_and_suggest_the_right_unit() {
     for bad in ["", "x", "-1", "10S", "1e9", "inf", "5 parsecs", "99999999999999999999"] {
         fails(&mut rlock(["acquire", &format!("--wait={bad}"), "L"]), 64, &["--wait"]);
         fails(&mut rlock(["acquire", &format!("--ttl={bad}"), "L"]), 64, &["--ttl"]);
@@ -75,7 +75,7 @@ fn bad_durations_are_64_and_say_what_is_meant() {
 }
 
 #[test]
-fn options_beat_the_environment_and_an_empty_variable_is_none() {
+fn options_override_the_environment_and_an_empty_variable_counts_as_unset() {
     let server = Server::start();
     let mut command = server.rlock(["acquire", "--json", "--ttl", "7", "L"]);
     let output = run(command.env("RLOCK_TTL", "9s").env("RLOCK_LABEL", ""));
@@ -86,7 +86,7 @@ fn options_beat_the_environment_and_an_empty_variable_is_none() {
     let mut command = server.rlock(["acquire", "--json", "N"]);
     let output = run(command.env("RLOCK_TTL", ""));
     assert!(output.out().contains("\"ttl_ms\":30000"), "{output:?}");
-    // -n with a wait in the environment is no contradiction.
+    // -n does not contradict a wait in the environment.
     let output = run(server.rlock(["acquire", "-n", "N"]).env("RLOCK_WAIT", "1h"));
     assert_eq!(output.code(), 75);
 }
@@ -122,7 +122,7 @@ fn a_bad_url_is_78_and_never_shows_its_password() {
 }
 
 #[test]
-fn nobody_listening_is_69() {
+fn a_port_without_a_server_is_69() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     for command in [vec!["exec", "L", "true"], vec!["acquire", "L"], vec!["inspect"]] {
@@ -135,14 +135,14 @@ fn nobody_listening_is_69() {
     fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no-such-host.invalid"]);
 }
 
-/// What moves a cursor, breaks a line or changes how a line reads.
+/// Does the character move the cursor, break the line or change how the line reads?
 fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Nothing of what somebody else has chosen reaches the terminal as it is.
+/// Checks that no control character of another user reaches the terminal.
 #[track_caller]
-fn tells_in_one_harmless_line(command: &mut Command, status: i32) {
+fn reports_in_one_harmless_line(command: &mut Command, status: i32) {
     let output = run(command);
     let (told, printed) = (output.err(), output.out());
     assert_eq!(output.code(), status, "{output:?}");
@@ -151,7 +151,7 @@ fn tells_in_one_harmless_line(command: &mut Command, status: i32) {
 }
 
 #[test]
-fn what_a_server_says_does_nothing_to_a_terminal() {
+fn text_from_a_server_cannot_control_a_terminal() {
     for words in [
         "-ERR \u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m \u{202e}evil\u{2028}\r\n",
         "-\u{1b}[2JWHAT is this\r\n",
@@ -161,27 +161,27 @@ fn what_a_server_says_does_nothing_to_a_terminal() {
     ] {
         let url = saying(words.as_bytes());
         for command in [vec!["exec", "-v", "L", "true"], vec!["acquire", "--json", "L"]] {
-            tells_in_one_harmless_line(rlock(command).env("RLOCK_URL", &url), 78);
+            reports_in_one_harmless_line(rlock(command).env("RLOCK_URL", &url), 78);
         }
     }
 }
 
 #[test]
-fn what_is_on_the_command_line_does_nothing_to_a_terminal() {
+fn text_from_the_command_line_cannot_control_a_terminal() {
     let server = Server::start();
     let evil = "x\u{1b}[2J\nrlock: L: \u{9b}2J\u{202e}";
-    tells_in_one_harmless_line(&mut server.rlock(["exec", "L", evil]), 127);
-    tells_in_one_harmless_line(&mut rlock([evil]), 64);
-    tells_in_one_harmless_line(&mut rlock(["exec", &format!("--{evil}"), "L", "true"]), 64);
-    tells_in_one_harmless_line(&mut rlock(["inspect", evil]), 64);
-    tells_in_one_harmless_line(&mut rlock(["inspect", "--url", &format!("{evil}://h")]), 78);
-    tells_in_one_harmless_line(rlock(["acquire", "L"]).env("RLOCK_TTL", evil), 64);
+    reports_in_one_harmless_line(&mut server.rlock(["exec", "L", evil]), 127);
+    reports_in_one_harmless_line(&mut rlock([evil]), 64);
+    reports_in_one_harmless_line(&mut rlock(["exec", &format!("--{evil}"), "L", "true"]), 64);
+    reports_in_one_harmless_line(&mut rlock(["inspect", evil]), 64);
+    reports_in_one_harmless_line(&mut rlock(["inspect", "--url", &format!("{evil}://h")]), 78);
+    reports_in_one_harmless_line(rlock(["acquire", "L"]).env("RLOCK_TTL", evil), 64);
     let mut command = server.rlock(["exec", "--password-file", evil, "L", "true"]);
-    tells_in_one_harmless_line(command.env("RLOCK_URL", "redis://h"), 78);
+    reports_in_one_harmless_line(command.env("RLOCK_URL", "redis://h"), 78);
 }
 
 #[test]
-fn a_label_is_never_a_reason_to_fail() {
+fn no_label_makes_an_acquire_fail() {
     let server = Server::start();
     let label = || server.inspect("L")["holders"][0]["label"].as_str().unwrap().to_owned();
     let long = format!("x{}", "ä".repeat(600));
@@ -205,7 +205,7 @@ fn a_label_is_never_a_reason_to_fail() {
     }
 }
 
-/// A port that says these words to whoever connects, and nothing more.
+/// The URL of a port that sends these bytes to each client, and nothing more.
 fn saying(words: &[u8]) -> String {
     let words = words.to_vec();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -221,7 +221,7 @@ fn saying(words: &[u8]) -> String {
 }
 
 #[test]
-fn something_else_than_redis_is_78() {
+fn a_server_that_is_not_redis_is_78() {
     for words in [
         &b"SSH-2.0-OpenSSH_9.2p1\r\n"[..],
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -301,7 +301,7 @@ fn passwords_are_taken_from_url_variable_and_file() {
     );
 }
 
-/// A bash that has the URL of a server with the password "s3cret", and the binary in `$rlock`.
+/// Runs bash with the URL of a server whose password is "s3cret", and the binary in `$rlock`.
 fn bash(server: &Server, script: &str) -> Output {
     let mut bash = Command::new("bash");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"RLOCK_"))
@@ -318,12 +318,12 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
     let output = bash(&server, "$rlock exec --password-file <(echo s3cret; echo notes) L echo in");
     assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
     assert_eq!(output.err(), "");
-    // One that comes in two pieces.
+    // A password that arrives in two pieces.
     let slow =
         "$rlock exec --password-file <(printf s3; $rlock --version >&2; echo cret) L echo in";
     let output = bash(&server, slow);
     assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
-    // A keeper asks the server too, when the pipe is long empty.
+    // A keeper needs the password too, long after the pipe is empty.
     let script = "t=$($rlock acquire --ttl 600ms --while-pid $$ --password-file <(echo s3cret) L) \
         || exit
         export RLOCK_PASSWORD=s3cret
@@ -334,7 +334,7 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
 }
 
 #[test]
-fn what_follows_the_password_in_a_pipe_is_the_commands() {
+fn the_command_reads_what_follows_the_password_in_a_pipe() {
     let server = Server::with(&["--requirepass", "s3cret"]);
     let script = "printf 's3cret\\n1\\n2\\n' | $rlock exec --password-file /dev/stdin L cat";
     let output = bash(&server, script);
@@ -355,10 +355,10 @@ fn a_password_file_that_cannot_be_used_is_78_in_time() {
     fails(&mut file(&[b"x".repeat(5000), b"\n".to_vec()].concat()), 78, &["exceeds 4096 bytes"]);
     fails(&mut file(b"s3cret\xff\n"), 78, &["not UTF-8"]);
     fails(&mut file(b"\ns3cret\n"), 78, &["no password on the first line"]);
-    // What follows the first line is not the password, however much it is.
+    // The password is the first line, however much follows.
     let notes = [&b"s3cret\r\n"[..], &[0xff; 10_000]].concat();
     assert_eq!(run(&mut file(&notes)).code(), 0);
-    // The test for a wait without end is that `bash` and `fails` return.
+    // A read without a timeout would exceed the limit of `bash` or `fails`.
     let silent = [
         "mkfifo f; $rlock inspect --io-timeout 300ms --password-file f",
         "mkfifo g; exec 3<>g; $rlock inspect --io-timeout 300ms --password-file g",
@@ -374,7 +374,7 @@ fn a_password_file_that_cannot_be_used_is_78_in_time() {
 }
 
 #[test]
-fn a_password_that_every_user_can_read_is_worth_a_word() {
+fn a_password_that_every_user_can_read_causes_a_warning() {
     let server = Server::with(&["--requirepass", "s3cret"]);
     let path = server.directory().join("a password");
     std::fs::write(&path, "s3cret\n").unwrap();
@@ -386,7 +386,7 @@ fn a_password_that_every_user_can_read_is_worth_a_word() {
         let remedy = format!("chmod o-r -- '{}'", path.display());
         assert_eq!(output.err().matches(&remedy).count(), usize::from(warned), "{output:?}");
     }
-    // A name like an option can be pasted too.
+    // A file name that looks like an option can be pasted too.
     let script = "umask 022; echo s3cret >-Rf
         said=$($rlock inspect --password-file=-Rf 2>&1) && eval \"${said##*; run }\" && stat -c %a -- -Rf";
     let output = bash(&server, script);
@@ -394,7 +394,7 @@ fn a_password_that_every_user_can_read_is_worth_a_word() {
 }
 
 #[test]
-fn a_user_with_a_password_of_his_own_can_lock() {
+fn a_user_with_its_own_password_can_lock() {
     let server =
         Server::on_tcp(&["--user", "ana", "on", ">pw", "~*", "+@all", "--user", "default", "off"]);
     let mut command = rlock(["exec", "L", "true"]);
@@ -406,7 +406,7 @@ fn a_user_with_a_password_of_his_own_can_lock() {
 }
 
 #[test]
-fn a_password_too_many_is_78_and_leaves_no_lock() {
+fn an_unneeded_password_is_78_and_leaves_no_lock() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
     fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["no password set"]);
@@ -429,7 +429,7 @@ fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     ci(&["renew", "L", &token]);
     ci(&["inspect", "L"]);
     ci(&["inspect"]);
-    // Waiting, being woken, giving up, entering again, and eviction.
+    // Waiting, waking up, giving up, reentering and revoking.
     let waited = as_ci(&mut server.rlock(["exec", "-w", "300ms", "L", "true"]));
     assert_eq!(waited.code(), 75, "{waited:?}");
     ci(&["release", "L", &token]);
@@ -453,7 +453,7 @@ fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     assert_eq!(as_ci(command.env("RLOCK_URL", another)).code(), 0);
 }
 
-/// What the user of a rule is denied: the first command that ends with 78, or is told of a denial.
+/// The first command that is denied to the user of a rule: it exits with 78 or reports the denial.
 fn denied(server: &Server, rule: &[&str], commands: &[&[&str]], user: &str) -> Option<Output> {
     server.cli(&["ACL", "DELUSER", user]);
     server.cli(rule);
@@ -475,7 +475,7 @@ fn each_is_needed(rule: &[String], user: &str, mut denied: impl FnMut(&[&str]) -
         assert!(told.is_some(), "{user}: {missing} is not needed");
         let told = told.unwrap().err();
         let named = match missing.strip_prefix('+') {
-            // What any server has instead.
+            // Every server has a substitute for it.
             Some("evalsha_ro" | "eval_ro") => told.contains("'evalsha'"),
             Some("evalsha" | "eval" | "blpop" | "scan" | "select" | "getrange") => {
                 told.contains(&missing[1..])
@@ -511,14 +511,14 @@ fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
     each_is_needed(&rule(&[]), "ci", |rule| {
         server.cli(&["FLUSHALL"]);
         server.cli(&["SCRIPT", "FLUSH"]);
-        // As much as is kept of the past.
+        // As many as the history keeps.
         server.cli(&[&["RPUSH", "{rlock:L}?past"][..], &["x"; 16]].concat());
         denied(&server, rule, everything, "ci")
     });
 }
 
 #[test]
-fn each_right_to_look_is_needed_and_all_of_them_are_enough() {
+fn inspect_needs_each_right_and_no_others() {
     let server = Server::start();
     let another = server.url() + "?db=1";
     for name in ["held", "waited-for", "deleted"] {
@@ -536,7 +536,7 @@ fn each_right_to_look_is_needed_and_all_of_them_are_enough() {
         &["inspect", "foreign"],
         &["inspect", "--url", &another],
     ];
-    let all = rule_to_look();
+    let all = rule_to_inspect();
     let denied = |rule: &[&str]| {
         server.cli(&["SCRIPT", "FLUSH"]);
         denied(&server, rule, looks, "look")
@@ -544,9 +544,9 @@ fn each_right_to_look_is_needed_and_all_of_them_are_enough() {
     assert!(denied(&words(&all)).is_none());
     each_is_needed(&all, "look", denied);
     denied(&words(&all));
-    let output = as_looker(&mut server.rlock(["acquire", "-n", "M"]));
+    let output = as_inspector(&mut server.rlock(["acquire", "-n", "M"]));
     assert_eq!(output.code(), 78, "{output:?}");
-    // What `ci` needs to inspect is with it in the README too.
+    // The README also lists what `ci` needs for inspect.
     set_up(&server, &rule(&TO_INSPECT));
     for arguments in looks {
         let output = as_ci(&mut server.rlock(*arguments));
@@ -558,7 +558,7 @@ fn each_right_to_look_is_needed_and_all_of_them_are_enough() {
 }
 
 #[test]
-fn a_server_without_commands_that_only_look_is_looked_at_all_the_same() {
+fn inspect_works_on_a_server_without_read_only_scripts() {
     // As Redis 6.2 is.
     let hide = |command| ["--rename-command", command, ""];
     let server = Server::with(&[hide("EVALSHA_RO"), hide("EVAL_RO")].concat());
@@ -571,7 +571,7 @@ fn a_server_without_commands_that_only_look_is_looked_at_all_the_same() {
 }
 
 #[test]
-fn a_replica_shows_locks_to_those_who_may_only_look() {
+fn a_replica_shows_locks_to_a_user_who_may_only_inspect() {
     let master = Server::on_tcp(&[]);
     let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     support::until("they are connected", || {
@@ -579,9 +579,9 @@ fn a_replica_shows_locks_to_those_who_may_only_look() {
     });
     acquire(&master, &[], "L");
     support::until("it has it", || replica.cli(&["EXISTS", "rlock:L"]) == "1");
-    set_up(&replica, &rule_to_look());
+    set_up(&replica, &rule_to_inspect());
     for arguments in [&["inspect", "L"][..], &["inspect"]] {
-        let output = as_looker(&mut replica.rlock(arguments));
+        let output = as_inspector(&mut replica.rlock(arguments));
         assert_eq!(output.code(), 0, "{output:?}");
         assert!(output.out().contains("held by") || output.out().contains("\nL "), "{output:?}");
     }
@@ -607,7 +607,7 @@ fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
     assert_eq!(cli(&["-n", "0", "EXISTS", "rlock:L"]), "0");
     fails(rlock(["acquire", "M"]).env("RLOCK_URL", url(4)), 78, &["has no such database"]);
     assert_eq!(cli(&["-n", "0", "EXISTS", "rlock:M"]), "0");
-    // Waiting and listing select it too.
+    // Waiting and listing select the database too.
     let waited = run(rlock(["exec", "-w", "300ms", "L", "true"]).env("RLOCK_URL", url(3)));
     assert_eq!(waited.code(), 75);
     let listed = run(rlock(["inspect"]).env("RLOCK_URL", url(3)));
@@ -615,7 +615,7 @@ fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
-fn a_server_out_of_memory_still_evicts_and_releases_what_is_kept() {
+fn a_server_out_of_memory_still_revokes_and_releases_kept_locks() {
     let server = Server::start();
     let kept = acquire(&server, &["--at-least", "20s"], "kept");
     acquire(&server, &["--ttl", "1s"], "held");
@@ -629,7 +629,7 @@ fn a_server_out_of_memory_still_evicts_and_releases_what_is_kept() {
 }
 
 #[test]
-fn a_lock_that_too_few_replicas_have_is_69_and_given_back() {
+fn a_lock_on_too_few_replicas_is_69_and_is_released() {
     let master = Server::on_tcp(&[]);
     let mut replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     support::until("they are connected", || {
@@ -640,7 +640,7 @@ fn a_lock_that_too_few_replicas_have_is_69_and_given_back() {
     let two = ["acquire", "--min-replicas", "2", "--io-timeout", "4s", "--json", "L"];
     fails(&mut master.rlock(two), 69, &["1 of 2 replicas", "confirmed the lock"]);
     assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
-    // A lease that replicas do not know of is not renewed.
+    // A lease is not renewed if replicas do not confirm it.
     let hold = ["exec", "--min-replicas", "1", "--ttl", "6s", "L", "sh", "-c", support::READY];
     let mut first = support::Running::start(&mut master.rlock(hold));
     assert_eq!(first.line(), "READY");
@@ -711,7 +711,7 @@ fn a_system_without_descriptors_leaves_no_lock_behind() {
         let script = format!("ulimit -n {limit}; exec {} exec L true", env!("CARGO_BIN_EXE_rlock"));
         let mut shell = Command::new("bash");
         let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
-        // Too few even for the program itself, or for one thing or another, or enough.
+        // Too few to start, too few for some step, or enough.
         assert!([127, 70, 69, 0].contains(&output.code()), "{limit}: {output:?}");
         assert!(output.err().lines().count() <= 1, "{limit}: {output:?}");
         assert!(server.is_free("L"), "{limit}: {output:?}");
@@ -726,7 +726,7 @@ fn an_endless_answer_ends() {
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let _ = client.write_all(b"$999999999999\r\n");
-            // A gigabyte at most, so that a client which takes all of it does not take the machine.
+            // At most a gigabyte, so that a client that reads all of it does not exhaust the machine.
             let mut pieces = std::iter::repeat_n([b'x'; 64 * 1024], 16 * 1024);
             let _ = sender.send(pieces.any(|piece| client.write_all(&piece).is_err()));
         }
@@ -748,7 +748,7 @@ fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
         server.cli(&["SCRIPT", "FLUSH"]);
         for warm in [false, true] {
             if warm {
-                // What an acquire needs, and nothing of what takes it back.
+                // Enough rights to acquire, but not to withdraw.
                 acquire(&server, &["--ttl", "1s"], "warm");
             }
             let output = as_user(&mut server.rlock(exec), user);
@@ -757,7 +757,7 @@ fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
             assert!(server.is_free("L"), "{warm} {output:?}");
         }
     }
-    // A release that took effect is one, and the password is told of.
+    // The release took effect, and rlock warns about the password.
     let token = acquire(&server, &[], "L");
     let second = acquire(&server, &[], "M");
     assert_eq!(run(&mut server.rlock(["release", "M", &second])).code(), 0);
@@ -768,11 +768,11 @@ fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
 }
 
 #[test]
-fn what_follows_an_unanswered_request_arrives_after_it() {
+fn a_withdrawal_arrives_after_the_unanswered_request() {
     let server = Server::on_tcp(&[]);
     for url in [server.url(), server.tcp_url()] {
         server.cli(&["SCRIPT", "FLUSH"]);
-        // What an acquire needs, and nothing of what takes it back.
+        // Enough rights to acquire, but not to withdraw.
         acquire(&server, &["--ttl", "1s"], "warm");
         server.cli(&["CONFIG", "RESETSTAT"]);
         server.signal("STOP");
@@ -787,7 +787,7 @@ fn what_follows_an_unanswered_request_arrives_after_it() {
 }
 
 #[test]
-fn a_forced_release_that_was_given_up_revokes_nobody_later() {
+fn an_abandoned_forced_release_revokes_nothing_later() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "1h"], "L");
     for now in [&["--force"][..], &["--force", "--now"]] {
@@ -801,7 +801,7 @@ fn a_forced_release_that_was_given_up_revokes_nobody_later() {
 }
 
 #[test]
-fn a_signal_while_a_server_is_frozen_leaves_nothing_there() {
+fn a_signal_while_a_server_is_frozen_leaves_nothing_on_it() {
     let server = Server::on_tcp(&[]);
     for warm in [false, true] {
         server.cli(&["SCRIPT", "FLUSH"]);
@@ -825,7 +825,7 @@ fn a_signal_while_a_server_is_frozen_leaves_nothing_there() {
 }
 
 #[test]
-fn a_signal_during_a_long_way_to_the_server_leaves_nothing_there() {
+fn a_signal_on_a_slow_network_leaves_nothing_on_the_server() {
     let server = Server::on_tcp(&["--requirepass", "pw"]);
     let cli =
         |arguments: &[&str]| server.cli(&[&["-a", "pw", "--no-auth-warning"], arguments].concat());
@@ -838,7 +838,7 @@ fn a_signal_during_a_long_way_to_the_server_leaves_nothing_there() {
             let mut exec = rlock(["exec", "-n", "--ttl", "60s", "L", "sleep", "9"]);
             exec.env("RLOCK_URL", wire.url()).env("RLOCK_PASSWORD", "pw");
             let first = support::Running::start(&mut exec);
-            // The moment is what is tested, so there is nothing to wait for but the time.
+            // The test is about this moment, so it has no event to wait for.
             std::thread::sleep(Duration::from_millis(delay));
             first.signal("TERM");
             assert_eq!(first.end().status.signal(), Some(15));
@@ -848,7 +848,7 @@ fn a_signal_during_a_long_way_to_the_server_leaves_nothing_there() {
 }
 
 #[test]
-fn a_lock_with_too_much_to_it_hides_no_other() {
+fn a_lock_with_too_much_data_hides_no_other() {
     let server = Server::start();
     acquire(&server, &[], "held");
     acquire(&server, &[], "huge");
@@ -866,7 +866,7 @@ fn a_lock_with_too_much_to_it_hides_no_other() {
     assert!(listed.out().contains("\nheld "), "{listed:?}");
     assert!(listed.err().contains("huge: "), "{listed:?}");
     assert!(listed.err().contains("exceeds 64 MiB"), "{listed:?}");
-    // Looked at by itself, as much of it is shown as can be read.
+    // Inspected alone, it shows as much as can be read.
     let shown = run(&mut server.rlock(["inspect", "huge"]));
     assert!(shown.code() == 0 && shown.out().len() < 10_000, "{shown:?}");
     // A server takes about as long as the I/O timeout to read 70 MB on a loaded machine.
@@ -875,8 +875,8 @@ fn a_lock_with_too_much_to_it_hides_no_other() {
 }
 
 support::also_on_local! {
-    options_beat_the_environment_and_an_empty_variable_is_none,
-    a_label_is_never_a_reason_to_fail,
+    options_override_the_environment_and_an_empty_variable_counts_as_unset,
+    no_label_makes_an_acquire_fail,
     a_closed_stderr_does_not_stop_the_work,
     a_system_without_descriptors_leaves_no_lock_behind,
 }

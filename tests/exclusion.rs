@@ -1,4 +1,4 @@
-//! Two exclusive holders never run at once, and nobody barges past the queue.
+//! Two exclusive holders never run at once, and no client overtakes the queue.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn a_newcomer_does_not_barge_past_a_waiter() {
     let server = Server::start();
     let mut first = holder(&server, &[], "L");
     let patient = waiter(&server, &[], "L", "patient");
-    // Stopped, it cannot claim what it is granted, which keeps the lock between two holders.
+    // A stopped waiter cannot claim its grant, so the lock stays between two holders.
     patient.signal("STOP");
     first.say("go");
     assert_eq!(first.end().code(), 0);
@@ -67,7 +67,7 @@ fn a_handoff_sends_two_messages_however_many_wait() {
     for waiter in waiters {
         waiter.finish();
     }
-    // One to each that is granted the lock, and one to each that becomes the head.
+    // One to each waiter that is granted the lock, and one to each that becomes the first in the queue.
     assert_eq!(server.messages_about("L"), 10 + 9);
     // Each of the ten claims once and releases once, and looks once when it has become the head; the
     // first holder releases once.
@@ -82,7 +82,7 @@ fn a_waiter_sleeps_on_the_server_and_asks_for_nothing() {
     let patient = waiter(&server, &[], "L", "");
     until("it sleeps", || server.cli(&["INFO", "clients"]).contains("blocked_clients:1"));
     assert_eq!(server.calls_of("evalsha"), 1);
-    // Two commands a heartbeat, which for a lease of 30 s is every 10 s.
+    // Two commands for each heartbeat, which is every 10 s for a lease of 30 s.
     let asleep = server.cli(&["CLIENT", "LIST"]);
     assert!(asleep.contains("cmd=blpop"), "{asleep}");
     first.finish();
@@ -114,7 +114,7 @@ fn locks_of_different_names_and_prefixes_do_not_meet() {
 }
 
 #[test]
-fn no_name_reaches_into_another_locks_keys_whatever_the_prefix() {
+fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
     let server = Server::start();
     for prefix in ["{app}:", "", "rlock:", "{rlock:a}:", "{a}"] {
         let own = ["--prefix", prefix];
@@ -139,7 +139,7 @@ fn no_name_reaches_into_another_locks_keys_whatever_the_prefix() {
 }
 
 #[test]
-fn those_who_wait_stay_out_though_a_newcomer_entered_a_server_that_forgot() {
+fn waiters_stay_out_after_a_newcomer_entered_a_server_that_lost_its_data() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
@@ -156,7 +156,7 @@ fn those_who_wait_stay_out_though_a_newcomer_entered_a_server_that_forgot() {
 }
 
 #[test]
-fn a_holder_whose_state_was_evicted_is_told_and_nothing_is_made_up() {
+fn a_holder_whose_state_was_evicted_learns_it_and_nothing_is_invented() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "900ms"], "L");
     server.cli(&["DEL", "{rlock:L}?state"]);
@@ -164,7 +164,7 @@ fn a_holder_whose_state_was_evicted_is_told_and_nothing_is_made_up() {
     assert_eq!(first.end().code(), 76);
     let history = run(&mut server.rlock(["inspect", "L"]));
     assert!(!history.out().contains("year") && !history.out().contains("@ pid 0"), "{history:?}");
-    // Another tool's key in its place is that tool's.
+    // Another tool's key in its place belongs to that tool.
     let mut second = holder(&server, &["--ttl", "900ms"], "M");
     server.cli(&["DEL", "{rlock:M}?state", "rlock:M"]);
     server.cli(&["SET", "rlock:M", "theirs"]);
@@ -174,7 +174,7 @@ fn a_holder_whose_state_was_evicted_is_told_and_nothing_is_made_up() {
 }
 
 #[test]
-fn a_fence_that_somebody_spoilt_is_replaced_by_a_good_one() {
+fn a_corrupted_fence_is_replaced_by_a_valid_one() {
     let server = Server::start();
     for spoilt in ["abc", "", "-1", "nan"] {
         server.cli(&["HSET", "{rlock:L}?state", "fence", spoilt]);
@@ -185,7 +185,7 @@ fn a_fence_that_somebody_spoilt_is_replaced_by_a_good_one() {
 }
 
 #[test]
-fn a_token_that_was_just_released_is_known_to_be_over_however_many_others_are() {
+fn a_released_token_is_remembered_among_any_number_of_others() {
     let server = Server::start();
     let fill = "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 99999999999999, i) end";
     server.cli(&["EVAL", fill, "1", "{rlock:L}?over"]);
@@ -196,7 +196,7 @@ fn a_token_that_was_just_released_is_known_to_be_over_however_many_others_are() 
 }
 
 #[test]
-fn a_holder_with_a_longer_lease_than_was_listed_keeps_waiters_out_of_a_server_that_forgot() {
+fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     let server = Server::start();
     let mut others: Vec<Running> =
         (0..3).map(|_| holder(&server, &["-s", "--ttl", "1s"], "L")).collect();
@@ -230,7 +230,7 @@ fn a_fence_far_ahead_of_the_clock_is_refused_with_a_reason() {
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
 }
 
-/// The state of the lock as inspect has it, and its first holder's pid.
+/// The state that inspect shows for the lock, and the PID of its first holder.
 fn state(server: &Server) -> (String, u64) {
     let lock = server.inspect("L");
     let state = lock["state"].as_str().unwrap_or("free").to_owned();
@@ -238,7 +238,7 @@ fn state(server: &Server) -> (String, u64) {
 }
 
 #[test]
-fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
+fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
     let server = Server::start();
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
@@ -248,17 +248,17 @@ fn a_key_deleted_by_hand_lets_nobody_in_before_its_holder_has_let_go() {
     assert!(busy.err().contains("revoked, free within"), "{busy:?}");
     assert_eq!(state(&server), ("revoked".into(), first.pid().into()));
     assert_ne!(server.cli(&["EXISTS", "rlock:L"]), "0", "other tools are kept out too");
-    // The next renewal tells it.
+    // The next renewal reports it.
     assert_eq!(first.line(), "STOPPING");
     assert_eq!(state(&server).0, "revoked");
     first.say("go");
     assert_eq!(first.end().code(), 76);
-    // Long before the lease would have ended.
+    // Long before the lease would have expired.
     assert_eq!(second.end().out(), "ENTERED second");
 }
 
 #[test]
-fn a_server_that_forgot_a_holder_is_told_of_it_by_those_who_wait() {
+fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
@@ -275,7 +275,7 @@ fn a_server_that_forgot_a_holder_is_told_of_it_by_those_who_wait() {
 }
 
 #[test]
-fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
+fn waiters_tell_a_server_with_old_data_about_newer_holders() {
     let mut server = Server::start();
     let old = acquire(&server, &["--ttl", "2s"], "L");
     server.cli(&["SAVE"]);
@@ -284,19 +284,19 @@ fn a_server_that_falls_back_to_old_data_is_told_of_newer_holders() {
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
     server.kill();
     server.start_again();
-    // The old one looks live, and is not the only one.
+    // The old holder looks alive, and is not the only one.
     until("the newer one is recalled", || {
         let output = run(&mut server.rlock(["inspect", "--json", "L"]));
         output.out().contains(&format!("\"pid\":{},", first.pid()))
     });
     until("the old one has ended", || state(&server) == ("revoked".into(), first.pid().into()));
-    // Its release says that it has let go.
+    // Its release ends its hold.
     first.finish();
     assert_eq!(second.end().out(), "ENTERED second");
 }
 
 #[test]
-fn a_key_that_was_overwritten_and_is_gone_again_lets_nobody_in_before_its_holder_has_let_go() {
+fn a_key_that_was_overwritten_and_deleted_admits_nobody_before_its_holder_has_released() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "300ms"], "L", "second");

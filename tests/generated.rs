@@ -1,4 +1,4 @@
-//! The man pages, the completions and the README's table say what the program says.
+//! The man pages, the completions and the table in the README match the program.
 //! `UPDATE=1 cargo test --test generated` writes them anew.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -16,7 +16,7 @@ fn program() -> Command {
     command
 }
 
-/// Compares a file with what it should be, or makes it so.
+/// Compares a file with its expected content, or writes that content.
 #[track_caller]
 fn check(path: &str, wanted: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);

@@ -1,4 +1,4 @@
-//! inspect shows who holds a lock and who waits, to people and to programs.
+//! inspect shows the holders and waiters of a lock to people and to programs.
 
 use std::process::Command;
 
@@ -102,7 +102,7 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     acquire(&server, &[], "ours");
     server.cli(&["SET", "unrelated", "1"]);
     server.cli(&["SET", "rlock:theirs", r"\xff\xfe"]);
-    // What redis-cli cannot send as an argument.
+    // redis-cli cannot send this as an argument.
     server.cli(&["EVAL", "redis.call('SET', KEYS[1], '\\255\\254')", "1", "rlock:theirs"]);
     let document = json(&server, &[]);
     assert_eq!(names(&document), ["ours", "theirs"]);
@@ -116,7 +116,7 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
 }
 
 #[test]
-fn a_lock_tells_what_became_of_its_last_holders() {
+fn a_lock_shows_how_its_last_holds_ended() {
     let server = Server::start();
     let go = |arguments: &[&str]| run(&mut server.rlock(arguments));
     assert_eq!(go(&["exec", "--label", "job/1", "L", "sh", "-c", "exit 3"]).code(), 3);
@@ -148,7 +148,7 @@ fn a_lock_tells_what_became_of_its_last_holders() {
         ]
     );
     assert!(history[0]["by"].as_str().unwrap().contains('@'), "{history:?}");
-    // The man page has a word on each field.
+    // The man page explains each field.
     let page = include_str!("../man/rlock-inspect.1");
     let fields = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let lock = &document[0];
@@ -161,7 +161,7 @@ fn a_lock_tells_what_became_of_its_last_holders() {
     assert!((100..5_000).contains(&history[2]["held_ms"].as_u64().unwrap()));
     assert_eq!(go(&["release", "L", &token]).code(), 0);
 
-    // It is what one wants to know of a lock that is free.
+    // It is also shown for a free lock.
     let page = go(&["inspect", "L"]);
     assert_eq!(page.code(), 1);
     let page = page.out();
@@ -170,7 +170,7 @@ fn a_lock_tells_what_became_of_its_last_holders() {
     {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
-    // What nobody has noted yet is told all the same, and no more than so much is kept.
+    // An end that no client has recorded yet is shown too, and the history has a limit.
     acquire(&server, &["--ttl", "100ms"], "L");
     support::until("it has expired", || server.is_free("L"));
     assert!(go(&["inspect", "L"]).out().lines().nth(1).unwrap().contains("expired"));
@@ -181,7 +181,7 @@ fn a_lock_tells_what_became_of_its_last_holders() {
 }
 
 #[test]
-fn a_list_says_of_each_lock_what_a_look_at_it_says() {
+fn a_list_shows_each_lock_as_inspect_name_does() {
     let server = Server::start();
     acquire(&server, &["--label", "job/1", "--at-least", "1h"], "exclusive");
     acquire(&server, &["--shared"], "shared");
@@ -202,7 +202,7 @@ fn a_list_says_of_each_lock_what_a_look_at_it_says() {
         let name = lock["name"].as_str().unwrap();
         let mut alone = json(&server, &[name])[0].clone();
         alone.as_object_mut().unwrap().remove("history");
-        // What passes between two looks.
+        // Times that differ between two commands.
         let timeless = |lock: &Value| {
             let mut text = lock.to_string();
             for passing in ["\"ttl_ms\":", "\"waiting_ms\":"] {
@@ -335,14 +335,14 @@ fn inspecting_changes_nothing() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let server = Server::start();
     acquire(&server, &[], "L");
     let script = format!("{} inspect | :; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_rlock"));
     for _ in 0..5 {
         let mut shell = std::process::Command::new("bash");
         let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
-        // The pipe may also be closed only after we have written.
+        // The pipe may also close after rlock has written.
         assert!(["0", "141"].contains(&&*output.out()), "{output:?}");
         assert_eq!(output.err(), "");
     }
@@ -360,7 +360,7 @@ fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
     assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
 }
 
-/// Puts one text in place of another in all that is kept, as somebody could who may write there.
+/// Replaces one text in all stored data, as any user with write access could.
 fn forge(server: &Server, text: &str, forged: &str) {
     if !server.is_local() {
         let script = "
@@ -396,7 +396,7 @@ fn forge(server: &Server, text: &str, forged: &str) {
 }
 
 #[test]
-fn what_others_have_written_does_nothing_to_a_terminal() {
+fn text_from_other_clients_cannot_control_a_terminal() {
     let server = Server::start();
     let token = acquire(&server, &["--owner", "own3r", "--label", "lab3l"], "L");
     let evil = "\u{1b}[2J\u{9b}2\u{202e}\u{2066}";
@@ -425,13 +425,13 @@ fn what_others_have_written_does_nothing_to_a_terminal() {
 }
 
 #[test]
-fn an_owner_that_nobody_has_chosen_is_shown_no_further_than_a_token() {
+fn a_generated_owner_is_shown_no_further_than_a_token() {
     let server = Server::start();
     let owner = || server.inspect("L")["holders"][0]["owner"].as_str().unwrap().to_owned();
     let first = holder(&server, &[], "L");
     let shown = owner();
     assert_eq!(shown.len(), 8, "{shown}");
-    // Nor does it help to know all that is kept.
+    // The stored data does not help either.
     let kept = server.stored("L").join(" ");
     let is_of_token = |c: char| c.is_ascii_hexdigit() || c == '-';
     let mut claims: Vec<&str> = kept.split(|c| !is_of_token(c)).filter(|c| c.len() >= 8).collect();
@@ -451,7 +451,7 @@ fn an_owner_that_nobody_has_chosen_is_shown_no_further_than_a_token() {
 }
 
 #[test]
-fn a_command_that_is_suggested_is_safe_to_paste() {
+fn a_suggested_command_is_safe_to_paste() {
     let server = Server::start();
     for (name, typed) in [("deploy;id>x", "'deploy;id>x'"), ("it's", r"'it'\''s'"), ("a:b", "a:b")]
     {
@@ -465,7 +465,7 @@ fn a_command_that_is_suggested_is_safe_to_paste() {
 }
 
 #[test]
-fn a_command_that_is_suggested_is_about_the_lock_that_was_looked_at() {
+fn a_suggested_command_is_about_the_inspected_lock() {
     let server = Server::start();
     let other = holder(&server, &["--ttl", "60s"], "L");
     let mut dead = holder(&server, &["--ttl", "60s", "--prefix", "a;b:"], "L");
@@ -485,7 +485,7 @@ fn a_command_that_is_suggested_is_about_the_lock_that_was_looked_at() {
 fn a_holder_that_proc_hides_is_not_taken_for_dead() {
     let server = Server::start();
     let alive = holder(&server, &["--ttl", "60s"], "L");
-    // As little of others as hidepid shows.
+    // With as little information about others as hidepid shows.
     let script = "mount -t tmpfs none /proc && mkdir /proc/self && exec \"$@\"";
     let look = server.rlock(["inspect", "L"]);
     let mut hidden = Command::new("unshare");
@@ -504,7 +504,7 @@ fn names_of_any_width_stand_in_straight_columns() {
         acquire(&server, &[], name);
     }
     let table = run(&mut server.rlock(["inspect"])).out();
-    // What a terminal takes two columns for, and none.
+    // Characters that are two columns wide, and none.
     let columns = |text: &str| -> usize {
         text.chars().map(|c| if c == '\u{301}' { 0 } else { 1 + usize::from(c > '\u{1100}') }).sum()
     };
@@ -518,17 +518,17 @@ fn names_of_any_width_stand_in_straight_columns() {
 }
 
 support::also_on_local! {
-    what_others_have_written_does_nothing_to_a_terminal,
-    an_owner_that_nobody_has_chosen_is_shown_no_further_than_a_token,
-    a_command_that_is_suggested_is_safe_to_paste,
+    text_from_other_clients_cannot_control_a_terminal,
+    a_generated_owner_is_shown_no_further_than_a_token,
+    a_suggested_command_is_safe_to_paste,
     names_of_any_width_stand_in_straight_columns,
     a_lock_with_its_holder_and_its_queue,
     a_free_lock_is_status_1_and_an_empty_array,
     all_locks_are_listed_in_order_and_only_under_the_prefix,
     inspecting_changes_nothing,
-    a_reader_that_has_seen_enough_is_no_error,
+    a_closed_pipe_is_not_an_error,
     one_lock_that_cannot_be_read_does_not_hide_the_others,
-    a_lock_tells_what_became_of_its_last_holders,
-    a_list_says_of_each_lock_what_a_look_at_it_says,
+    a_lock_shows_how_its_last_holds_ended,
+    a_list_shows_each_lock_as_inspect_name_does,
     what_needs_attention_comes_first_and_says_why,
 }

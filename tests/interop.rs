@@ -7,17 +7,17 @@ use std::sync::LazyLock;
 
 use crate::support::{Finished, Running, Server, acquire, holder, run, until, waiter};
 
-/// A library as it is used: what differs is how a lock is made and which key that takes.
+/// A library: how it makes a lock, and which key that lock uses.
 struct Library {
     /// Python that defines `new`, from a name to a lock that acquires and releases.
     python: &'static str,
-    /// What it calls the lock.
+    /// The library's name of the lock.
     name: &'static str,
     /// The key of that lock.
     key: &'static str,
-    /// With these, rlock calls it L.
+    /// With these options, rlock calls it L.
     options: &'static [&'static str],
-    /// What it raises when it releases a lock that it does not have any more.
+    /// The error that it raises when it releases a lock that it no longer holds.
     not_owned: &'static str,
 }
 
@@ -30,7 +30,7 @@ const REDIS_PY: Library = Library {
     not_owned: "LockNotOwnedError",
 };
 
-/// It has a prefix of its own, which cannot be changed.
+/// Its prefix cannot be changed.
 const POTTERY: Library = Library {
     python: "def new(name):
         from pottery import Redlock
@@ -43,7 +43,7 @@ const POTTERY: Library = Library {
 
 const LIBRARIES: [Library; 2] = [REDIS_PY, POTTERY];
 
-/// Does what it is told on stdin, a line each, and says on stdout how that went.
+/// Executes orders from stdin, one per line, and prints each result.
 const BEFORE: &str = "
 import sys, time
 from redis import Redis
@@ -78,7 +78,7 @@ for line in sys.stdin:
     print(said, flush=True)
 ";
 
-/// A Python that has the libraries, or what is wrong with it.
+/// A Python that has the libraries, or the reason why there is none.
 static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/interop-venv/bin/python");
     let python = std::env::var_os("RLOCK_TEST_PYTHON").map_or(ours, PathBuf::from);
@@ -92,7 +92,7 @@ static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
 });
 
 impl Library {
-    /// A process that uses the library, and does not have the lock yet.
+    /// Starts a process that uses the library and does not hold the lock yet.
     fn start(&self, server: &Server) -> Running {
         self.start_on(server, self.name)
     }
@@ -125,7 +125,7 @@ fn about(server: &Server, command: &[&str], (options, name): (&[&str], &str)) ->
 }
 
 #[test]
-fn a_librarys_lock_is_respected_and_waited_for_and_its_key_never_touched() {
+fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
     for library in &LIBRARIES {
         let server = Server::start();
         let mut peer = library.start(&server);
@@ -144,7 +144,7 @@ fn a_librarys_lock_is_respected_and_waited_for_and_its_key_never_touched() {
         }
         let waiters = library.ways().map(|(options, name)| waiter(&server, options, name, "rlock"));
         assert_eq!(server.cli(&["GET", library.key]), value);
-        // Nobody has made it last longer or shorter either.
+        // rlock has not changed its expiry either.
         let left = server.cli_number(&["PTTL", library.key]);
         assert!((1..=60_000).contains(&left), "{left}");
         assert_eq!(ask(&mut peer, "release"), "None");
@@ -158,7 +158,7 @@ fn a_librarys_lock_is_respected_and_waited_for_and_its_key_never_touched() {
 }
 
 #[test]
-fn our_lock_is_refused_to_a_library_until_we_release_it() {
+fn a_library_cannot_take_a_lock_until_rlock_releases_it() {
     for library in &LIBRARIES {
         let server = Server::start();
         let mut peer = library.start(&server);
@@ -183,7 +183,7 @@ fn our_lock_is_refused_to_a_library_until_we_release_it() {
 }
 
 #[test]
-fn a_librarys_lock_is_broken_only_by_force_now_and_the_library_notices() {
+fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
     for library in &LIBRARIES {
         let server = Server::start();
         let mut peer = library.start(&server);
@@ -198,7 +198,7 @@ fn a_librarys_lock_is_broken_only_by_force_now_and_the_library_notices() {
             assert!(broken.err().contains("deleted the key of another tool"), "{broken:?}");
             assert_eq!(server.cli(&["EXISTS", library.key]), "0");
             let token = acquire(&server, way.0, way.1);
-            // And what it does too late is not done to the next holder.
+            // Its late release does not affect the next holder.
             assert_eq!(ask(&mut peer, "release"), library.not_owned);
             assert_eq!(server.cli(&["GET", library.key]), token);
             let released = run(about(&server, &["release"], way).arg(&token));
@@ -215,7 +215,7 @@ fn many_of_each_that_increment_a_file_lose_no_count() {
     fs::write(&file, "0\n").unwrap();
     // All on one key: the one library can name that of the other.
     let (options, name) = (POTTERY.options.join(" "), "L");
-    // Not for ever: should this test fail, they are left behind.
+    // Bounded, in case the test fails and leaves them behind.
     let increment = format!(
         "echo READY
         while read _; do

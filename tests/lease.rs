@@ -1,4 +1,4 @@
-//! A command runs under a lease that is renewed, and not without one.
+//! A command runs only under a lease that is renewed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -26,13 +26,13 @@ fn a_command_that_outlives_its_ttl_keeps_the_lock() {
 fn a_lock_that_is_lost_ends_the_command_with_76() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "600ms"], "L");
-    server.take_away("L");
+    server.revoke("L");
     first.told("; stopping the command");
     assert_eq!(first.end().code(), 76);
 }
 
 #[test]
-fn whoever_loses_a_lock_reads_the_reason() {
+fn a_holder_that_loses_its_lock_reads_the_reason() {
     let server = Server::start();
     let told = |fault: &[&str], reason: &str| {
         let mut first = holder(&server, &["--ttl", "600ms"], "L");
@@ -40,7 +40,7 @@ fn whoever_loses_a_lock_reads_the_reason() {
         server.cli(fault);
         first.told(&format!("L: the lock {reason}"));
         assert_eq!(first.end().code(), 76, "{fault:?}");
-        // After it has forgotten, the server knows of the release only.
+        // A server that has lost its data knows only about the release.
         let reason = if fault == ["FLUSHALL"] { "was released" } else { reason };
         for command in ["renew", "release"] {
             let refused = run(&mut server.rlock([command, "L", &token]));
@@ -74,7 +74,7 @@ fn an_expired_and_a_released_token_say_so_and_when() {
     assert!(refused.code() == 77 && refused.err().contains("which expired "), "{refused:?}");
     let released = acquire(&server, &[], "L");
     assert_eq!(run(&mut server.rlock(["release", "L", &released])).code(), 0);
-    // More than the history remembers.
+    // More than the history keeps.
     for _ in 0..17 {
         assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     }
@@ -95,23 +95,23 @@ fn a_lock_that_another_tool_took_or_the_server_forgot_is_lost() {
 }
 
 #[test]
-fn a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed() {
+fn a_lost_lock_ends_the_whole_group_and_kills_what_ignores_sigterm() {
     let server = Server::start();
     // The child ignores TERM, and so does its own child.
     let script = "trap '' TERM; sleep 1000 & echo $!; wait";
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
     let grandchild = first.line();
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.end().code(), 76);
     until("the grandchild is gone", || is_gone(&grandchild));
 }
 
 #[test]
-fn a_lost_lock_takes_those_along_that_have_left_the_group() {
+fn a_lost_lock_ends_processes_that_have_left_the_group() {
     let server = Server::start();
     for script in [
-        // A session of its own, and one that has lost its parent already and ignores SIGTERM.
+        // A new session, and one whose parent has ended and which ignores SIGTERM.
         "setsid sleep 1000 & echo $!; wait",
         "(trap '' TERM; setsid sleep 1000 & echo $!); sleep 1000",
         "(setsid sh -c 'setsid sleep 1000 & echo $!' &); sleep 1000",
@@ -122,7 +122,7 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
             Running::start(&mut server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", script]));
         let escaped = first.line();
         assert!(!is_gone(&escaped));
-        server.take_away("L");
+        server.revoke("L");
         assert_eq!(first.process.wait().unwrap().code(), Some(76));
         until("it is gone", || is_gone(&escaped));
     }
@@ -132,7 +132,7 @@ fn a_lost_lock_takes_those_along_that_have_left_the_group() {
 fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
     let server = Server::start();
     let beat = server.directory().join("beat");
-    // It ends by itself after a while, in a build that does not end it.
+    // It ends after a while even if a broken build does not end it.
     let chain = "use POSIX 'setsid'; $SIG{TERM} = 'IGNORE'; $| = 1;
         my $end = time + 60; my $count = 0; exit if fork;
         while (time < $end) {
@@ -145,7 +145,7 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
     let mut command = server.rlock(["exec", "--ttl", "900ms", "L", "sh", "-c", script, chain]);
     let mut first = Running::start(command.arg(&beat));
     assert_eq!(first.line(), "UP");
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
     let seen = || std::fs::metadata(&beat).unwrap().modified().unwrap();
     let last = seen();
@@ -166,7 +166,7 @@ fn what_a_command_leaves_running_outlives_a_normal_end() {
 }
 
 #[test]
-fn waiting_for_a_command_that_will_not_end_costs_nothing() {
+fn waiting_for_a_command_that_ignores_sigterm_uses_no_cpu() {
     let server = Server::start();
     let script = "TIMEFORMAT=%U+%S; time $RLOCK exec --ttl 3s L bash -c \
         'trap \"\" TERM; echo READY; read _ <> <(:)'";
@@ -174,13 +174,13 @@ fn waiting_for_a_command_that_will_not_end_costs_nothing() {
     shell.args(["-c", script]).env("RLOCK", env!("CARGO_BIN_EXE_rlock"));
     let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     let output = first.end();
     assert_eq!(output.code(), 76, "{output:?}");
     let told = output.err();
     let seconds: f64 =
         told.lines().last().unwrap().split('+').map(|part| part.parse::<f64>().unwrap()).sum();
-    // It is killed a second after it was asked to end.
+    // It is killed a second after SIGTERM.
     assert!(seconds < 0.5, "{seconds} s of CPU time");
 }
 
@@ -191,15 +191,15 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
 }
 
 #[test]
-fn a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too() {
+fn a_lock_lost_before_the_command_ended_is_76_even_if_detected_later() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    server.take_away("L");
+    server.revoke("L");
     let output = first.finish();
     assert_eq!(output.code(), 76, "{output:?}");
     assert!(output.err().contains("before the loss was detected"), "{output:?}");
@@ -224,7 +224,7 @@ fn a_stopped_command_ends_too_when_the_lock_is_lost() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", stop]));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.end().code(), 76);
 }
 
@@ -232,7 +232,7 @@ fn a_stopped_command_ends_too_when_the_lock_is_lost() {
 fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "1s"], "L");
-    // Frozen, it says nothing, and what it holds expires as soon as it goes on.
+    // A frozen server does not answer, and its keys expire once it continues.
     server.signal("STOP");
     first.told("was not renewed");
     assert_eq!(first.end().code(), 76);
@@ -241,7 +241,7 @@ fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
 }
 
 #[test]
-fn a_short_absence_of_the_server_is_ridden_out() {
+fn a_holder_survives_a_short_absence_of_the_server() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY]);
@@ -271,7 +271,7 @@ fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
 }
 
 #[test]
-fn a_lost_reply_to_the_release_is_asked_for_again() {
+fn a_release_is_repeated_when_its_reply_is_lost() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     // So that the server knows the scripts already.
@@ -289,7 +289,7 @@ fn a_lost_reply_to_the_release_is_asked_for_again() {
 }
 
 #[test]
-fn an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one_ttl() {
+fn a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl() {
     let server = Server::start();
     let script = "echo $$; exec sleep 1000";
     let mut first =
@@ -298,7 +298,7 @@ fn an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one
     let mut longer = LongerWait::of("10s");
     first.signal("KILL");
     assert_eq!(first.end().status.signal(), Some(9));
-    // Nobody is left to renew the lease.
+    // No process is left to renew the lease.
     let left = server.inspect("L")["ttl_ms"].as_u64();
     assert!(left.is_none_or(|left| left <= 500), "{left:?}");
     until("the command is gone", || is_gone(&command));
@@ -311,7 +311,7 @@ fn everything_but_the_guard_expires_by_itself_too() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "");
-    // Nobody is left to read its message.
+    // No process is left to read its message.
     second.signal("KILL");
     second.end();
     until("it is gone", || server.cli(&["INFO", "clients"]).contains("blocked_clients:0"));
@@ -324,14 +324,14 @@ fn everything_but_the_guard_expires_by_itself_too() {
     }
     third.finish();
     until("the message expires", || server.cli(&["KEYS", "*mail*"]).is_empty());
-    // A free lock leaves its fence and its past, for a day and no longer.
+    // A free lock keeps its fence and history for a day.
     let keys = server.cli(&["KEYS", "*"]);
     let mut keys: Vec<&str> = keys.lines().collect();
     keys.sort_unstable();
     assert_eq!(keys, ["{rlock:L}?over", "{rlock:L}?past", "{rlock:L}?state"]);
     let kept = server.cli(&["HKEYS", "{rlock:L}?state"]);
     assert_eq!(kept.lines().collect::<Vec<_>>(), ["fence", "life"]);
-    // And for a minute, which tokens are over.
+    // And the ended tokens for a minute.
     assert!(server.cli_number(&["PTTL", keys[0]]) <= 60_000);
     let day = 24 * 3600 * 1000;
     for key in &keys[1..] {
@@ -359,13 +359,13 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
 }
 
 #[test]
-fn a_command_that_may_continue_finishes_without_its_lock_and_is_76_all_the_same() {
+fn with_on_lost_continue_a_command_finishes_without_its_lock_and_the_status_is_76() {
     let server = Server::start();
     let script = "echo READY; read _; echo finished";
     let options = ["exec", "--ttl", "600ms", "--on-lost", "continue", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     first.told("letting the command finish");
     first.say("go");
     let output = first.end();
@@ -381,7 +381,7 @@ fn kill_after_is_the_time_a_command_has_to_clean_up() {
         let options = ["exec", "--ttl", "3s", "-k", kill_after, "L", "sh", "-c", script];
         let mut first = Running::start(&mut server.rlock(options));
         assert_eq!(first.line(), "READY");
-        server.take_away("L");
+        server.revoke("L");
         let output = first.end();
         assert_eq!(output.code(), 76);
         output.out()
@@ -391,7 +391,7 @@ fn kill_after_is_the_time_a_command_has_to_clean_up() {
 }
 
 #[test]
-fn without_a_server_a_command_may_run_unlocked_as_itself() {
+fn with_on_unreachable_run_a_command_runs_unlocked_without_a_server() {
     let unlocked = |script: &str| {
         let mut command =
             support::rlock(["exec", "--on-unreachable", "run", "L", "sh", "-c", script]);
@@ -403,13 +403,13 @@ fn without_a_server_a_command_may_run_unlocked_as_itself() {
     assert_eq!(unlocked("kill -9 $$").status.signal(), Some(9));
     let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "no-such-command"]);
     assert_eq!(run(command.env("RLOCK_URL", "redis://127.0.0.1:1")).code(), 127);
-    // What is not absence is an error as ever.
+    // Any failure other than an absent server is still an error.
     let mut command = support::rlock(["exec", "--on-unreachable", "run", "L", "true"]);
     assert_eq!(run(command.env("RLOCK_URL", "http://x")).code(), 78);
 }
 
 #[test]
-fn a_server_that_answers_is_no_reason_to_run_unlocked() {
+fn a_command_never_runs_unlocked_if_a_server_answers() {
     let server = Server::with(&["--enable-debug-command", "yes"]);
     let unlocked = ["exec", "-n", "--on-unreachable", "run", "L", "echo", "RUNS"];
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -432,7 +432,7 @@ fn a_server_that_answers_is_no_reason_to_run_unlocked() {
 }
 
 #[test]
-fn a_release_waits_for_a_server_that_is_away_for_a_while() {
+fn a_release_is_retried_until_the_server_is_back() {
     let server = Server::start();
     let mut first = holder(&server, &["--io-timeout", "200ms"], "L");
     server.signal("STOP");
@@ -453,7 +453,7 @@ fn a_release_waits_for_a_server_that_is_away_for_a_while() {
 }
 
 #[test]
-fn a_release_is_given_up_when_a_signal_says_so() {
+fn a_signal_ends_the_retries_of_a_release() {
     let server = Server::start();
     for status in [0, 3] {
         let name = format!("L{status}");
@@ -475,7 +475,7 @@ fn a_release_is_given_up_when_a_signal_says_so() {
 }
 
 #[test]
-fn a_release_is_not_tried_beyond_the_lease() {
+fn the_retries_of_a_release_end_with_the_lease() {
     let mut server = Server::start();
     let mut first = holder(&server, &["--ttl", "3s"], "L");
     server.kill();
@@ -488,7 +488,7 @@ fn a_release_is_not_tried_beyond_the_lease() {
 }
 
 #[test]
-fn a_busy_lock_is_no_reason_to_run_unlocked() {
+fn a_command_never_runs_unlocked_if_the_lock_is_busy() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let busy = run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"]));
@@ -497,12 +497,12 @@ fn a_busy_lock_is_no_reason_to_run_unlocked() {
 }
 
 #[test]
-fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time() {
+fn a_holder_survives_brief_errors_of_the_server_and_stops_its_command_in_time_otherwise() {
     let server = Server::start();
     let options = ["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY];
     let mut first = Running::start(&mut server.rlock(options));
     assert_eq!(first.line(), "READY");
-    // A password from one moment to the next, and no more.
+    // The server requires a password for a moment.
     const AUTH: [&str; 3] = ["-a", "pw", "--no-auth-warning"];
     let refuse = || {
         server.cli(&["CONFIG", "SET", "requirepass", "pw"]);
@@ -516,7 +516,7 @@ fn a_server_that_answers_with_errors_is_ridden_out_or_ends_the_command_in_time()
     let told = first.told("was not renewed for");
     assert!(told.contains("password") && told.contains("and expires in"), "{told}");
     assert_eq!(first.end().code(), 76);
-    // Its lease, which nobody has released, is not over yet.
+    // Its lease was not released and has not expired yet.
     let key = server.cli(&[&AUTH[..], &["EXISTS", "rlock:L"]].concat());
     assert_eq!(key, "1");
 }
@@ -568,7 +568,7 @@ fn a_renewal_is_one_command_on_one_connection() {
     until("ten renewals", || server.calls_of("evalsha") >= 10);
     let sent = proxy.flights() - flights;
     let calls = usize::try_from(server.calls_of("evalsha")).unwrap();
-    // One may be on its way.
+    // One may be under way.
     assert!(sent.abs_diff(calls) <= 1, "{sent} flights, {calls} calls");
     assert_eq!(proxy.connections(), 1);
     assert_eq!(first.finish().code(), 0);
@@ -584,13 +584,13 @@ fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "6s", "L", "sh", "-c", &shell]));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     let output = first.end();
     assert_eq!((output.code(), output.out()), (76, "cleaning\nclean".into()));
 }
 
 #[test]
-fn a_lost_lock_spares_what_the_command_has_not_started() {
+fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
     let script = format!(
         "sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 600ms L sh -c '{READY}'",
@@ -600,17 +600,17 @@ fn a_lost_lock_spares_what_the_command_has_not_started() {
     let mut first = Running::start(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
     let stranger = first.line();
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.end().code(), 76);
     assert!(!is_gone(&stranger));
     support::send_signal(stranger.parse().unwrap(), "KILL");
 }
 
 #[test]
-fn a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started() {
+fn a_lost_lock_spares_orphans_that_the_command_did_not_start() {
     let server = Server::start();
-    // A process that was there before, and ends only now, leaves one that was there before and one
-    // that was not. The command has an orphan too.
+    // A process that existed before and ends only now leaves one that existed before and one
+    // that did not. The command has an orphan too.
     let script = format!(
         "mkfifo go; sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
         exec {} exec --ttl 900ms L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
@@ -626,7 +626,7 @@ fn a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started() {
     let parent_of = |pid: &str| run(Command::new("ps").args(["-o", "ppid=", "-p", pid])).out();
     let rlock = first.pid().to_string();
     until("all are orphans", || lines.iter().all(|pid| parent_of(pid).trim() == rlock));
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.end().code(), 76);
     let survivors: Vec<String> = lines.into_iter().filter(|pid| !is_gone(pid)).collect();
     for pid in &survivors {
@@ -636,7 +636,7 @@ fn a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started() {
 }
 
 #[test]
-fn without_proc_it_is_said_that_not_all_of_the_command_can_be_stopped() {
+fn without_proc_rlock_warns_that_it_cannot_stop_every_process() {
     let server = Server::start();
     let script = format!(
         "mount -t tmpfs none /proc; exec {} exec --ttl 600ms L sh -c '{READY}'",
@@ -646,7 +646,7 @@ fn without_proc_it_is_said_that_not_all_of_the_command_can_be_stopped() {
     shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
     let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
     assert_eq!(first.line(), "READY");
-    server.take_away("L");
+    server.revoke("L");
     let output = first.end();
     assert_eq!(output.code(), 76);
     assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
@@ -664,7 +664,7 @@ fn orphans_are_reaped_however_they_end() {
         let children = run(Command::new("ps").args(["-o", "pid=,pgid=", "--ppid", &rlock]));
         let others = |line: &str| {
             let (pid, group) = line.trim().split_once(' ').unwrap();
-            // The one that has ended and holds the command's group.
+            // The ended process that still holds the command's group.
             pid != group.trim()
         };
         children.out().lines().filter(|line| others(line)).count() == 1
@@ -675,20 +675,20 @@ fn orphans_are_reaped_however_they_end() {
 support::also_on_local! {
     a_command_that_outlives_its_ttl_keeps_the_lock,
     a_lock_that_is_lost_ends_the_command_with_76,
-    a_lost_lock_takes_the_whole_group_and_what_will_not_end_is_killed,
-    a_lost_lock_takes_those_along_that_have_left_the_group,
+    a_lost_lock_ends_the_whole_group_and_kills_what_ignores_sigterm,
+    a_lost_lock_ends_processes_that_have_left_the_group,
     what_a_command_leaves_running_outlives_a_normal_end,
-    waiting_for_a_command_that_will_not_end_costs_nothing,
+    waiting_for_a_command_that_ignores_sigterm_uses_no_cpu,
     a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock,
-    a_lock_lost_under_a_command_that_ended_before_anybody_noticed_is_76_too,
+    a_lock_lost_before_the_command_ended_is_76_even_if_detected_later,
     a_stopped_command_ends_too_when_the_lock_is_lost,
-    an_rlock_that_is_killed_takes_its_command_along_and_frees_the_lock_within_one_ttl,
-    a_command_that_may_continue_finishes_without_its_lock_and_is_76_all_the_same,
+    a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl,
+    with_on_lost_continue_a_command_finishes_without_its_lock_and_the_status_is_76,
     kill_after_is_the_time_a_command_has_to_clean_up,
-    a_busy_lock_is_no_reason_to_run_unlocked,
+    a_command_never_runs_unlocked_if_the_lock_is_busy,
     after_a_pause_the_command_is_stopped_before_anything_else,
     what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost,
-    a_lost_lock_spares_what_the_command_has_not_started,
-    a_lost_lock_spares_the_orphans_of_what_the_command_has_not_started,
+    a_lost_lock_spares_processes_that_the_command_did_not_start,
+    a_lost_lock_spares_orphans_that_the_command_did_not_start,
     orphans_are_reaped_however_they_end,
 }

@@ -41,7 +41,7 @@ fn a_wait_in_vain_fails_the_test_and_names_what_it_waited_for() {
 }
 
 #[test]
-fn endless_output_is_not_waited_for_without_end() {
+fn a_wait_on_endless_output_ends() {
     let mut endless = Command::new("sh");
     endless.args(["-c", "while :; do echo y; echo y >&2; done"]);
     let mut running = Running::start(&mut endless);
@@ -68,7 +68,7 @@ fn a_test_that_fails_leaves_no_process_behind() {
 }
 
 #[test]
-fn a_process_ends_with_its_test_even_if_nobody_ends_it() {
+fn a_process_ends_with_its_test_even_if_it_is_never_dropped() {
     let test = std::thread::spawn(|| {
         let running = busy();
         let pid = running.pid().to_string();

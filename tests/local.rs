@@ -1,4 +1,4 @@
-//! `local:`, locks on one host without a server: what is different from a server.
+//! `local:`, locks on one host without a server: what differs from a server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
 use tempfile::TempDir;
 
-/// A directory of locks, and rlock with it.
+/// A directory of locks.
 struct Local(TempDir);
 
 impl Local {
@@ -27,12 +27,12 @@ impl Local {
         command
     }
 
-    /// What people see of the lock, and may delete.
+    /// The visible file of the lock, which users may delete.
     fn guard(&self) -> PathBuf {
         self.locks().join("rlock:L.lock")
     }
 
-    /// What is known of the lock.
+    /// The stored state of the lock.
     fn state(&self) -> PathBuf {
         self.locks().join(".rlock:L.state")
     }
@@ -82,7 +82,7 @@ fn a_default_directory_that_others_could_write_is_refused() {
         assert_eq!(output.code(), 78, "{mode:o}: {output:?}");
         assert!(output.err().contains("chmod 700"), "{output:?}");
     }
-    // One that is named may be shared.
+    // A directory that the user names may be shared.
     let url = format!("local:{}", directory.display());
     assert_eq!(run(rlock(["exec", "demo", "true"]).env("RLOCK_URL", url)).code(), 0);
 }
@@ -152,7 +152,7 @@ fn a_full_disk_is_69_and_changes_nothing() {
     let local = Local::new();
     let token = run(&mut local.rlock(&["acquire", "L"])).out();
     let before = fs::read_to_string(local.state()).unwrap();
-    // No file may grow beyond nothing, which is how a full disk looks to a program but for the name.
+    // No file may grow, which a program cannot tell from a full disk except by the name of the error.
     let limited = |arguments: &str| {
         let script =
             format!("trap '' XFSZ; ulimit -f 0; {} {arguments}", env!("CARGO_BIN_EXE_rlock"));
@@ -209,7 +209,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
         names.filter(|name| name.to_string_lossy().ends_with(".mail")).count()
     };
     assert_eq!(mail(), 3);
-    // One is served, one gives up and one dies.
+    // One enters, one gives up and one dies.
     waiters[1].signal("TERM");
     waiters[2].signal("KILL");
     waiters[1].process.wait().unwrap();
@@ -217,7 +217,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
     assert_eq!(mail(), 2);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(waiters[0].process.wait().unwrap().code(), Some(0));
-    // The dead one's goes when somebody finds that it is dead.
+    // The mailbox of the dead waiter is removed when a client finds that it is dead.
     until("its mailbox is removed", || {
         run(&mut local.rlock(&["exec", "L", "true"]));
         mail() == 0
@@ -227,7 +227,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
 }
 
 #[test]
-fn names_of_all_kinds_have_files_of_their_own_and_are_listed() {
+fn every_name_has_its_own_file_and_is_listed() {
     let local = Local::new();
     let long = "ä".repeat(100);
     let names = ["a/b", "..", ".x", "%2E", "x.lock", "x+", &long];
@@ -263,7 +263,7 @@ fn a_crowd_of_processes_loses_no_count() {
 }
 
 #[test]
-fn whoever_waits_sleeps_until_it_is_woken() {
+fn a_waiter_sleeps_until_it_is_woken() {
     let local = Local::new();
     let mut first = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
     assert_eq!(first.line(), "READY");
@@ -274,7 +274,7 @@ fn whoever_waits_sleeps_until_it_is_woken() {
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
     };
-    // What it uses while a third one waits for a second.
+    // The CPU time that it uses while a third process waits for a second.
     let before = ticks(second.pid());
     assert_eq!(run(&mut local.rlock(&["exec", "-w", "1s", "L", "true"])).code(), 75);
     assert!(ticks(second.pid()) - before <= 1, "it spins");
@@ -286,7 +286,7 @@ fn whoever_waits_sleeps_until_it_is_woken() {
 }
 
 #[test]
-fn what_nobody_has_used_for_a_day_is_removed() {
+fn files_unused_for_a_day_are_removed() {
     let local = Local::new();
     for name in ["old", "held", "new"] {
         run(&mut local.rlock(&["exec", name, "true"]));
@@ -307,7 +307,7 @@ fn what_nobody_has_used_for_a_day_is_removed() {
     for name in names().iter().filter(|name| !name.contains("new")) {
         age(&file(name));
     }
-    // In use a moment ago, though nobody has written to it for two days.
+    // Used a moment ago, although its file looks two days old.
     let output = run(&mut local.rlock(&["acquire", "--ttl", "1s", "lapsed"]));
     assert_eq!(output.code(), 0, "{output:?}");
     age(&file(".rlock:lapsed.state"));
@@ -329,7 +329,7 @@ fn what_nobody_has_used_for_a_day_is_removed() {
 }
 
 #[test]
-fn what_is_planted_in_the_directory_leads_nowhere() {
+fn planted_links_and_pipes_lead_nowhere() {
     use std::os::unix::fs::symlink;
     let local = Local::new();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
@@ -473,7 +473,7 @@ fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end
 }
 
 #[test]
-fn a_lock_whose_state_was_removed_is_nobodys_until_its_file_is_removed_too() {
+fn a_lock_without_its_state_is_foreign_until_its_file_is_removed_too() {
     let local = Local::new();
     let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
     assert_eq!(holder.line(), "READY");

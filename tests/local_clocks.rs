@@ -11,16 +11,16 @@ use tempfile::TempDir;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A directory of locks, and rlock with it under this clock and under others.
+/// A directory of locks that clients use under several clocks.
 struct Host(TempDir);
 
-/// What makes a clock another one.
+/// How a clock differs from the clock of the host.
 #[derive(Clone, Copy, Debug)]
 enum Clock {
     Own,
-    /// As in a container whose runtime hides the host's; each number is another one.
+    /// Another boot ID, as in a container whose runtime hides the ID of the host.
     Boot(u32),
-    /// In a time namespace, so many seconds ahead of the host.
+    /// In a time namespace that is this many seconds ahead of the host.
     Ahead(i32),
 }
 
@@ -57,7 +57,7 @@ impl Host {
         command
     }
 
-    /// An exec under a clock that has the lock until `finish`.
+    /// Starts an exec under a clock, which holds the lock until `finish`.
     #[track_caller]
     fn holder(&self, clock: Clock, options: &[&str]) -> Running {
         let command = ["L", "--", "sh", "-c", READY];
@@ -74,7 +74,7 @@ impl Host {
         assert_eq!((output.code(), output.out().as_str()), (75, ""), "{clock:?}: {output:?}");
     }
 
-    /// The fence of a grant under a clock, waited for as long as it takes.
+    /// Waits for a grant under a clock and returns its fence.
     #[track_caller]
     fn fence(&self, clock: Clock) -> u64 {
         let output = run(&mut self.rlock(clock, &["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
@@ -83,7 +83,7 @@ impl Host {
     }
 }
 
-/// The same command in namespaces of its own. A kernel that has none makes the test fail.
+/// The same command in new namespaces. The test fails on a kernel without them.
 #[track_caller]
 fn inside(options: &[&str], plain: &Command) -> Command {
     let namespaces: Vec<&&str> = options.iter().take_while(|it| it.starts_with('-')).collect();
@@ -139,10 +139,10 @@ fn a_clock_that_is_behind_or_ahead_makes_no_lease_longer_or_shorter() {
 }
 
 #[test]
-fn a_holder_that_renews_keeps_those_of_another_clock_out() {
+fn a_holder_that_renews_keeps_clients_with_another_clock_out() {
     let host = Host::new();
     let holder = host.holder(Own, &["--ttl", "1s"]);
-    // Longer than its lease from the first sight, and from any other.
+    // Longer than its lease from the first look, and from any later one.
     let patient = ["exec", "-w", "4s", "L", "echo", "ENTERED"];
     let output = run(&mut host.rlock(Boot(1), &patient));
     assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
@@ -151,7 +151,7 @@ fn a_holder_that_renews_keeps_those_of_another_clock_out() {
 }
 
 #[test]
-fn a_dead_holder_of_another_clock_costs_one_ttl_from_the_first_sight() {
+fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_look() {
     let (host, seen_later) = (Host::new(), Host::new());
     for host in [&host, &seen_later] {
         let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
@@ -173,7 +173,7 @@ fn a_dead_holder_of_another_clock_costs_one_ttl_from_the_first_sight() {
 }
 
 #[test]
-fn those_who_wait_under_another_clock_are_served_in_order() {
+fn waiters_under_several_clocks_enter_in_order() {
     let host = Host::new();
     let holder = host.holder(Own, &[]);
     let log = host.0.path().join("log");
@@ -245,7 +245,7 @@ fn a_hold_can_be_renewed_and_released_under_another_clock() {
 fn a_reboot_keeps_the_fence() {
     let host = Host::new();
     let before = host.fence(Boot(1));
-    // As if it had been handed out by a clock that was far ahead.
+    // As if a clock that was far ahead had granted it.
     let ahead = before + 10_000_000;
     let state = host.locks().join(".rlock:L.state");
     let text = fs::read_to_string(&state).unwrap();

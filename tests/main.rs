@@ -1,4 +1,4 @@
-//! What rlock promises: one file a promise, all of them one program, since they share `support`.
+//! What rlock promises, one file for each promise. They are one program, because they share `support`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(missing_docs)]
 
@@ -31,7 +31,7 @@ mod transparency;
 mod waiting;
 mod while_pid;
 
-/// The compiler does not miss a file that nobody names.
+/// The compiler ignores a file that no `mod` names.
 #[test]
 fn every_file_is_part_of_the_suite() {
     let this = include_str!("main.rs");

@@ -1,4 +1,4 @@
-//! Shared locks, slots, and locks that are entered again.
+//! Shared locks, slots and reentrant locks.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn a_dead_reader_goes_with_its_own_lease_while_others_read_on() {
 }
 
 #[test]
-fn slots_let_so_many_in_and_no_more() {
+fn slots_admit_exactly_n_holders() {
     let server = Server::start();
     let first = holder(&server, &["--slots", "2"], "L");
     let second = holder(&server, &["--slots", "2"], "L");
@@ -68,7 +68,7 @@ fn slots_let_so_many_in_and_no_more() {
     assert_eq!(server.inspect("L")["slots"], 2);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(third.end().out(), "ENTERED third");
-    // Another number, and other modes, are told apart.
+    // A different number of slots, and other modes, wait.
     let busy = run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]));
     assert_eq!(busy.code(), 75);
     assert!(busy.err().contains("held with --slots 2, but requested with --slots 3"), "{busy:?}");
@@ -115,7 +115,7 @@ fn a_lock_can_be_entered_again_from_inside() {
 }
 
 #[test]
-fn whoever_is_inside_enters_past_those_who_wait() {
+fn an_owner_that_holds_the_lock_enters_past_waiters() {
     let server = Server::start();
     let script = format!(
         "echo READY; read _; {} exec --reentrant -s L echo inside",
@@ -138,14 +138,14 @@ fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_
     assert_ne!(long, short);
     assert_eq!(server.inspect("L")["holders"][0]["owner"], "me");
     assert!(server.lease_left("L") > 50_000);
-    // Another owner, and the same one without --reentrant, stay outside.
+    // Another owner waits, and so does the same owner without --reentrant.
     for other in [&["--reentrant", "--owner", "you"][..], &["--owner", "me"], &["--reentrant"]] {
         let arguments = ["acquire", "-n"].iter().chain(other).chain(&["L"]).copied();
         assert_eq!(run(&mut server.rlock(arguments)).code(), 75, "{other:?}");
     }
     until("the short one ends", || server.inspect("L")["holders"].as_array().unwrap().len() == 1);
     assert_eq!(run(&mut server.rlock(["release", "L", &short])).code(), 77);
-    // A shared one outlives the exclusive one that it was entered in, and lets readers in then.
+    // A shared hold outlives the exclusive hold around it, and then admits readers.
     let shared = acquire(&server, &[&mine[..], &["-s"]].concat(), "L");
     assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 75);
     assert_eq!(run(&mut server.rlock(["release", "L", &long])).code(), 0);
@@ -169,7 +169,7 @@ fn the_owner_may_come_from_the_environment_and_from_the_enclosing_hold() {
 }
 
 #[test]
-fn a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner() {
+fn at_least_keeps_a_lock_that_is_released_sooner() {
     let server = Server::start();
     let start = std::time::Instant::now();
     let job = ["exec", "-n", "--at-least", "1s", "L", "true"];
@@ -189,10 +189,10 @@ fn a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner() {
 }
 
 #[test]
-fn the_next_in_line_is_told_when_a_release_brings_the_end_nearer() {
+fn the_first_waiter_is_woken_when_a_release_brings_the_end_nearer() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "60s", "--at-least", "1500ms"], "L");
-    // Its heart would not beat for another 10 s.
+    // The waiter sends its next heartbeat only after 10 s.
     let second = waiter(&server, &[], "L", "second");
     let mut longer = LongerWait::of("8s");
     assert_eq!(first.finish().code(), 0);
@@ -201,7 +201,7 @@ fn the_next_in_line_is_told_when_a_release_brings_the_end_nearer() {
 }
 
 #[test]
-fn neither_a_renewal_nor_a_second_release_shortens_what_is_kept() {
+fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
     let server = Server::start();
     let token = acquire(&server, &["--at-least", "60s", "--ttl", "1s"], "L");
     assert!(server.lease_left("L") > 50_000);
@@ -212,14 +212,14 @@ fn neither_a_renewal_nor_a_second_release_shortens_what_is_kept() {
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
     assert!(server.lease_left("L") > 50_000);
     assert_eq!(server.inspect("L")["state"], "cooling");
-    // Whoever knows better frees it.
+    // --force --now frees it.
     let forced = run(&mut server.rlock(["release", "--force", "L"]));
     assert_eq!(forced.code(), 0, "{forced:?}");
     assert!(server.is_free("L"));
 }
 
 #[test]
-fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
+fn a_revoked_command_is_stopped_and_then_the_next_waiter_enters() {
     let server = Server::start();
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
@@ -239,7 +239,7 @@ fn an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone() {
 }
 
 #[test]
-fn a_dead_holder_is_evicted_at_once_with_now() {
+fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "1h"], "L");
     let tell_fence = ["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"];
@@ -262,7 +262,7 @@ fn a_dead_holder_is_evicted_at_once_with_now() {
 }
 
 #[test]
-fn another_tools_lock_is_broken_only_by_force_now() {
+fn only_force_now_breaks_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs"]);
     let deaf = run(&mut server.rlock(["release", "--force", "L"]));
@@ -271,14 +271,14 @@ fn another_tools_lock_is_broken_only_by_force_now() {
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
     assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
     assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
-    // A key of another type is nobody's lock.
+    // A key of another type is not a lock.
     server.cli(&["RPUSH", "rlock:L", "theirs"]);
     assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 78);
     assert_eq!(server.cli(&["LLEN", "rlock:L"]), "1");
 }
 
 #[test]
-fn a_hold_inside_of_a_full_semaphore_does_not_wait_for_itself() {
+fn a_hold_inside_a_full_semaphore_does_not_wait_for_itself() {
     let server = Server::start();
     let script = format!("{} exec --slots 1 L true; echo $?", env!("CARGO_BIN_EXE_rlock"));
     let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
@@ -298,7 +298,7 @@ fn a_slot_cannot_be_entered_again_and_stays_a_slot() {
 }
 
 #[test]
-fn a_hold_that_is_over_does_not_hide_the_one_around_it() {
+fn an_ended_hold_does_not_hide_the_enclosing_one() {
     let server = Server::start();
     let script = format!(
         "eval \"$({0} acquire --reentrant --shell L)\"; {0} release L
@@ -333,7 +333,7 @@ fn waiters_of_one_owner_enter_together() {
 }
 
 #[test]
-fn a_reader_is_told_of_the_writer_before_it() {
+fn a_busy_message_names_the_writer_ahead_of_a_reader() {
     let server = Server::start();
     let first = holder(&server, &["-s"], "L");
     let writer = waiter(&server, &[], "L", "writer");
@@ -357,22 +357,22 @@ fn a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_st
 
 support::also_on_local! {
     a_slot_cannot_be_entered_again_and_stays_a_slot,
-    a_hold_that_is_over_does_not_hide_the_one_around_it,
+    an_ended_hold_does_not_hide_the_enclosing_one,
     waiters_of_one_owner_enter_together,
-    a_reader_is_told_of_the_writer_before_it,
+    a_busy_message_names_the_writer_ahead_of_a_reader,
     a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_stays,
     readers_share_and_a_waiting_writer_holds_back_later_readers,
     a_writer_enters_when_the_last_reader_has_left_and_readers_after_it,
     a_dead_reader_goes_with_its_own_lease_while_others_read_on,
-    slots_let_so_many_in_and_no_more,
+    slots_admit_exactly_n_holders,
     a_lock_can_be_entered_again_from_inside,
-    whoever_is_inside_enters_past_those_who_wait,
+    an_owner_that_holds_the_lock_enters_past_waiters,
     holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_one,
     the_owner_may_come_from_the_environment_and_from_the_enclosing_hold,
-    a_lock_is_kept_at_least_so_long_even_if_it_is_released_sooner,
-    the_next_in_line_is_told_when_a_release_brings_the_end_nearer,
-    neither_a_renewal_nor_a_second_release_shortens_what_is_kept,
-    an_evicted_command_is_stopped_and_the_lock_moves_on_when_it_is_gone,
-    a_dead_holder_is_evicted_at_once_with_now,
-    a_hold_inside_of_a_full_semaphore_does_not_wait_for_itself,
+    at_least_keeps_a_lock_that_is_released_sooner,
+    the_first_waiter_is_woken_when_a_release_brings_the_end_nearer,
+    neither_a_renewal_nor_a_second_release_shortens_at_least,
+    a_revoked_command_is_stopped_and_then_the_next_waiter_enters,
+    force_now_frees_the_lock_of_a_dead_holder_at_once,
+    a_hold_inside_a_full_semaphore_does_not_wait_for_itself,
 }

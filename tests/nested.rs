@@ -1,32 +1,32 @@
-//! A command that asks for a lock which it runs inside of does not wait for itself.
+//! A command that asks for an enclosing lock does not wait for itself.
 
 use crate::support::{self, Finished, Running, Server, holder, run};
 
 const RLOCK: &str = env!("CARGO_BIN_EXE_rlock");
 
 #[test]
-fn a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once() {
+fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
     let server = Server::start();
     for inner in ["exec L true", "exec -n L true", "exec -w 1h L true", "acquire L"] {
         let script = format!("{RLOCK} {inner}; echo $?");
         let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
         assert_eq!(output.out(), "75", "{inner}: {output:?}");
         assert!(output.err().contains("so waiting would deadlock"), "{output:?}");
-        // With no place in the queue left behind, which it would have been granted to.
+        // It leaves no entry in the queue, to which the lock would be granted.
         assert!(server.is_free("L"));
     }
-    // However deep.
+    // At any depth.
     let deep = format!("{RLOCK} exec M {RLOCK} exec -E 9 L true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &deep]));
     assert_eq!(output.out(), "9", "{output:?}");
-    // In a script that holds it by acquire.
+    // In a script that holds the lock through acquire.
     let script = format!("eval \"$({RLOCK} acquire --shell A)\"; {RLOCK} exec A true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75", "{output:?}");
 }
 
 #[test]
-fn what_cannot_be_read_of_the_enclosing_holds_hides_no_other() {
+fn an_unreadable_enclosing_hold_hides_no_other() {
     let server = Server::start();
     let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD x=$(printf '\303')""#;
     let script = format!("export {bad}; {RLOCK} exec M {RLOCK} exec L true; echo $?");
@@ -43,7 +43,7 @@ fn locks_of_other_names_nest() {
 }
 
 #[test]
-fn a_siblings_lock_is_waited_for_as_anybodys() {
+fn a_command_waits_for_the_lock_of_its_sibling() {
     let server = Server::start();
     let sibling = holder(&server, &[], "L");
     let script = format!("{RLOCK} exec L echo in");
@@ -54,7 +54,7 @@ fn a_siblings_lock_is_waited_for_as_anybodys() {
 }
 
 #[test]
-fn a_hold_that_is_over_stands_in_nobodys_way() {
+fn an_ended_enclosing_hold_blocks_nothing() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let mut command = server.rlock(["exec", "L", "echo", "in"]);
@@ -66,9 +66,9 @@ fn a_hold_that_is_over_stands_in_nobodys_way() {
 }
 
 support::also_on_local! {
-    a_command_that_asks_for_the_lock_it_runs_inside_of_fails_at_once,
-    what_cannot_be_read_of_the_enclosing_holds_hides_no_other,
+    a_command_that_asks_for_an_enclosing_lock_fails_at_once,
+    an_unreadable_enclosing_hold_hides_no_other,
     locks_of_other_names_nest,
-    a_siblings_lock_is_waited_for_as_anybodys,
-    a_hold_that_is_over_stands_in_nobodys_way,
+    a_command_waits_for_the_lock_of_its_sibling,
+    an_ended_enclosing_hold_blocks_nothing,
 }

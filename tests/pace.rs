@@ -1,5 +1,5 @@
-//! Renewals come in time on a busy machine, and no oftener than due on an idle one. In one test, so
-//! that the machine is as it should be. On Redis and on `local:`.
+//! Renewals come in time on a busy machine, and no more often than due on an idle one. One test runs
+//! both, so that it controls the load of the machine. On Redis and on `local:`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[allow(
@@ -17,7 +17,7 @@ use support::limit::Process;
 use support::{Finished, Server, holder};
 
 #[test]
-fn no_lease_lapses_on_a_busy_machine_and_100_ms_do_not_on_an_idle_one() {
+fn no_lease_lapses_on_a_busy_machine_nor_one_of_100_ms_on_an_idle_one() {
     for engine in [|test: fn()| test(), support::server::on_local] {
         engine(idle);
         engine(busy);
@@ -32,7 +32,7 @@ fn idle() {
     for _ in 0..30 {
         first.told("renewed for");
     }
-    // A renewal is due every 33 ms, so thirty take 990 ms; a bit less if the first was told late.
+    // A renewal is due every 33 ms, so thirty take 990 ms, or less if the first was reported late.
     assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
     let output = first.finish();
     assert_eq!(output.code(), 0, "{output:?}");

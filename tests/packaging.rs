@@ -1,4 +1,4 @@
-//! Installed, rlock is a program, its pages and its completions; removed, it leaves nothing.
+//! An installation has the program, its man pages and completions. A removal leaves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn go(program: &str, arguments: &[&str]) -> String {
     output.out()
 }
 
-/// All files below a directory, as they would be called below /.
+/// All files below a directory, with paths relative to it.
 fn files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_path_buf()];
@@ -70,7 +70,7 @@ fn the_debian_package_is_installed_and_removed() {
     let package = directory.path().join("rlock.deb");
     let target = PathBuf::from(env!("CARGO_BIN_EXE_rlock")).parent().unwrap().to_path_buf();
     let target = target.parent().unwrap().to_path_buf();
-    // What is tested, rather than a release that would have to be built for it.
+    // The tested binary, because a release build would take long.
     let mut build = Command::new("cargo-deb");
     build.args(["deb", "--no-build", "--profile", "dev", "--output"]).arg(&package);
     let output = run(build.current_dir(ROOT).env("CARGO_TARGET_DIR", target));
@@ -83,7 +83,7 @@ fn the_debian_package_is_installed_and_removed() {
     let dpkg = |arguments: &[&str]| {
         let log = format!("--log={}", directory.path().join("log").display());
         let root = format!("--root={}", root.display());
-        // There is no libc in there to depend on.
+        // This root has no libc to depend on.
         let all = [&[&root, &log, "--force-depends", "--force-not-root"], arguments].concat();
         go("dpkg", &all)
     };

@@ -13,9 +13,9 @@ use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Running, Server, send_signal, until};
 
-/// As many rounds as there are kinds of faults, twice; more by this variable.
+/// Sets the number of rounds. The default is two rounds for each kind of fault.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
-/// The first round's seed, to see a failure again; each following round has the next one.
+/// Sets the seed of the first round, to repeat a failure. Each later round adds one to it.
 const SEED_VARIABLE: &str = "RLOCK_TEST_SEED";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
 }
 
 /// Appends its name, its fence and the time to a file, again and again, until its time is over.
-/// Some do not listen to SIGTERM.
+/// Some ignore SIGTERM.
 const COMMAND: &str = r#"
     use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC sleep);
     my ($file, $name, $seconds, $stubborn) = @ARGV;
@@ -59,7 +59,7 @@ const COMMAND: &str = r#"
     }
 "#;
 
-/// When a command ran, by its own account, and under which fence.
+/// When a command ran, by its own clock, and its fence.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: f64,
@@ -69,7 +69,7 @@ struct Run {
 
 fn runs(file: &Path) -> BTreeMap<String, Run> {
     let mut runs = BTreeMap::<String, Run>::new();
-    // The last line may be half of one, cut off by SIGKILL.
+    // SIGKILL may have cut off the last line.
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
         let mut words = line.split(' ');
         let name = words.next().unwrap().to_owned();
@@ -106,7 +106,7 @@ fn round(fault: Fault, seed: u64) -> f64 {
     let mut second = exec(&wires[1], "second", millis(random, 50, 500), false);
     second.told("waiting at position 1");
 
-    // The moment and the length of the fault are what varies.
+    // The moment of the fault. Its length is random too.
     std::thread::sleep(millis(random, 0, 700));
     let lasting = millis(random, 0, 2_500);
     match fault {
@@ -148,7 +148,7 @@ fn round(fault: Fault, seed: u64) -> f64 {
     assert!(first.start < second.start, "{story}: {runs:?}");
     let both = first.end.min(second.end) - second.start;
     match fault {
-        // Nobody is left to stop the command while rlock stands still.
+        // No process can stop the command while rlock is stopped.
         Fault::HolderStopped => assert!(both < lasting.as_secs_f64(), "{story}: {runs:?}"),
         _ => assert!(both < 0.0, "{story}: {both} s of {runs:?}"),
     }

@@ -1,4 +1,4 @@
-//! Several servers that know nothing of each other: a lock is held by whoever has most of them.
+//! Several independent servers: a client holds a lock if a majority has granted it.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -11,17 +11,17 @@ use crate::support::proxy::Proxy;
 use crate::support::random::Random;
 use crate::support::{Finished, LongerWait, READY, Running, Server, rlock, run, until};
 
-/// As long as a server has to have been up before it counts.
+/// The lease. A server votes only after it has been up for longer.
 const TTL: &str = "2s";
 
-/// Servers that have been up for longer than that.
+/// Servers that have been up for longer than a lease.
 fn servers(count: usize) -> Vec<Server> {
     let servers: Vec<Server> = (0..count).map(|_| Server::on_tcp(&[])).collect();
     servers.iter().for_each(|server| await_uptime(server, 2));
     servers
 }
 
-/// A server that says so many whole seconds and one may have been up for hardly more than the former.
+/// Waits for more than `seconds`, because a server rounds its uptime.
 fn await_uptime(server: &Server, seconds: u64) {
     until("the server has been up for a lease", || {
         let told = server.cli(&["INFO", "server"]);
@@ -30,7 +30,7 @@ fn await_uptime(server: &Server, seconds: u64) {
     });
 }
 
-/// All of them, or nowhere in place of those that are masked.
+/// The URLs of the servers. Each masked one is replaced by an address where no server is.
 fn urls(servers: &[Server], masked: &[usize]) -> String {
     let url = |(number, server): (usize, &Server)| match masked.contains(&number) {
         true => format!("unix:///nowhere/{number}"),
@@ -45,7 +45,7 @@ fn at(urls: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// How many servers have anything of the lock that others would have to wait for.
+/// How many servers have a hold that blocks other clients.
 fn having(servers: &[Server], name: &str) -> usize {
     let key = format!("rlock:{name}");
     servers.iter().filter(|server| server.cli(&["EXISTS", &key]) == "1").count()
@@ -58,22 +58,22 @@ fn holder(urls: &str, options: &[&str], name: &str) -> Running {
     holder
 }
 
-/// Renewals are a third of a lease apart. It has to be one that tells (-v).
-fn outlast_a_lease(holder: &mut Running) {
+/// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
+fn renew_for_a_lease(holder: &mut Running) {
     for _ in 0..4 {
         holder.told("] renewed for");
     }
 }
 
 #[test]
-fn a_lock_is_on_most_servers_and_works_as_any() {
+fn a_lock_on_a_majority_works_like_any_other() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     let output = run(&mut at(&all, &["exec", "-v", "L", "echo", "done"]));
     assert_eq!((output.code(), output.out().as_str()), (0, "done"), "{output:?}");
     for server in &servers {
         let told = format!("{}: granted, fencing token", server.socket().display());
-        // The last of them may have come too late to be told of.
+        // The last answer may have come too late to be reported.
         let count = output.err().matches("granted, fencing token").count();
         assert!(output.err().contains(&told) || count >= 2, "{output:?}");
     }
@@ -177,7 +177,7 @@ fn a_lease_is_renewed_with_a_minority_failing_and_lost_with_a_majority() {
     let all = urls(&servers, &[]);
     let mut lasting = holder(&all, &["-v"], "L");
     servers[0].kill();
-    outlast_a_lease(&mut lasting);
+    renew_for_a_lease(&mut lasting);
     assert_eq!(run(&mut at(&all, &["exec", "-n", "L", "true"])).code(), 75);
     lasting.say("");
     assert_eq!(lasting.finish().code(), 0);
@@ -197,7 +197,7 @@ fn a_server_that_has_lost_a_hold_gets_it_back_at_the_next_renewal() {
     servers[0].start_again();
     until("it is put back", || servers[0].cli(&["EXISTS", "rlock:L"]) == "1");
     servers[1].kill();
-    outlast_a_lease(&mut lasting);
+    renew_for_a_lease(&mut lasting);
     assert_eq!(run(&mut at(&all, &["inspect", "L"])).code(), 0);
     lasting.say("");
     assert_eq!(lasting.finish().code(), 0);
@@ -215,11 +215,11 @@ fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
     let token = run(&mut at(&urls(&servers, &[2]), &["acquire", "L"])).out();
     servers[0].kill();
     servers[0].start_again();
-    // One of those has forgotten it, and the other cannot be asked.
+    // One of those has lost it, and the other does not answer.
     let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 69, "{output:?}");
     assert!(output.err().contains("may have forgotten"), "{output:?}");
-    // Or can be.
+    // Or answers.
     let output = run(&mut at(&urls(&servers, &[]), &["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 75, "{output:?}");
     assert_ne!(token, "");
@@ -242,7 +242,7 @@ fn lost_replies_leave_nothing_behind() {
     until("all have been told", || having(&servers, "L") == 0);
 }
 
-/// Two of five at most.
+/// At most two of five.
 fn mask(random: &mut Random) -> Vec<usize> {
     (0..random.below(3)).map(|_| usize::try_from(random.below(5)).unwrap()).collect()
 }
@@ -254,7 +254,7 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
     let random = &mut Random(seed);
     let mut last = 0;
     for round in 0..40 {
-        // As if their clocks were far apart: some are ahead of others by up to a minute.
+        // As if their clocks differed by up to a minute.
         let ahead = usize::try_from(random.below(5)).unwrap();
         let fence = u64::try_from(
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
@@ -277,14 +277,14 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
             tokens.push(document["token"].as_str().unwrap().to_owned());
         }
         for token in tokens {
-            // Those that are masked have nothing to release.
+            // Masked servers have nothing to release.
             assert_eq!(run(&mut at(&urls(&servers, &[]), &["release", "L", &token])).code(), 0);
         }
     }
 }
 
 #[test]
-fn readers_that_come_at_once_all_get_in_with_fences_of_their_own() {
+fn readers_that_come_at_once_all_enter_with_distinct_fences() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     let exec = ["exec", "-n", "-s", "L", "sh", "-c", "echo $RLOCK_FENCE"];
@@ -301,7 +301,7 @@ fn readers_that_come_at_once_all_get_in_with_fences_of_their_own() {
 }
 
 #[test]
-fn of_those_who_do_not_wait_and_come_at_once_one_gets_it() {
+fn exactly_one_of_several_simultaneous_nonblocking_clients_enters() {
     let servers = servers(3);
     for round in 0..8 {
         // Each is near to another server.
@@ -347,7 +347,7 @@ fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
 }
 
 #[test]
-fn a_lock_that_is_to_be_kept_is_kept_through_restarts_one_at_a_time() {
+fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     let mut servers = servers(3);
     let exec = ["exec", "-n", "-t", "1s", "--at-least", "60s", "L", "true"];
     servers.iter().for_each(|server| await_uptime(server, 2));
@@ -387,7 +387,7 @@ fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
     let enter = ["exec", "--io-timeout", "300ms", "L", "echo", "ENTERED"];
     let mut second = Running::start(&mut at(&all, &enter));
     second.told("waiting");
-    // One that names the holder would be answer enough.
+    // One answer that names the holder would be enough.
     servers[..4].iter().for_each(|server| server.signal("STOP"));
     second.told("still waiting");
     servers[..4].iter().for_each(|server| server.signal("CONT"));
@@ -398,9 +398,9 @@ fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
 }
 
 #[test]
-fn slots_need_so_many_servers_that_they_cannot_be_given_twice() {
+fn slots_need_enough_servers_that_none_is_granted_twice() {
     let servers = servers(3);
-    // Two slots on each of three servers are six, which would do for three holds of two each.
+    // Two slots on each of three servers are six, enough for three holds on two servers each.
     let output = run(&mut at(&urls(&servers, &[1]), &["acquire", "--slots", "2", "L"]));
     assert_eq!(output.code(), 69, "{output:?}");
     assert!(output.err().contains("2 of 3 servers usable, 3 required"), "{output:?}");
@@ -414,7 +414,7 @@ fn slots_need_so_many_servers_that_they_cannot_be_given_twice() {
 }
 
 #[test]
-fn no_two_get_a_lock_that_many_want() {
+fn of_many_clients_no_two_hold_a_lock_at_once() {
     let servers = servers(3);
     let file = servers[0].directory().join("count");
     fs::write(&file, "0").unwrap();
@@ -436,7 +436,7 @@ fn no_two_get_a_lock_that_many_want() {
 }
 
 #[test]
-fn what_makes_no_quorum_is_78_and_a_server_that_must_be_mended_is_told_of() {
+fn an_invalid_quorum_is_78_and_a_misconfigured_server_is_reported() {
     for urls in [
         "redis://h redis://h",
         "redis://h local:",
@@ -458,7 +458,7 @@ fn what_makes_no_quorum_is_78_and_a_server_that_must_be_mended_is_told_of() {
     assert_eq!(output.code(), 0, "{output:?}");
     assert_eq!(output.err().matches("requires a password").count(), 1, "{output:?}");
     assert!(output.err().contains("continuing without this server"), "{output:?}");
-    // The option may be given several times, as well.
+    // The option may also be given several times.
     let given = ["exec", "--url", &servers[0].url(), "--url", &servers[1].url(), "L", "true"];
     assert_eq!(run(rlock(given).env("RLOCK_TTL", TTL)).code(), 0);
 }
@@ -495,7 +495,7 @@ fn a_signal_during_an_acquire_leaves_nothing_on_any_server() {
             let all = wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
             let exec = ["exec", "-n", "L", "sleep", "9"];
             let first = Running::start(&mut at(&all, &exec));
-            // The moment is what is tested, so there is nothing to wait for but the time.
+            // The test is about this moment, so it has no event to wait for.
             std::thread::sleep(Duration::from_millis(delay));
             first.signal("TERM");
             let output = first.end();
@@ -511,7 +511,7 @@ fn a_signal_during_an_acquire_leaves_nothing_on_any_server() {
 }
 
 #[test]
-fn a_release_that_has_not_reached_a_majority_is_tried_again_and_told_of() {
+fn a_release_without_a_majority_is_retried_and_reported() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     let token = run(&mut at(&all, &["acquire", "--ttl", "60s", "L"]));
@@ -547,7 +547,7 @@ fn a_command_does_not_run_unlocked_while_a_server_names_the_holder() {
     assert!(output.err().contains("held by"), "{output:?}");
     first.say("");
     first.end();
-    // Servers that answer, and have nobody to name.
+    // Servers that answer without a holder.
     let output = run(&mut at(&urls(&servers, &[2]), &unlocked));
     assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
     let output = run(&mut at(&urls(&servers, &[0, 1, 2]), &unlocked));
@@ -571,7 +571,7 @@ fn a_fence_does_not_leap_while_a_server_is_away() {
         let acquire =
             Running::start(&mut at(&all, &["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
         until("the fence is being settled", || wire.flights() > flights + 1);
-        // It is the time in which the leaps would grow that is tested.
+        // The time in which the leaps would grow.
         std::thread::sleep(Duration::from_millis(50));
         wire.hang_up_after(usize::MAX);
         let output = acquire.end();
@@ -596,7 +596,7 @@ fn one_server_under_several_names_has_one_vote() {
         assert!(output.err().contains("are the same server"), "{output:?}");
         assert_eq!(servers[0].cli(&["EXISTS", "{rlock:L}?past"]), "0", "it was asked");
     }
-    // No address tells that these are.
+    // The addresses do not show that these are the same server.
     let twice = format!("{} {} ", servers[0].url(), servers[0].tcp_url());
     for _ in 0..10 {
         let with_a_dead_one = format!("{twice} unix:///nowhere");
@@ -610,7 +610,7 @@ fn one_server_under_several_names_has_one_vote() {
 }
 
 #[test]
-fn what_servers_say_while_a_holder_is_waited_for_is_told() {
+fn a_forced_release_reports_what_the_servers_answer_while_it_waits() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     // Long enough that the release asks again.

@@ -1,4 +1,4 @@
-//! The README's recipes, run as they are written there.
+//! The recipes of the README, run as written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ fn blocks(heading: &str) -> Vec<String> {
     fenced.map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
 }
 
-/// A directory to be in, with programs that say in `log` that they ran, and in what environment.
+/// A working directory, with programs that record their runs and environment in `log`.
 struct Place {
     directory: TempDir,
     url: String,
@@ -59,11 +59,11 @@ impl Place {
     }
 }
 
-fn ends_well(output: &Output) {
+fn succeeds(output: &Output) {
     assert_eq!(output.code(), 0, "{output:?}");
 }
 
-/// What cron would run of a crontab, and the variables it would set.
+/// The command that cron would run.
 fn command_of(crontab: &str) -> String {
     let line = crontab.lines().find(|line| line.starts_with(|c: char| c.is_ascii_digit())).unwrap();
     line.splitn(6, ' ').nth(5).unwrap().to_owned()
@@ -84,7 +84,7 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
     assert_eq!((late.code(), late.err()), (75, String::new()));
     assert_eq!(place.log(), ["backup.sh  []"]);
 
-    // The systemd service runs the same.
+    // The systemd service runs the same command.
     let start = blocks[2].lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     assert_eq!(run(&mut place.shell(start)).code(), 75);
     assert!(start.ends_with(&command), "{start}");
@@ -116,28 +116,28 @@ fn a_deployment_waits_for_the_one_before_it() {
         assert_eq!(server.inspect("deploy:prod")["waiters"][0]["label"], "https://ci/1");
         first.say("");
         first.finish();
-        ends_well(&deployment.end());
+        succeeds(&deployment.end());
     }
     assert_eq!(place.log().len(), deployments.len());
     assert!(place.log().iter().all(|line| line.starts_with("make deploy")));
 }
 
 #[test]
-fn a_stuck_lock_is_looked_at_and_taken_away() {
+fn a_stuck_lock_is_inspected_and_revoked() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
     let [look, evict, free] = &blocks("Release a stuck lock")[..] else { panic!("three steps") };
     let mut stuck = holder(&server, &["--ttl", "3s"], "deploy:prod");
     let looked = run(&mut place.shell(look));
-    ends_well(&looked);
+    succeeds(&looked);
     assert!(looked.out().contains("held by"));
     let evicted = run(&mut place.shell(evict));
-    ends_well(&evicted);
+    succeeds(&evicted);
     assert!(evicted.out().contains("revoked"), "{evicted:?}");
     stuck.told("; stopping the command");
     stuck.end();
     acquire(&server, &["--ttl", "1h"], "deploy:prod");
-    ends_well(&run(&mut place.shell(free)));
+    succeeds(&run(&mut place.shell(free)));
     assert!(server.is_free("deploy:prod"));
 }
 
@@ -149,7 +149,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
         let place = Place::new(&server, &["first-half", "second-half"]);
         let mut shell = place.shell(&format!("{script}\n: the end"));
         let output = run(&mut shell);
-        ends_well(&output);
+        succeeds(&output);
         until("the lock is free", || server.is_free("import"));
         let halves = ["first-half  []", "second-half  []"];
         assert_eq!(place.log(), if number < 2 { &halves[..] } else { &[] }, "{script}");
@@ -174,14 +174,14 @@ fn a_resource_that_checks_the_fence_refuses_a_late_holder() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
     let block = &blocks("Reject late holders")[0];
-    ends_well(&run(&mut place.shell(
+    succeeds(&run(&mut place.shell(
         "sqlite3 report.db 'CREATE TABLE report (total, fence); INSERT INTO report VALUES (0, 0)'",
     )));
-    ends_well(&run(&mut place.shell(block)));
+    succeeds(&run(&mut place.shell(block)));
     let kept = run(&mut place.shell("sqlite3 report.db 'SELECT total FROM report'"));
     assert_eq!(kept.out(), "42");
-    // Somebody with a later fence was there meanwhile.
-    ends_well(&run(
+    // A holder with a later fence has used the resource meanwhile.
+    succeeds(&run(
         &mut place.shell("sqlite3 report.db 'UPDATE report SET fence = 9000000000000000'")
     ));
     assert_ne!(run(&mut place.shell(block)).code(), 0);

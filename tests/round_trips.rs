@@ -1,4 +1,4 @@
-//! What goes over the wire, and nothing more.
+//! What rlock sends over the wire, and nothing more.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
         let output = run(rlock(["exec", "L", "true"]).env("RLOCK_URL", url));
         assert_eq!(output.code(), 0, "{output:?}");
     };
-    // Once in a server's life each script is sent in full.
+    // Each script is sent in full once.
     exec();
     assert_eq!((proxy.connections(), proxy.flights()), (1, 4));
     exec();
@@ -22,7 +22,7 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
 }
 
 #[test]
-fn a_server_sees_no_command_that_is_not_needed() {
+fn a_server_receives_only_the_commands_that_are_needed() {
     let server = Server::start();
     run(&mut server.rlock(["exec", "L", "true"]));
     server.cli(&["CONFIG", "RESETSTAT"]);

@@ -1,4 +1,4 @@
-//! Sentinel: whatever becomes of the master, a lock is where the new one is, or its holder is told.
+//! Sentinel: after a failover the new master has the lock, or its holder learns of the loss.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::sentinels::Service;
 use crate::support::{Finished, READY, Running, rlock, run, until};
 
-/// As many failovers as a test run has time for; more by this variable.
+/// Sets the number of failovers, for longer runs.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
 
-/// What makes a lock survive a failover that begins right afterwards.
+/// The options with which a lock survives a failover that begins right afterwards.
 const SURE: [&str; 4] = ["--min-replicas", "1", "--io-timeout", "4s"];
 
 fn on(service: &Service, arguments: &[&str]) -> Command {
@@ -53,7 +53,7 @@ fn the_rights_that_the_readme_gives_are_enough() {
 }
 
 #[test]
-fn a_release_rides_a_failover_out() {
+fn a_release_survives_a_failover() {
     let mut service = Service::start(1, &[], &[]);
     let exec = [&["exec"], &SURE[..], &["--ttl", "60s", "L", "sh", "-c", READY]].concat();
     let mut first = Running::start(&mut on(&service, &exec));
@@ -168,16 +168,16 @@ fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
     let master = service.master_port();
     service.master().kill();
     service.await_failover(master);
-    // As if it had not heard of it in time.
+    // As if the replica had not received it in time.
     service.master().cli(&["FLUSHALL"]);
     let told = holder.told("; stopping the command");
     assert_eq!(holder.end().code(), 76, "{told}");
 }
 
 #[test]
-fn nobody_acts_on_a_master_that_was_demoted() {
+fn no_client_acts_on_a_demoted_master() {
     let service = Service::start(1, &[], &[]);
-    // Not SURE: there is nobody left to confirm a renewal.
+    // Without SURE, because no replica is left to confirm a renewal.
     let exec = ["exec", "--ttl", "6s", "--io-timeout", "300ms", "L", "sh", "-c", READY];
     let mut holder = Running::start(&mut on(&service, &exec));
     assert_eq!(holder.line(), "READY");
@@ -187,7 +187,7 @@ fn nobody_acts_on_a_master_that_was_demoted() {
     service.server(old).signal("STOP");
     service.await_failover(old);
     let new = service.master_port();
-    // It takes itself for the master until the sentinels come round to telling it.
+    // It still acts as the master until the sentinels demote it.
     service.server(old).signal("CONT");
     let token = run(&mut on(&service, &["acquire", "M"])).out();
     assert!(holds(&service, new, "M") && !token.is_empty());
@@ -202,7 +202,7 @@ fn locks_that_a_replica_has_confirmed_survive_every_failover() {
     for round in 0..rounds {
         let name = format!("L{round}");
         let old = service.master_port();
-        // The answer is the last thing that the old master does.
+        // The answer is the last act of the old master.
         let acquire = [&["acquire", "--ttl", "60s"], &SURE[..], &[&name]].concat();
         let output = run(&mut on(&service, &acquire));
         service.master().kill();

@@ -1,4 +1,4 @@
-//! Signals reach the command as themselves, and none is lost.
+//! Each signal reaches the command unchanged, and none is lost.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ fn each_signal_reaches_the_command_as_itself() {
         ("STKFLT", 16),
         ("TERM", 15),
     ] {
-        // What is ignored where the tests run is ignored by rlock and its command too.
+        // rlock and its command also ignore the signals that the tests ignore.
         if !ignored(number) {
             first.signal(signal);
             assert_eq!(first.line(), signal);
@@ -140,7 +140,7 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
         let name = format!("L{delay}");
         let exec = ["exec", "-n", &name, "sh", "-c", "sleep 1000 & wait"];
         let mut first = Running::start(&mut server.rlock(exec));
-        // The moment is what is tested, so there is nothing to wait for but the time.
+        // The test is about this moment, so it has no event to wait for.
         let moment = Instant::now() + Duration::from_micros(delay * 1000);
         while Instant::now() < moment {
             std::hint::spin_loop();
@@ -148,7 +148,7 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
         first.signal("TERM");
         let status = first.process.wait().unwrap();
         assert_eq!(status.signal(), Some(15), "after {delay} ms: {status:?}");
-        // Killed before it could handle the signal it may have sent its request, but only then.
+        // A request may be left behind only if the signal killed rlock before it could handle it.
         if delay > 20 {
             assert!(server.is_free(&name), "after {delay} ms");
         }
@@ -168,7 +168,7 @@ fn a_stop_at_any_moment_of_the_start_ends_with_the_stop() {
             let mut kill = std::process::Command::new("kill");
             run(kill.args(["-s", signal, "--", &group]));
         };
-        // The moment is what is tested, so there is nothing to wait for but the time.
+        // The test is about this moment, so it has no event to wait for.
         let moment = Instant::now() + Duration::from_micros(delay * 400);
         while Instant::now() < moment {
             std::hint::spin_loop();
@@ -183,7 +183,7 @@ fn a_stop_at_any_moment_of_the_start_ends_with_the_stop() {
 }
 
 #[test]
-fn a_signal_that_comes_when_the_command_has_ended_ends_rlock_once_the_lock_is_free() {
+fn a_signal_after_the_command_ends_rlock_once_the_lock_is_free() {
     let server = Server::on_tcp(&[]);
     run(&mut server.rlock(["exec", "L", "true"]));
     for (status, end) in [(0, None), (7, Some(7))] {
@@ -195,14 +195,14 @@ fn a_signal_that_comes_when_the_command_has_ended_ends_rlock_once_the_lock_is_fr
         until("it is releasing the lock", || proxy.flights() == 2);
         first.signal("TERM");
         let ended = first.process.wait().unwrap();
-        // A failure is told rather than the signal, which stops a script as well.
+        // A failure takes precedence over the signal, because it stops a script as well.
         assert_eq!((ended.code(), ended.signal()), (end, end.is_none().then_some(15)));
         assert!(server.is_free("L"));
     }
 }
 
 #[test]
-fn under_nohup_a_hangup_reaches_nobody() {
+fn under_nohup_neither_rlock_nor_its_command_receives_sighup() {
     let server = Server::start();
     let mut nohup = std::process::Command::new("nohup");
     nohup.arg(env!("CARGO_BIN_EXE_rlock")).args(["exec", "L", "sh", "-c", support::READY]);
@@ -214,7 +214,7 @@ fn under_nohup_a_hangup_reaches_nobody() {
 }
 
 #[test]
-fn process_1_of_a_container_ends_with_128_and_the_signals_number() {
+fn process_1_of_a_container_exits_with_128_plus_the_signal() {
     let server = Server::start();
     let contained = |arguments: &[&str]| {
         let mut unshare = std::process::Command::new("unshare");
@@ -237,7 +237,7 @@ fn process_1_of_a_container_ends_with_128_and_the_signals_number() {
 }
 
 #[test]
-fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree() {
+fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree() {
     let server = Server::start();
     let group = "echo $(ps -o pgid= -p $$) $(ps -o pgid= -p $PPID)";
     let script = format!("trap 'echo TERM; exit 3' TERM; {group}; while :; do sleep 0.01; done");
@@ -254,7 +254,7 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole
     let options = ["exec", "--foreground", "--ttl", "600ms", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     let grandchild = first.line();
-    server.take_away("L");
+    server.revoke("L");
     assert_eq!(first.end().code(), 76);
     until("the grandchild is gone", || is_gone(&grandchild));
 }
@@ -263,11 +263,11 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole
 fn a_signal_that_comes_while_rlock_gives_up_starts_no_command() {
     let server = Server::start();
     server.signal("STOP");
-    // The question and the farewell take 300 ms each.
+    // The request and its withdrawal take 300 ms each.
     let options = ["exec", "--io-timeout", "300ms", "--on-unreachable", "run", "L", "echo", "RUNS"];
     for delay in (0..=500).step_by(50) {
         let first = Running::start(&mut server.rlock(options));
-        // The moment is what is tested, so there is nothing to wait for but the time.
+        // The test is about this moment, so it has no event to wait for.
         std::thread::sleep(Duration::from_millis(delay));
         first.signal("TERM");
         let output = first.end();
@@ -277,7 +277,7 @@ fn a_signal_that_comes_while_rlock_gives_up_starts_no_command() {
 }
 
 #[test]
-fn whoever_knows_of_a_holder_does_not_run_unlocked_when_the_server_goes() {
+fn a_waiter_that_knows_of_a_holder_never_runs_unlocked_when_the_server_goes() {
     let mut server = Server::start();
     let first = support::holder(&server, &[], "L");
     let options = ["exec", "-w", "1s", "--on-unreachable", "run", "L", "echo", "RUNS"];
@@ -297,7 +297,7 @@ support::also_on_local! {
     a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started,
     term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
     a_stop_at_any_moment_of_the_start_ends_with_the_stop,
-    under_nohup_a_hangup_reaches_nobody,
-    process_1_of_a_container_ends_with_128_and_the_signals_number,
-    in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_takes_the_whole_tree,
+    under_nohup_neither_rlock_nor_its_command_receives_sighup,
+    process_1_of_a_container_exits_with_128_plus_the_signal,
+    in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
 }

@@ -16,14 +16,14 @@ fn a_command_can_read_the_terminal() {
     terminal.enters("abc");
     terminal.sees("got-abc");
     terminal.sees("status-0");
-    // And the shell has it again.
+    // The shell controls the terminal again.
     terminal.enters("read y; echo shell-$y");
     terminal.enters("def");
     terminal.sees("shell-def");
 }
 
 #[test]
-fn an_interactive_shell_has_jobs_of_its_own() {
+fn an_interactive_shell_has_its_own_jobs() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec L bash --norc -i; echo status-$?");
@@ -39,12 +39,12 @@ fn an_interactive_shell_has_jobs_of_its_own() {
     terminal.enters("abc");
     terminal.sees("got-abc");
     terminal.enters("sleep 1000");
-    terminal.is_in_the_hands_of("sleep");
+    terminal.belongs_to("sleep");
     terminal.types(INTERRUPT);
     terminal.sees("inner> ");
     terminal.enters("exit 7");
     terminal.sees("status-7");
-    // And the outer shell has it again.
+    // The outer shell controls the terminal again.
     terminal.enters("read y; echo shell-$y");
     terminal.enters("def");
     terminal.sees("shell-def");
@@ -90,7 +90,7 @@ fn a_watch_ignores_ctrl_c_if_its_caller_does() {
 }
 
 #[test]
-fn a_wait_is_one_line_that_is_kept_up_to_date() {
+fn a_wait_updates_one_line() {
     let server = Server::start();
     let mut first = support::holder(&server, &["--label", "job/17"], "L");
     let mut terminal = Terminal::start(&server);
@@ -99,7 +99,7 @@ fn a_wait_is_one_line_that_is_kept_up_to_date() {
     let rest = terminal.sees("\u{1b}[K");
     assert!(rest.contains("s left: held by "), "{rest}");
     assert!(rest.contains(&format!("pid {} (sh) for ", first.pid())), "{rest}");
-    // In the same line once more, with other times.
+    // The same line again, with other times.
     let again = terminal.sees("\u{1b}[K");
     assert!(again.starts_with("\rrlock: L: waiting at position 1, 5"), "{again}");
     first.say("");
@@ -116,7 +116,7 @@ fn a_wait_is_one_line_that_is_kept_up_to_date() {
 }
 
 #[test]
-fn a_wait_takes_one_line_however_wide_its_characters_are() {
+fn a_wait_stays_on_one_line_with_wide_characters() {
     let server = Server::start();
     let first = support::holder(&server, &["--label", &"日本".repeat(60)], "L");
     let mut terminal = Terminal::start(&server);
@@ -167,7 +167,7 @@ fn a_job_can_be_suspended_and_brought_back() {
         let mut terminal = Terminal::start(&server);
         terminal.enters(&format!("$rlock exec L {command}; echo status-$?"));
         terminal.sees("up\r\n");
-        terminal.is_in_the_hands_of(if answer.is_empty() { "rlock" } else { "sh" });
+        terminal.belongs_to(if answer.is_empty() { "rlock" } else { "sh" });
         terminal.types(SUSPEND);
         terminal.sees("Stopped");
         terminal.sees("$ ");
@@ -217,7 +217,7 @@ fn a_background_job_that_wants_the_terminal_waits_for_it() {
     terminal.enters("$rlock exec L sh -c 'read x; echo got-$x' &");
     until("it runs", || !server.is_free("L"));
     terminal.sees("$ ");
-    // The shell tells of a stopped job at its next prompt.
+    // The shell reports a stopped job at its next prompt.
     until("it is stopped", || {
         let job = run(std::process::Command::new("ps").args(["-eo", "stat,args"]));
         job.out()
@@ -263,7 +263,7 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
     let shown = terminal.sees("status-130");
     assert!(!shown.contains("next-2"), "{shown}");
 
-    // It goes on for longer than a command may take to stop.
+    // It runs on for longer than a command may take to stop.
     for _ in 0..5 {
         let script = "echo up; read x; sleep 0.4; echo got-$x";
         terminal.enters(&format!("$rlock exec --foreground L sh -c '{script}'"));
@@ -292,7 +292,7 @@ fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
 }
 
 #[test]
-fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
+fn a_stop_of_rlock_alone_stops_no_other_process() {
     let server = Server::start();
     let script = server.directory().join("script");
     let lines = "cd ${0%/*}
@@ -310,7 +310,7 @@ fn a_stop_that_is_meant_for_rlock_alone_stops_nobody_else() {
 
 support::also_on_local! {
     a_command_can_read_the_terminal,
-    an_interactive_shell_has_jobs_of_its_own,
+    an_interactive_shell_has_its_own_jobs,
     an_interrupt_stops_the_script,
     a_job_can_be_suspended_and_brought_back,
     a_suspended_job_that_outlived_its_lease_is_not_brought_back,
@@ -319,5 +319,5 @@ support::also_on_local! {
     in_the_foreground_group_an_interrupt_reaches_the_command_once,
     in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_back,
     in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it,
-    a_stop_that_is_meant_for_rlock_alone_stops_nobody_else,
+    a_stop_of_rlock_alone_stops_no_other_process,
 }

@@ -1,4 +1,4 @@
-//! TLS: verified, in both directions, and refused with a reason.
+//! TLS is verified in both directions, and refused with a reason.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::support::server::free_port;
 use crate::support::{self, Finished, READY, Running, Server, rlock, run};
 use tempfile::TempDir;
 
-/// An authority and what it has signed.
+/// A certificate authority and the certificates that it has signed.
 struct Authority(TempDir);
 
 impl Authority {
@@ -76,7 +76,7 @@ fn trusting(authority: &Authority, url: &str, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn a_lock_over_tls_works_as_any() {
+fn a_lock_over_tls_works_like_any_other() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost,IP:127.0.0.1", "-days 2");
     let (server, url) = authority.serves("server", "no");
@@ -88,11 +88,11 @@ fn a_lock_over_tls_works_as_any() {
     support::until("it is renewed", || server.calls_of("evalsha") >= 4);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().out(), "in");
-    // By address too, and with the option.
+    // By address too, and with a file of certificates.
     let by_address = url.replace("localhost", "127.0.0.1");
     let mut command = rlock(["inspect", "--tls-ca", &authority.path("ca.crt")]);
     assert_eq!(run(command.env("RLOCK_URL", by_address)).code(), 0);
-    // More than one record's worth of an answer.
+    // An answer that needs more than one TLS record.
     let mut wide = trusting(&authority, &url, &["inspect", "--json"]);
     server.cli(&["EVAL", "for i = 1, 2000 do redis.call('SET', 'rlock:' .. i, 'theirs') end", "0"]);
     let output = run(&mut wide);
@@ -100,7 +100,7 @@ fn a_lock_over_tls_works_as_any() {
 }
 
 #[test]
-fn who_cannot_be_trusted_is_78_and_gets_no_password() {
+fn an_untrusted_server_is_78_and_receives_no_password() {
     let authority = Authority::new();
     let other = Authority::new();
     authority.signs("other", "DNS:elsewhere.example", "-days 2");
@@ -118,14 +118,14 @@ fn who_cannot_be_trusted_is_78_and_gets_no_password() {
     fails(&mut trusting(&authority, &url, &exec), "has expired");
     let (server, url) = authority.serves("server", "no");
     fails(&mut trusting(&other, &url, &exec), "not signed by a trusted authority");
-    // Not one of the system's either.
+    // The system does not trust it either.
     fails(rlock(exec).env("RLOCK_URL", &url), "");
     assert_eq!(server.calls_of("auth"), 0);
-    // Nobody who speaks TLS, and files that are none.
+    // A server without TLS, and files that are not certificates.
     let plain = Server::on_tcp(&[]);
     let plain = plain.tcp_url().replace("redis://", "rediss://");
     let output = run(&mut trusting(&authority, &plain, &exec));
-    // It may take our greeting for a bad command and say so, or for the beginning of one and wait.
+    // It may take the TLS greeting for a bad command and answer, or for an unfinished one and wait.
     assert!(matches!(output.code(), 69 | 78) && output.err().contains("TLS"), "{output:?}");
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/nonexistent"), "/nonexistent");
     fails(trusting(&authority, &url, &exec).env("RLOCK_TLS_CA", "/dev/null"), "no certificate");
@@ -135,7 +135,7 @@ fn who_cannot_be_trusted_is_78_and_gets_no_password() {
 }
 
 #[test]
-fn a_server_that_asks_who_we_are_is_told() {
+fn a_server_that_requires_a_client_certificate_receives_it() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost", "-days 2");
     authority.signs("client", "DNS:client", "-days 2");
@@ -150,7 +150,7 @@ fn a_server_that_asks_who_we_are_is_told() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_78_in_plain_words() {
+fn an_unusable_certificate_is_78_in_plain_words() {
     let authority = Authority::new();
     // Without extensions it is of version 1.
     authority
@@ -170,7 +170,7 @@ fn a_certificate_that_cannot_be_used_is_78_in_plain_words() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_78_and_says_what_to_do() {
+fn an_unusable_key_is_78_and_says_what_to_do() {
     let authority = Authority::new();
     authority.signs("client", "DNS:client", "-days 2");
     authority.openssl("rsa -aes128 -passout pass:x -in client.key -out encrypted.key");
@@ -222,7 +222,7 @@ fn the_files_can_be_pipes_and_have_any_name() {
 }
 
 #[test]
-fn a_key_that_every_user_can_read_is_worth_a_word() {
+fn a_key_that_every_user_can_read_causes_a_warning() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost", "-days 2");
     authority.signs("client", "DNS:client", "-days 2");

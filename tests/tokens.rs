@@ -1,4 +1,4 @@
-//! acquire, renew and release: only the right token, only while it holds.
+//! acquire, renew and release accept only the right token, and only while it holds the lock.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn acquire_prints_a_token_that_renews_and_releases() {
     let output = run(&mut server.rlock(["renew", "--ttl", "90s", "L", &token]));
     assert_eq!((output.code(), output.out(), output.err()), (0, String::new(), String::new()));
     assert!(server.lease_left("L") > 80_000);
-    // Set to, not added: the lease may become shorter too.
+    // --ttl replaces the lease, so it may become shorter too.
     run(&mut server.rlock(["renew", "--ttl", "10s", "L", &token]));
     assert!(server.lease_left("L") <= 10_000);
     let output = run(server.rlock(["release", "L"]).env("RLOCK_TOKEN", &token));
@@ -21,7 +21,7 @@ fn acquire_prints_a_token_that_renews_and_releases() {
 }
 
 #[test]
-fn a_wrong_a_prefix_and_an_expired_token_change_nothing() {
+fn a_wrong_token_a_prefix_and_an_expired_token_change_nothing() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "100ms"], "L");
     until("the lease ends", || server.is_free("L"));
@@ -46,13 +46,13 @@ fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
     let renewed = run(&mut server.rlock(["renew", "--json", "L", &token]));
     assert_eq!(renewed.code(), 0, "{renewed:?}");
     assert!(server.lease_left("L") > 540_000);
-    // A script may shorten what only it counts on.
+    // A script may shorten a lease that only it relies on.
     assert_eq!(run(&mut server.rlock(["renew", "--ttl", "5s", "L", &token])).code(), 0);
     assert!(server.lease_left("L") <= 5_000);
 }
 
 #[test]
-fn a_renewal_inside_of_exec_never_shortens_its_lease() {
+fn a_renewal_inside_exec_never_shortens_its_lease() {
     let server = Server::start();
     let script = format!(
         "{} renew --ttl 2s $RLOCK_NAME && echo RENEWED; read _ || :",
@@ -66,7 +66,7 @@ fn a_renewal_inside_of_exec_never_shortens_its_lease() {
 }
 
 #[test]
-fn the_token_of_one_lock_is_nothing_to_another() {
+fn the_token_of_one_lock_does_not_fit_another() {
     let server = Server::start();
     let token = acquire(&server, &[], "a");
     acquire(&server, &[], "b");
@@ -79,7 +79,7 @@ fn a_waiters_token_cannot_be_used_before_it_holds() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "second");
-    let waiting = server.token_of_the_waiter("L");
+    let waiting = server.waiters_token("L");
     assert_eq!(run(&mut server.rlock(["release", "L", &waiting])).code(), 77);
     first.finish();
     assert_eq!(second.finish().out(), "ENTERED second");
@@ -113,7 +113,7 @@ fn a_key_deleted_or_overwritten_by_hand_is_a_lost_lock() {
     let token = acquire(&server, &[], "L");
     server.cli(&["DEL", "rlock:L"]);
     assert_eq!(run(&mut server.rlock(["renew", "L", &token])).code(), 77);
-    // What is lost cannot be released, but lets others in sooner.
+    // A release of a lost lock fails, but admits others sooner.
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
     let token = acquire(&server, &["-n"], "L");
     server.cli(&["SET", "rlock:L", "theirs"]);
@@ -154,7 +154,7 @@ fn every_outcome_has_a_json_document() {
 }
 
 #[test]
-fn what_shell_prints_can_be_evaluated() {
+fn a_shell_can_evaluate_the_output_of_shell() {
     let server = Server::start();
     let script = format!(
         "eval \"$({rlock} acquire --shell L)\" && sh -c '{rlock} release $RLOCK_NAME && echo $RLOCK_HELD'",
@@ -190,11 +190,11 @@ fn a_shell_that_evaluates_a_failure_has_it_as_its_status() {
 
 support::also_on_local! {
     acquire_prints_a_token_that_renews_and_releases,
-    a_wrong_a_prefix_and_an_expired_token_change_nothing,
-    the_token_of_one_lock_is_nothing_to_another,
+    a_wrong_token_a_prefix_and_an_expired_token_change_nothing,
+    the_token_of_one_lock_does_not_fit_another,
     a_waiters_token_cannot_be_used_before_it_holds,
     no_token_and_an_empty_token_are_usage_errors,
     every_outcome_has_a_json_document,
-    what_shell_prints_can_be_evaluated,
+    a_shell_can_evaluate_the_output_of_shell,
     a_token_that_cannot_be_printed_leaves_no_lock_behind,
 }

@@ -7,7 +7,7 @@ use crate::support::limit::output_of;
 use crate::support::{self, Finished, Server, run};
 
 #[test]
-fn every_exit_status_of_a_command_is_ours() {
+fn rlock_exits_with_every_status_of_its_command() {
     let server = Server::start();
     for status in 0..=255 {
         let exit = format!("exit {status}");
@@ -20,11 +20,11 @@ fn every_exit_status_of_a_command_is_ours() {
 #[test]
 fn a_command_that_dies_by_a_signal_is_followed_by_the_same_signal() {
     let server = Server::start();
-    // The last one is a real-time signal, which most libraries have no name for.
+    // The last one is a real-time signal, for which most libraries have no name.
     for signal in [1, 2, 3, 6, 9, 13, 15, 40] {
         let kill = format!("kill -{signal} $$");
         let output = run(&mut server.rlock(["exec", "death", "bash", "-c", &kill]));
-        // Where these tests run, a signal may be ignored from the start.
+        // The environment of the tests may ignore a signal from the start.
         let plain = run(Command::new("bash").args(["-c", &kill]));
         assert_eq!(output.status.signal(), plain.status.signal(), "{output:?}");
         assert_eq!(output.status.code(), plain.status.code(), "{output:?}");
@@ -32,7 +32,7 @@ fn a_command_that_dies_by_a_signal_is_followed_by_the_same_signal() {
     }
 }
 
-/// Under flock and under rlock, with the same preparation, a command must print the same.
+/// Checks that a command behaves the same under flock and under rlock, after the same preparation.
 fn same_as_under_flock(prepare: &str, script: &str) {
     let server = Server::start();
     let file = server.directory().join("flock");
@@ -62,7 +62,7 @@ fn ignored_signals_stay_ignored_and_others_do_not() {
 }
 
 #[test]
-fn a_command_may_leave_its_group_and_its_session_as_under_flock() {
+fn a_command_may_leave_its_group_and_session_as_under_flock() {
     let server = Server::start();
     let file = server.directory().join("flock");
     let rlock = format!("{} exec L --", env!("CARGO_BIN_EXE_rlock"));
@@ -114,7 +114,7 @@ fn blocked_signals_stay_blocked() {
 }
 
 #[test]
-fn closed_descriptors_stay_closed_and_none_of_ours_leak() {
+fn closed_descriptors_stay_closed_and_rlock_leaks_none() {
     // The shell opens the list itself, as one more number on both sides.
     let descriptors = "cd /proc/$$/fd && echo *";
     for closed in ["", "exec <&-", "exec 2>&-", "exec <&- 2>&-"] {
@@ -162,7 +162,7 @@ fn stdin_and_stdout_are_the_commands_own_to_the_last_byte() {
 }
 
 #[test]
-fn the_command_is_told_about_its_lock() {
+fn the_command_learns_about_its_lock_from_its_environment() {
     let server = Server::start();
     let script = "echo $RLOCK_NAME; echo $RLOCK_TOKEN; echo $RLOCK_FENCE; echo $RLOCK_HELD";
     let mut command = server.rlock(["exec", "inner", "sh", "-c", script]);
@@ -205,17 +205,17 @@ fn rlocks_own_name_is_not_read() {
 }
 
 support::also_on_local! {
-    every_exit_status_of_a_command_is_ours,
+    rlock_exits_with_every_status_of_its_command,
     a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
     ignored_signals_stay_ignored_and_others_do_not,
-    a_command_may_leave_its_group_and_its_session_as_under_flock,
+    a_command_may_leave_its_group_and_session_as_under_flock,
     an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten,
     blocked_signals_stay_blocked,
-    closed_descriptors_stay_closed_and_none_of_ours_leak,
+    closed_descriptors_stay_closed_and_rlock_leaks_none,
     umask_directory_arguments_and_environment_pass_through,
     options_end_at_the_commands_first_word,
     stdin_and_stdout_are_the_commands_own_to_the_last_byte,
-    the_command_is_told_about_its_lock,
+    the_command_learns_about_its_lock_from_its_environment,
     a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
     a_script_without_an_interpreter_line_runs_as_under_flock,
     rlocks_own_name_is_not_read,

@@ -1,4 +1,4 @@
-//! Waiting: for as long as asked, in line, through faults, and gone without a trace when given up.
+//! A waiter waits as long as requested, in order and through faults, and leaves no trace.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[test]
-fn nonblock_fails_at_once_and_says_who_holds_the_lock() {
+fn nonblock_fails_at_once_and_names_the_holder() {
     let server = Server::start();
     let first = holder(&server, &["--label", "https://ci/17"], "deploy");
     for options in [vec!["-n"], vec!["--nonblock"], vec!["-w", "0"]] {
@@ -44,7 +44,7 @@ fn the_conflict_exit_code_can_be_chosen() {
 }
 
 #[test]
-fn quiet_says_nothing_about_being_busy_but_everything_that_went_wrong() {
+fn quiet_hides_a_busy_lock_but_no_failure() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let output = run(&mut server.rlock(["exec", "-q", "-w", "0.2", "L", "true"]));
@@ -55,7 +55,7 @@ fn quiet_says_nothing_about_being_busy_but_everything_that_went_wrong() {
 }
 
 #[test]
-fn a_wait_that_is_over_leaves_the_queue() {
+fn a_wait_that_times_out_leaves_the_queue() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let start = Instant::now();
@@ -75,7 +75,7 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
         let patient = waiter(&server, &[], "L", "");
         patient.signal(signal);
         let output = patient.end();
-        // What a shell shows as 128+n.
+        // A shell shows this as 128+n.
         assert_eq!(output.status.signal(), Some(number), "{output:?}");
         assert_eq!(server.waiting("L"), 0, "{signal}");
     }
@@ -100,9 +100,9 @@ fn a_dead_holder_frees_the_lock_when_its_lease_ends() {
 }
 
 #[test]
-fn a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most() {
+fn a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat() {
     let server = Server::start();
-    // A short lease makes for short heartbeats: a third of it.
+    // A heartbeat is a third of the lease.
     let first = holder(&server, &[], "L");
     let dead = waiter(&server, &["--ttl", "1500ms"], "L", "dead");
     let next = waiter(&server, &["--ttl", "1500ms"], "L", "next");
@@ -116,10 +116,10 @@ fn a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most() {
 }
 
 #[test]
-fn a_killed_head_costs_its_claim_and_no_heartbeat() {
+fn a_killed_first_waiter_costs_a_claim_and_no_heartbeat() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    // A heartbeat of theirs is 10 s.
+    // Their heartbeat is 10 s.
     let dead = waiter(&server, &[], "L", "dead");
     let next = waiter(&server, &[], "L", "next");
     dead.signal("KILL");
@@ -132,7 +132,7 @@ fn a_killed_head_costs_its_claim_and_no_heartbeat() {
 }
 
 #[test]
-fn a_head_that_was_killed_with_the_holder_costs_its_claim_and_no_heartbeat() {
+fn a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "1s"], "L");
     let dead = waiter(&server, &[], "L", "dead");
@@ -148,7 +148,7 @@ fn a_head_that_was_killed_with_the_holder_costs_its_claim_and_no_heartbeat() {
 }
 
 #[test]
-fn a_head_that_leaves_costs_nothing() {
+fn a_first_waiter_that_leaves_costs_nothing() {
     let server = Server::start();
     acquire(&server, &["--ttl", "1500ms"], "L");
     let head = waiter(&server, &[], "L", "head");
@@ -171,17 +171,17 @@ fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     next.told("waiting at position 2");
     dead.signal("KILL");
     dead.end();
-    // A few heartbeats of 100 ms and a claim later it does not count any more.
+    // It no longer counts after a few heartbeats of 100 ms and a claim.
     until("the dead waiter is dropped", || server.waiting("L") == 1);
     first.finish();
-    // The handoff was part of the release, and it was to the living.
+    // The release itself granted the lock, to the waiter that is alive.
     assert_eq!(server.inspect("L")["holders"][0]["pid"], next.pid());
     assert_eq!(next.line(), "READY");
     assert_eq!(next.finish().code(), 0);
 }
 
 #[test]
-fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
+fn a_waiter_that_loses_its_connection_keeps_its_position() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let first = holder(&server, &[], "L");
@@ -201,7 +201,7 @@ fn a_connection_lost_while_waiting_is_ridden_out_in_place() {
 }
 
 #[test]
-fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
+fn a_heartbeat_makes_up_for_a_lost_wake_up() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let first = holder(&server, &[], "L");
@@ -214,12 +214,12 @@ fn a_lost_wake_up_is_made_up_for_within_a_heartbeat() {
     until("the message is sent", || server.messages_about("L") == 1);
     proxy.drop_replies(false);
     assert_eq!(patient.finish().out(), "in");
-    // It claimed what it was granted; the turn was not given to it a second time.
+    // It claimed its grant, and was not granted the lock a second time.
     assert_eq!(server.messages_about("L"), 1);
 }
 
 #[test]
-fn a_waiter_keeps_its_connection_even_if_its_heart_beats_fast() {
+fn a_waiter_with_a_fast_heartbeat_keeps_its_connection() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let mut patient =
@@ -233,14 +233,14 @@ fn a_waiter_keeps_its_connection_even_if_its_heart_beats_fast() {
         .lines()
         .map(|line| line.strip_prefix("id=").unwrap().split(' ').next().unwrap().parse().unwrap())
         .collect();
-    // The holder's, the waiter's, and one for each question of this test.
+    // The holder's, the waiter's, and one for each redis-cli of this test.
     assert!(ids.iter().max().unwrap() - ids.iter().min().unwrap() <= 3, "{clients}");
     first.finish();
     patient.finish();
 }
 
 #[test]
-fn a_crowd_of_dead_waiters_is_passed_over() {
+fn a_new_waiter_passes_a_crowd_of_dead_ones() {
     let server = Server::start();
     let dead = |count: u32| {
         let script = format!(
@@ -259,7 +259,7 @@ fn a_crowd_of_dead_waiters_is_passed_over() {
 }
 
 #[test]
-fn a_server_that_is_away_while_somebody_waits_is_waited_for() {
+fn a_waiter_waits_for_an_absent_server_too() {
     let mut server = Server::start();
     let first = holder(&server, &["-q"], "L");
     let mut patient = waiter(&server, &[], "L", "patient");
@@ -284,7 +284,7 @@ fn a_bounded_wait_for_a_server_that_is_gone_ends_as_unreachable() {
 }
 
 #[test]
-fn another_tools_lock_is_respected_and_waited_for() {
+fn rlock_waits_for_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
     let output = run(&mut server.rlock(["exec", "-n", "L", "true"]));
@@ -296,7 +296,7 @@ fn another_tools_lock_is_respected_and_waited_for() {
 }
 
 #[test]
-fn ours_is_respected_by_another_tool() {
+fn another_tool_respects_a_lock_of_rlock() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
     assert_eq!(server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]), "");
@@ -304,15 +304,15 @@ fn ours_is_respected_by_another_tool() {
 }
 
 support::also_on_local! {
-    nonblock_fails_at_once_and_says_who_holds_the_lock,
+    nonblock_fails_at_once_and_names_the_holder,
     the_conflict_exit_code_can_be_chosen,
-    quiet_says_nothing_about_being_busy_but_everything_that_went_wrong,
-    a_wait_that_is_over_leaves_the_queue,
+    quiet_hides_a_busy_lock_but_no_failure,
+    a_wait_that_times_out_leaves_the_queue,
     a_signal_ends_a_wait_and_leaves_the_queue,
     a_dead_holder_frees_the_lock_when_its_lease_ends,
-    a_killed_head_delays_the_next_by_a_claim_and_a_heartbeat_at_most,
-    a_killed_head_costs_its_claim_and_no_heartbeat,
-    a_head_that_was_killed_with_the_holder_costs_its_claim_and_no_heartbeat,
-    a_head_that_leaves_costs_nothing,
+    a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat,
+    a_killed_first_waiter_costs_a_claim_and_no_heartbeat,
+    a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat,
+    a_first_waiter_that_leaves_costs_nothing,
     a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }

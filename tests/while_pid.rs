@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::limit::Process;
 use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
 
-/// A shell script with the lock L, that says HELD when it has it and then does as it is told.
+/// A shell script that takes the lock L, prints HELD, and then runs `body`.
 fn script(server: &Server, body: &str) -> Command {
     let mut shell = Command::new("sh");
     let rlock = env!("CARGO_BIN_EXE_rlock");
@@ -25,13 +25,13 @@ fn script(server: &Server, body: &str) -> Command {
     shell
 }
 
-/// The keeper of the lock, by the one thing that tells it apart.
+/// The PID of the keeper for a script, found by its command line.
 fn keeper_of(script: u32) -> Option<String> {
     let found = run(Command::new("pgrep").args(["-f", "--", &format!("--while-pid {script} L$")]));
     found.out().lines().next().map(str::to_owned)
 }
 
-/// The socket on which a keeper hears of a release, without the zero byte before it.
+/// The socket through which a keeper hears about a release, without its leading zero byte.
 fn socket_of(keeper: &str) -> String {
     let descriptors = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().flatten();
     let inodes: Vec<String> = descriptors
@@ -103,7 +103,7 @@ fn the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends() {
 }
 
 #[test]
-fn a_script_that_is_killed_frees_it_as_well() {
+fn a_killed_script_frees_its_lock_too() {
     let server = Server::start();
     let mut running = Running::start(&mut script(&server, "read _"));
     assert_eq!(running.line(), "HELD");
@@ -114,7 +114,7 @@ fn a_script_that_is_killed_frees_it_as_well() {
 }
 
 #[test]
-fn a_script_may_release_and_renew_it_itself() {
+fn a_script_may_renew_and_release_its_lock_itself() {
     let server = Server::start();
     let rlock = env!("CARGO_BIN_EXE_rlock");
     let body =
@@ -128,21 +128,21 @@ fn a_script_may_release_and_renew_it_itself() {
 }
 
 #[test]
-fn a_script_that_has_lost_it_is_stopped_with_all_that_it_has_started() {
+fn a_script_that_loses_its_lock_is_stopped_with_all_that_it_started() {
     let server = Server::start();
     let body = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.01; done'";
     let mut command = script(&server, body);
     let mut running = Running::start(command.env("TTL", "3s"));
     assert_eq!(running.line(), "HELD");
     let stubborn = running.line();
-    server.take_away("L");
+    server.revoke("L");
     let output = running.end();
     assert!(!output.status.success(), "{output:?}");
     until("what it has started is stopped too", || is_gone(&stubborn));
 }
 
 #[test]
-fn a_script_that_has_lost_it_is_told_why_where_its_own_messages_go() {
+fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
     let server = Server::start();
     let log = server.directory().join("log");
     for (before, after) in [("", ""), ("exec 2> ", "; echo own >&2")] {
@@ -160,7 +160,7 @@ fn a_script_that_has_lost_it_is_told_why_where_its_own_messages_go() {
         let mut running = Running::start(&mut command);
         assert_eq!(running.line(), "HELD");
         let stops = format!("; stopping the script (pid {})", running.pid());
-        server.take_away("L");
+        server.revoke("L");
         let output = running.end();
         let told = match before {
             "" => output.err(),
@@ -176,7 +176,7 @@ fn a_script_that_has_lost_it_is_told_why_where_its_own_messages_go() {
 }
 
 #[test]
-fn nobody_waits_for_the_keeper_whoever_reads_its_callers_stderr() {
+fn no_reader_of_the_callers_stderr_waits_for_the_keeper() {
     let server = Server::start();
     let rlock = env!("CARGO_BIN_EXE_rlock");
     let body = format!("x=$({rlock} acquire --while-pid $$ L 2>&1); echo \"got ${{#x}}\"");
@@ -185,7 +185,7 @@ fn nobody_waits_for_the_keeper_whoever_reads_its_callers_stderr() {
 }
 
 #[test]
-fn a_notice_makes_the_keeper_ask_and_the_server_alone_ends_it() {
+fn a_notice_makes_the_keeper_ask_and_only_the_server_ends_it() {
     let server = Server::start();
     let mut running = Running::start(script(&server, "read _").env("TTL", "1h"));
     assert_eq!(running.line(), "HELD");
@@ -228,23 +228,23 @@ fn others_on_the_host_neither_end_a_keeper_nor_keep_it_busy() {
     let (used, usual) = (after[0] - before[0], after[1] - before[1]);
     // The kernel counts in steps of 10 ms.
     assert!(used < 5 * usual + Duration::from_millis(100), "{used:?}, and {usual:?} undisturbed");
-    server.take_away("L");
+    server.revoke("L");
     let output = running.end();
     assert!(output.err().contains("the lock was deleted"), "{output:?}");
     drop(flooders);
 }
 
 #[test]
-fn a_daemon_in_a_session_of_the_scripts_is_stopped_with_it() {
+fn a_daemon_in_the_session_of_a_script_is_stopped_with_it() {
     let server = Server::start();
-    // Its parent has ended, and nobody knows whose it was but the session.
+    // Its parent has ended, so only the session links it to the script.
     let shell = script(&server, "(sh -c 'sleep 1000 >&- 2>&- & echo $!'); read _");
     let mut setsid = Command::new("setsid");
     setsid.arg(shell.get_program()).args(shell.get_args());
     let mut running = Running::start(setsid.env("RLOCK_URL", server.url()).env("TTL", "3s"));
     assert_eq!(running.line(), "HELD");
     let daemon = running.line();
-    server.take_away("L");
+    server.revoke("L");
     assert!(!running.end().status.success());
     until("it is stopped", || is_gone(&daemon));
 }
@@ -277,7 +277,7 @@ fn a_session_that_ends_does_not_take_the_keeper_along() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_64_and_leaves_nothing_behind() {
+fn a_process_that_cannot_be_watched_is_64_and_leaves_nothing_behind() {
     let server = Server::start();
     let mut ended = Process::start(&mut Command::new("true"));
     until("it has ended", || is_gone(&ended.id().to_string()));
@@ -291,7 +291,7 @@ fn what_cannot_be_watched_is_64_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_keeper_holds_nothing_open_that_is_the_callers() {
+fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
     let server = Server::start();
     let mut running = Running::start(&mut script(&server, "exec 7>&-; read _"));
     assert_eq!(running.line(), "HELD");
@@ -307,7 +307,7 @@ fn the_keeper_holds_nothing_open_that_is_the_callers() {
         let target = std::fs::read_link(entry.path()).unwrap();
         assert!(!pipes.contains(&target), "{target:?}");
     }
-    // A script that has a descriptor more than usual does not wait for the keeper.
+    // The caller of a script does not wait for the keeper, even with an extra descriptor.
     let rlock = env!("CARGO_BIN_EXE_rlock");
     let body = format!("exec 3>&1; t=$({rlock} acquire --while-pid $$ M); echo got $t");
     let mut shell = Command::new("sh");
@@ -318,7 +318,7 @@ fn the_keeper_holds_nothing_open_that_is_the_callers() {
 }
 
 #[test]
-fn a_script_that_has_released_it_is_left_alone_whatever_becomes_of_the_server() {
+fn a_script_that_has_released_its_lock_outlives_any_failure_of_the_server() {
     let server = Server::start();
     let rlock = env!("CARGO_BIN_EXE_rlock");
     // Longer than the lease of 2 s, at the end of which a keeper would stop the script.
@@ -332,7 +332,7 @@ fn a_script_that_has_released_it_is_left_alone_whatever_becomes_of_the_server() 
 }
 
 #[test]
-fn a_release_that_the_keeper_does_not_hear_of_leaves_the_script_alone_whatever_follows() {
+fn a_script_outlives_a_release_that_its_keeper_does_not_hear_of() {
     let server = Server::start();
     let rlock = env!("CARGO_BIN_EXE_rlock");
     // The keeper's socket is of another network, and the history remembers fewer holds.
@@ -350,12 +350,12 @@ fn a_release_that_the_keeper_does_not_hear_of_leaves_the_script_alone_whatever_f
 }
 
 #[test]
-fn what_is_started_while_the_script_is_stopped_is_stopped_too() {
+fn a_process_started_while_the_script_is_stopped_is_stopped_too() {
     let server = Server::start();
     let child = "trap \"sleep 987 & echo \\$!\" TERM; echo UP; while :; do sleep 0.01; done";
     let mut running = Running::start(&mut script(&server, &format!("sh -c '{child}'")));
     assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
-    server.take_away("L");
+    server.revoke("L");
     let late = running.line();
     until("it is stopped", || is_gone(&late));
     let _ = running.end();
@@ -384,7 +384,7 @@ fn with_few_descriptors(shell: &Command) -> Command {
 }
 
 #[test]
-fn much_that_a_script_has_started_is_stopped_as_soon_as_a_little() {
+fn many_processes_of_a_script_are_stopped_as_soon_as_a_few() {
     let server = Server::start();
     let sleep = format!("sleep 600.{}", std::process::id());
     let body =
@@ -392,7 +392,7 @@ fn much_that_a_script_has_started_is_stopped_as_soon_as_a_little() {
     let mut running = Running::start(script(&server, &body).env("TTL", "3s"));
     assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
     until("all have started", || count_of(&sleep) == 400);
-    server.take_away("L");
+    server.revoke("L");
     // They may take a second to clean up. To look for the children of each child took ten and more.
     let mut longer = LongerWait::of("6s");
     assert!(!running.end().status.success());
@@ -401,7 +401,7 @@ fn much_that_a_script_has_started_is_stopped_as_soon_as_a_little() {
 }
 
 #[test]
-fn what_a_script_forks_while_it_is_killed_is_killed_too() {
+fn a_process_forked_while_the_script_is_killed_is_killed_too() {
     let server = Server::start();
     let sleep = format!("sleep 601.{}", std::process::id());
     let body = format!(
@@ -411,13 +411,13 @@ fn what_a_script_forks_while_it_is_killed_is_killed_too() {
     );
     let mut running = Running::start(script(&server, &body).env("TTL", "3s"));
     assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
-    server.take_away("L");
+    server.revoke("L");
     assert!(!running.end().status.success());
     until("all are killed", || count_of(&sleep) == 0);
 }
 
 #[test]
-fn a_script_that_may_open_little_is_stopped_with_all_that_it_has_started() {
+fn a_script_with_few_descriptors_is_stopped_with_all_that_it_started() {
     let server = Server::start();
     let sleep = format!("sleep 602.{}", std::process::id());
     let body =
@@ -426,13 +426,13 @@ fn a_script_that_may_open_little_is_stopped_with_all_that_it_has_started() {
     let mut running = Running::start(&mut with_few_descriptors(command.env("TTL", "3s")));
     assert_eq!((running.line(), running.line()), ("HELD".into(), "UP".into()));
     until("all have started", || count_of(&sleep) == 40);
-    server.take_away("L");
+    server.revoke("L");
     assert!(!running.end().status.success());
     until("all are stopped", || count_of(&sleep) == 0);
 }
 
 #[test]
-fn a_script_without_a_proc_is_told_that_not_all_of_it_can_be_stopped() {
+fn without_proc_a_script_reads_that_not_all_of_it_can_be_stopped() {
     let server = Server::start();
     let shell = script(&server, "sleep 60 & wait");
     // Process 1 cannot be watched.
@@ -441,17 +441,17 @@ fn a_script_without_a_proc_is_told_that_not_all_of_it_can_be_stopped() {
     inside.arg(shell.get_program()).args(shell.get_args());
     let mut running = Running::start(inside.env("RLOCK_URL", server.url()).env("TTL", "3s"));
     assert_eq!(running.line(), "HELD");
-    server.take_away("L");
+    server.revoke("L");
     let output = running.end();
     assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
 }
 
 support::also_on_local! {
     the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends,
-    a_script_that_is_killed_frees_it_as_well,
-    a_script_may_release_and_renew_it_itself,
-    a_script_that_has_lost_it_is_stopped_with_all_that_it_has_started,
+    a_killed_script_frees_its_lock_too,
+    a_script_may_renew_and_release_its_lock_itself,
+    a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
     a_session_that_ends_does_not_take_the_keeper_along,
-    a_script_that_has_lost_it_is_told_why_where_its_own_messages_go,
-    a_notice_makes_the_keeper_ask_and_the_server_alone_ends_it,
+    a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
+    a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
 }

@@ -1,10 +1,10 @@
-//! A user with the rights that the README gives, and no others.
+//! Users with exactly the rights that the README gives.
 
 use std::process::{Command, Output};
 
 use super::{Server, run};
 
-/// The rule of the README, as arguments of ACL SETUSER, with rights that it names elsewhere.
+/// The ACL SETUSER rule of the README, with additional rights that the README names elsewhere.
 #[track_caller]
 pub fn rule(more: &[&str]) -> Vec<String> {
     let readme = include_str!("../../README.md");
@@ -15,23 +15,23 @@ pub fn rule(more: &[&str]) -> Vec<String> {
     line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
-/// What the README adds for `inspect`.
+/// The rights that the README adds for `inspect`.
 pub const TO_INSPECT: [&str; 3] = ["+zrevrangebyscore", "+scan", "+getrange"];
 
-/// The README's rule for a user that only looks.
+/// The rule of the README for a user that only inspects.
 #[track_caller]
-pub fn rule_to_look() -> Vec<String> {
+pub fn rule_to_inspect() -> Vec<String> {
     let mut lines = include_str!("../../README.md").lines();
     let line = lines.find(|line| line.starts_with("ACL SETUSER look on >secret")).unwrap();
     line.split(' ').map(str::to_owned).collect()
 }
 
 /// As the user of that rule.
-pub fn as_looker(command: &mut Command) -> Output {
+pub fn as_inspector(command: &mut Command) -> Output {
     run(command.env("RLOCK_USERNAME", "look").env("RLOCK_PASSWORD", "secret"))
 }
 
-/// Lets a server know the user.
+/// Creates the user on a server.
 pub fn set_up(server: &Server, rule: &[String]) {
     let rule: Vec<&str> = rule.iter().map(String::as_str).collect();
     assert_eq!(server.cli(&rule), "OK");

@@ -1,4 +1,4 @@
-//! A cluster of a test's own.
+//! A private Redis Cluster for one test.
 
 use std::net::TcpListener;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Of so many masters, and as many replicas for each.
+    /// Starts a cluster with `masters` masters, each with `replicas` replicas.
     pub fn start(masters: usize, replicas: usize) -> Self {
         let nodes: Vec<Server> = (0..masters * (1 + replicas))
             .map(|_| {
@@ -67,7 +67,7 @@ impl Cluster {
         format!("redis+cluster://{}", addresses.join(","))
     }
 
-    /// With one seed only.
+    /// A URL with only one seed.
     pub fn url_of(&self, node: usize) -> String {
         format!("redis+cluster://{}", self.address(node))
     }
@@ -97,7 +97,7 @@ impl Cluster {
         self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key])
     }
 
-    /// The master that has this key, by the first node that is asked.
+    /// The master that has this key, according to the node `asked`.
     pub fn owner(&self, asked: usize, key: &str) -> usize {
         let slot: u32 = self.slot_at(asked, key).parse().unwrap();
         let slots = self.nodes[asked].cli(&["CLUSTER", "NODES"]);
@@ -122,7 +122,7 @@ fn address(node: &Server) -> String {
     format!("127.0.0.1:{}", node.port())
 }
 
-/// The nodes talk to each other on the port 10,000 above.
+/// The nodes of a cluster communicate on the port 10,000 above their own.
 fn port_with_a_bus() -> u16 {
     loop {
         let port = super::server::free_port();

@@ -1,7 +1,7 @@
-//! Private servers, and the real binary against them. What a test starts, it stops.
+//! Private servers, and the real binary against them. Everything that a test starts ends with it.
 //!
-//! `Server::start` starts a Redis, or nothing but a directory for `local:`, in tests that a file
-//! names in `also_on_local!`. Such a test asks about locks in the words that both understand.
+//! `Server::start` starts a Redis, or creates a directory for `local:` in tests that a file lists in
+//! `also_on_local!`. Such a test uses only what works on both.
 
 #![allow(unreachable_pub, missing_docs)]
 // A test that cannot have its server or its file has failed.
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use limit::{Process, Stream, limit, output_of};
 use serde_json::Value;
 
-/// Runs these tests, all of this file, once more on `local:`.
+/// Runs these tests of the same file once more on `local:`.
 macro_rules! also_on_local {
     ($($test:ident),+ $(,)?) => {
         mod in_files {
@@ -42,7 +42,7 @@ macro_rules! also_on_local {
 pub(crate) use also_on_local;
 
 impl Server {
-    /// An rlock that knows this server and nothing else of its surroundings.
+    /// An rlock that uses this server and inherits no settings.
     pub fn rlock<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = rlock(arguments);
         command.env("RLOCK_URL", self.url());
@@ -58,13 +58,13 @@ impl Server {
         document[0].clone()
     }
 
-    /// Nobody has it. What stands in line for a free lock is dead.
+    /// Waiters of a free lock are dead, and do not count.
     #[track_caller]
     pub fn is_free(&self, name: &str) -> bool {
         self.inspect(name).is_null()
     }
 
-    /// In milliseconds.
+    /// What is left of the longest lease, in milliseconds.
     #[track_caller]
     pub fn lease_left(&self, name: &str) -> u64 {
         self.inspect(name)["ttl_ms"].as_u64().unwrap()
@@ -75,15 +75,15 @@ impl Server {
         self.inspect(name)["fence"].as_u64().unwrap()
     }
 
-    /// How many stand in line for a lock that somebody has.
+    /// How many clients wait for a lock that is held.
     #[track_caller]
     pub fn waiting(&self, name: &str) -> usize {
         self.inspect(name)["waiters"].as_array().unwrap().len()
     }
 
-    /// Makes whoever has the lock lose it.
+    /// Makes the holder lose the lock.
     #[track_caller]
-    pub fn take_away(&self, name: &str) {
+    pub fn revoke(&self, name: &str) {
         if self.is_local() {
             let output = run(&mut self.rlock(["release", "--force", "--now", name]));
             assert_eq!(output.code(), 0, "{output:?}");
@@ -93,11 +93,11 @@ impl Server {
         }
     }
 
-    /// All that is kept about a lock, to see if it changes.
+    /// All stored data about a lock, to detect changes.
     pub fn stored(&self, name: &str) -> Vec<String> {
         if self.is_local() {
             let text = std::fs::read_to_string(self.file_of(name)).unwrap();
-            // But for the tokens that are over: any that was ever released is one.
+            // Without the ended tokens, to which every release adds.
             let over = text.find("\"over\":[").unwrap_or(text.len());
             let end = text[over..].find(']').map_or(text.len(), |end| over + end);
             return vec![text[..over].to_owned(), text[end..].to_owned()];
@@ -111,8 +111,8 @@ impl Server {
         questions.iter().map(|ask| self.cli(&ask.split(' ').collect::<Vec<_>>())).collect()
     }
 
-    /// The token of the one who waits for a lock, which rlock tells nobody.
-    pub fn token_of_the_waiter(&self, name: &str) -> String {
+    /// The token of the first waiter, which rlock itself shows to nobody.
+    pub fn waiters_token(&self, name: &str) -> String {
         if !self.is_local() {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Nothing is known of any lock any more, while nobody uses one.
+    /// Deletes all stored data. No client may use a lock meanwhile.
     pub fn forget_all(&self) {
         if self.is_local() {
             std::fs::remove_dir_all(self.locks()).unwrap();
@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// The binary under test, without what the surroundings may have set for it.
+/// The binary under test, without the settings in the environment of the tests.
 pub fn rlock<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rlock"));
     command.args(arguments);
@@ -180,7 +180,7 @@ impl Finished for Output {
     }
 }
 
-/// Runs to the end, and checks what holds of every run: no panic, one line an error.
+/// Runs a command to its end, and checks that it did not panic.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
     let output = output_of(command.stdin(Stdio::null()));
@@ -189,7 +189,7 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// An rlock that runs in the background, with its three streams in the test's hands.
+/// A command that runs in the background, with its three streams connected to the test.
 pub struct Running {
     pub process: Process,
     pub stdin: Option<ChildStdin>,
@@ -209,7 +209,7 @@ impl Running {
         self.process.id()
     }
 
-    /// The next line of stdout, when it comes.
+    /// Waits for the next line of stdout.
     #[track_caller]
     pub fn line(&mut self) -> String {
         match self.stdout.line("a line") {
@@ -218,7 +218,7 @@ impl Running {
         }
     }
 
-    /// The next line of stderr that has `part` in it, when it comes.
+    /// Waits for the next line of stderr that contains `part`.
     #[track_caller]
     pub fn told(&mut self, part: &str) -> String {
         let mut all = String::new();
@@ -259,10 +259,10 @@ impl Running {
     }
 }
 
-/// A shell command that says READY and then waits until its stdin ends or it is told to go on.
+/// A shell command that prints READY and then waits for a line or the end of stdin.
 pub const READY: &str = "echo READY; read _ || :";
 
-/// An exec that has the lock, until `finish`.
+/// Starts an exec that holds the lock until `finish`.
 #[track_caller]
 pub fn holder(server: &Server, options: &[&str], name: &str) -> Running {
     let arguments = ["exec"].iter().chain(options).copied();
@@ -272,8 +272,8 @@ pub fn holder(server: &Server, options: &[&str], name: &str) -> Running {
     holder
 }
 
-/// An exec that has the lock, says STOPPING when it is stopped, and then takes its time until it is
-/// told to go on.
+/// Starts an exec that holds the lock. Its command prints STOPPING on SIGTERM, and then waits for a
+/// line before it exits.
 #[track_caller]
 pub fn holder_that_cleans_up(server: &Server, name: &str) -> Running {
     let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
@@ -284,7 +284,7 @@ pub fn holder_that_cleans_up(server: &Server, name: &str) -> Running {
     holder
 }
 
-/// An exec that waits in line and says ENTERED and `word` once it has the lock.
+/// Starts an exec that waits in the queue, and prints ENTERED and `word` once it holds the lock.
 #[track_caller]
 pub fn waiter(server: &Server, options: &[&str], name: &str, word: &str) -> Running {
     let arguments = ["exec"].iter().chain(options).copied();
@@ -304,20 +304,20 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
     output.out()
 }
 
-/// Has the process ended? Whether its parent knows is another matter.
+/// Has the process ended? A zombie counts as ended.
 pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     state.map_or(true, |state| state.contains(") Z "))
 }
 
-/// Waits for something that has no way to announce itself, such as another process' end. Fails
-/// after a time that is long beyond any doubt.
+/// Waits for something that cannot announce itself, such as the end of another process. Fails after
+/// the limit.
 #[track_caller]
 pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let give_up = Instant::now() + limit();
     while !happened() {
         assert!(Instant::now() < give_up, "did not happen: {what}");
-        // Long enough not to slow down what is waited for, short enough not to delay the test.
+        // Long enough to leave the processor to others, and short enough not to delay the test.
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,4 +1,4 @@
-//! A wire between rlock and a server that can be slow, count, be cut, and go silent.
+//! A wire between rlock and a server. A test can slow it down, cut it, silence it and count.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ struct Wire {
     requests: AtomicUsize,
     connections: AtomicUsize,
     silent: AtomicBool,
-    /// After so many flights it hangs up.
+    /// The proxy hangs up after this many flights.
     last_flight: AtomicUsize,
     parted: Mutex<bool>,
     healed: Condvar,
@@ -27,7 +27,7 @@ struct Wire {
 }
 
 impl Proxy {
-    /// To the server on that port, every byte taking `delay` in each direction.
+    /// Starts a proxy to the server on that port. Every byte takes `delay` in each direction.
     pub fn to(server: u16, delay: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -55,7 +55,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Flights from clients to the server so far.
+    /// How many flights clients have sent to the server so far.
     pub fn flights(&self) -> usize {
         self.wire.requests.load(Ordering::SeqCst)
     }
@@ -64,25 +64,25 @@ impl Proxy {
         self.wire.connections.load(Ordering::SeqCst)
     }
 
-    /// From now on what the server says is dropped, and what it is told still arrives.
+    /// Drops the replies of the server from now on. Requests still arrive.
     pub fn drop_replies(&self, silent: bool) {
         self.wire.silent.store(silent, Ordering::SeqCst);
     }
 
-    /// From now on nothing gets through, in either direction, until it is healed. Then all that was
-    /// sent meanwhile arrives, late, as it does with TCP.
+    /// Holds back all data in both directions until the partition ends. Then everything that was
+    /// sent meanwhile arrives late, as with TCP.
     pub fn part(&self, parted: bool) {
         *self.wire.parted.lock().unwrap() = parted;
         self.wire.healed.notify_all();
     }
 
-    /// Ends all connections there are.
+    /// Ends all current connections.
     pub fn cut(&self) {
         self.wire.cut();
     }
 
-    /// Carries so many flights more. With the next one, which does not arrive, it hangs up, and does
-    /// so at once on all who call later; until it is told another number.
+    /// Carries this many more flights. The proxy hangs up on the next one, which does not arrive, and
+    /// on all later clients, until it receives another number.
     pub fn hang_up_after(&self, flights: usize) {
         let last = self.flights().saturating_add(flights);
         self.wire.last_flight.store(last, Ordering::SeqCst);
@@ -124,7 +124,7 @@ impl Wire {
         Arc::clone(self).carry(server, client, |wire| !wire.silent.load(Ordering::SeqCst));
     }
 
-    /// Reads on one thread and writes, later, on another.
+    /// Reads on one thread, and writes after the delay on another.
     fn carry(
         self: Arc<Self>,
         mut from: TcpStream,

@@ -1,4 +1,4 @@
-//! A person at a terminal: a real interactive bash on a pty, typed to and read from.
+//! A user at a terminal: a real interactive bash on a pty.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -75,8 +75,8 @@ impl Terminal {
         terminal
     }
 
-    /// Waits until such a program is the first one alive in the group that has the terminal.
-    pub fn is_in_the_hands_of(&self, program: &str) {
+    /// Waits until this program is the first live process in the foreground group of the terminal.
+    pub fn belongs_to(&self, program: &str) {
         super::until("the terminal changes hands", || {
             let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap().to_string();
             let all = output_of(Command::new("ps").args(["-eo", "pgid=,stat=,comm="]));
@@ -91,12 +91,12 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// A line, and Enter.
+    /// Types a line and Enter.
     pub fn enters(&mut self, line: &str) {
         self.types(&format!("{line}\n"));
     }
 
-    /// Waits until this is shown, and returns what was shown before and with it.
+    /// Waits until this text appears, and returns everything up to its end.
     #[track_caller]
     pub fn sees(&mut self, part: &str) -> String {
         let give_up = Instant::now() + limit();

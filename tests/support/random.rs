@@ -1,6 +1,6 @@
-//! Chance that can be had again.
+//! Random numbers that can be repeated.
 
-/// SplitMix64: enough to vary times, and the same for the same seed.
+/// SplitMix64, which is good enough to vary times. The same seed gives the same numbers.
 pub struct Random(pub u64);
 
 impl Random {

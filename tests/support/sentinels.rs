@@ -1,4 +1,4 @@
-//! A master, its replicas and three sentinels, all of a test's own.
+//! A private master with its replicas and three sentinels, for one test.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use super::{Server, until};
 pub struct Service {
     servers: Vec<Server>,
     sentinels: Vec<Sentinel>,
-    /// Of the sentinels.
+    /// The password of the sentinels.
     password: Option<String>,
     _directory: TempDir,
 }
@@ -23,8 +23,8 @@ struct Sentinel {
 }
 
 impl Service {
-    /// With so many replicas; `options` are redis-server's, `of_sentinels` lines for the
-    /// configuration of the sentinels.
+    /// Starts the service with this many replicas. `options` are those of redis-server, `of_sentinels`
+    /// lines for the configuration of the sentinels.
     pub fn start(replicas: usize, options: &[&str], of_sentinels: &[&str]) -> Self {
         let master = Server::on_tcp(options);
         let mut servers = vec![master];
@@ -62,7 +62,7 @@ impl Service {
         service
     }
 
-    /// The sentinels know each other and all replicas, which are connected.
+    /// Waits until the sentinels know each other and all replicas, and the replicas are connected.
     pub fn await_replicas(&self) {
         let replicas = self.servers.len() - 1;
         until("all replicas are connected and known", || {
@@ -102,7 +102,7 @@ impl Service {
         format!("redis+sentinel://{}/svc", sentinels.join(","))
     }
 
-    /// By the first sentinel.
+    /// The port of the master, according to the first sentinel.
     pub fn master_port(&self) -> u16 {
         let told = self.ask(0, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "svc"]);
         told.lines().nth(1).and_then(|port| port.parse().ok()).unwrap_or(0)
@@ -126,7 +126,7 @@ impl Service {
         super::send_signal(self.sentinels[sentinel].process.id(), signal);
     }
 
-    /// Waits until all sentinels name another master, which takes itself for one.
+    /// Waits until all sentinels name another master, which acts as the master.
     pub fn await_failover(&self, from: u16) {
         until("a replica is the master", || {
             let named = (0..self.sentinels.len()).map(|sentinel| {
@@ -141,7 +141,7 @@ impl Service {
         });
     }
 
-    /// Starts a server that was killed as a replica of the master.
+    /// Restarts a killed server as a replica of the master.
     pub fn start_as_replica(&mut self, port: u16) {
         let master = self.master_port();
         let server = self.servers.iter_mut().find(|server| server.port() == port).unwrap();

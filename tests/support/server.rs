@@ -1,6 +1,6 @@
-//! A private server, or a directory of locks without one: what a test starts, it stops.
+//! A private server, or a directory of locks without one. It ends with the test that starts it.
 
-// Here, since the histories of the lock model use this file without the others.
+// Included here, because the histories of the lock model use this file without the others.
 #[path = "limit.rs"]
 pub mod limit;
 
@@ -13,23 +13,23 @@ use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
 
-/// The server to test against; another version or Valkey by setting this variable.
+/// Names another server to test against, such as Valkey or another version of Redis.
 const SERVER_VARIABLE: &str = "RLOCK_TEST_SERVER";
 
 thread_local! {
-    /// Each test has a thread of its own.
+    /// Each test has its own thread.
     static IS_LOCAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a test with `local:` as what `Server::start` starts.
+/// Runs a test in which `Server::start` uses `local:`.
 pub fn on_local(test: impl FnOnce()) {
     let before = IS_LOCAL.replace(true);
     test();
     IS_LOCAL.set(before);
 }
 
-/// A server of a test's own, on a unix socket and, if asked for, on a free port. On `local:` it is
-/// a directory, and what only Redis can do panics.
+/// A private server on a Unix socket and optionally on a free port. On `local:` it is a directory,
+/// and operations that need Redis panic.
 pub struct Server {
     redis: Option<Redis>,
     directory: TempDir,
@@ -42,22 +42,22 @@ struct Redis {
 }
 
 impl Server {
-    /// What this test is run on: Redis or `local:`.
+    /// Starts Redis, or uses `local:` if the test runs on that.
     pub fn start() -> Self {
         if IS_LOCAL.get() { Self { redis: None, directory: directory() } } else { Self::with(&[]) }
     }
 
-    /// A Redis with more options of redis-server's.
+    /// Starts a Redis with additional options of redis-server.
     pub fn with(options: &[&str]) -> Self {
         Self::launch(0, options)
     }
 
-    /// A Redis that listens on a port of 127.0.0.1 as well.
+    /// Starts a Redis that also listens on a free port of 127.0.0.1.
     pub fn on_tcp(options: &[&str]) -> Self {
         Self::launch(free_port(), options)
     }
 
-    /// The same on a port of the test's choice.
+    /// Starts a Redis that also listens on this port of 127.0.0.1.
     pub fn on_port(port: u16, options: &[&str]) -> Self {
         Self::launch(port, options)
     }
@@ -123,7 +123,7 @@ impl Server {
         printed.parse().unwrap_or_else(|_| panic!("{arguments:?}: {printed}"))
     }
 
-    /// How often a command was called since the statistics were last reset.
+    /// How many times a command was called since the last reset of the statistics.
     pub fn calls_of(&self, command: &str) -> u64 {
         let statistics = self.cli(&["INFO", "commandstats"]);
         let line = statistics.lines().find_map(|line| {
@@ -132,8 +132,8 @@ impl Server {
         line.unwrap_or(0)
     }
 
-    /// How many waiters for a lock have been woken since the statistics were reset with the lock
-    /// never used. What is put on record goes by the same command.
+    /// How many waiters of a lock were woken since the last reset of the statistics, before which the
+    /// lock was never used. Records in the history use the same command, so they are subtracted.
     pub fn messages_about(&self, name: &str) -> u64 {
         let records = self.cli_number(&["LLEN", &format!("{{rlock:{name}}}?past")]);
         assert!(records < 16, "older ones are dropped");
@@ -144,17 +144,17 @@ impl Server {
         send_signal(self.redis().process.id(), signal);
     }
 
-    /// Kills the server; its data are gone.
+    /// Kills the server, which loses its data.
     pub fn kill(&mut self) {
         self.redis.as_mut().expect(NEEDS_REDIS).process.kill();
     }
 
-    /// Starts it again, on the same socket and port, with nothing in it.
+    /// Restarts the server on the same socket and port, without data.
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }
 
-    /// The same, with these options in addition.
+    /// Restarts the server with additional options.
     pub fn start_again_with(&mut self, options: &[String]) {
         let redis = self.redis.as_mut().expect(NEEDS_REDIS);
         let options = [&redis.options[..], options].concat();
@@ -174,7 +174,7 @@ pub fn binary() -> String {
     std::env::var(SERVER_VARIABLE).unwrap_or_else(|_| "redis-server".into())
 }
 
-/// A replica that is up to date as soon as it can be.
+/// The options of a replica that catches up without delay.
 pub fn options_of_a_replica(master: u16) -> Vec<String> {
     let master = master.to_string();
     ["--replicaof", "127.0.0.1", &master, "--repl-diskless-sync-delay", "0"]
