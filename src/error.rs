@@ -147,10 +147,10 @@ impl fmt::Display for Error {
                  delete its key",
             ),
             Self::NotHeld(why) if why.is_known() => {
-                write!(f, "the token no longer holds the lock, which {why}; acquire it again")
+                write!(f, "this token's hold {why}; acquire the lock again")
             }
             Self::NotHeld(_) => f.write_str(
-                "the token does not hold the lock and is not in its history; check NAME and \
+                "this token does not hold the lock and is not in its history; check NAME and \
                  RLOCK_TOKEN (the id from inspect is not a token)",
             ),
             Self::Command { program, error } => match error.kind() {

@@ -45,7 +45,10 @@ fn a_holder_that_loses_its_lock_reads_the_reason() {
         for command in ["renew", "release"] {
             let refused = run(&mut server.rlock([command, "L", &token]));
             assert_eq!(refused.code(), 77, "{command}: {refused:?}");
-            assert!(refused.err().contains(&format!("it {reason}")), "{command}: {refused:?}");
+            assert!(
+                refused.err().contains(&format!("this token's hold {reason}")),
+                "{command}: {refused:?}"
+            );
         }
         server.cli(&["FLUSHALL"]);
     };
@@ -61,7 +64,7 @@ fn a_holder_that_loses_its_lock_reads_the_reason() {
     first.told("L: the lock was revoked by ana@");
     assert_eq!(first.end().code(), 76);
     let refused = run(&mut server.rlock(["renew", "L", &token]));
-    assert!(refused.err().contains("which was revoked by ana@"), "{refused:?}");
+    assert!(refused.err().contains("this token's hold was revoked by ana@"), "{refused:?}");
     assert!(run(&mut server.rlock(["inspect", "L"])).out().contains("revoked by ana@"));
 }
 
@@ -71,7 +74,10 @@ fn an_expired_and_a_released_token_say_so_and_when() {
     let expired = acquire(&server, &["--ttl", "100ms"], "L");
     until("the lease expires", || server.is_free("L"));
     let refused = run(&mut server.rlock(["renew", "L", &expired]));
-    assert!(refused.code() == 77 && refused.err().contains("which expired "), "{refused:?}");
+    assert!(
+        refused.code() == 77 && refused.err().contains("this token's hold expired "),
+        "{refused:?}"
+    );
     let released = acquire(&server, &[], "L");
     assert_eq!(run(&mut server.rlock(["release", "L", &released])).code(), 0);
     // More than the history keeps.
@@ -79,7 +85,10 @@ fn an_expired_and_a_released_token_say_so_and_when() {
         assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     }
     let refused = run(&mut server.rlock(["renew", "L", &released]));
-    assert!(refused.code() == 77 && refused.err().contains("which was released"), "{refused:?}");
+    assert!(
+        refused.code() == 77 && refused.err().contains("this token's hold was released"),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -267,7 +276,7 @@ fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
     let output = first.end();
     assert_eq!(output.code(), 7);
     assert!(output.err().contains("not released"), "{output:?}");
-    assert!(output.err().contains("its lease expires within "), "{output:?}");
+    assert!(output.err().contains("the lease expires within "), "{output:?}");
 }
 
 #[test]
@@ -467,7 +476,7 @@ fn a_signal_ends_the_retries_of_a_release() {
         first.say("");
         first.told("not released yet");
         first.signal("TERM");
-        first.told("its lease expires within");
+        first.told("the lease expires within");
         assert_eq!(first.end().code(), status);
         longer.is_not_over();
         server.signal("CONT");
@@ -482,7 +491,7 @@ fn the_retries_of_a_release_end_with_the_lease() {
     // Without the end of the lease it would go on for 10 s.
     let mut longer = LongerWait::of("7s");
     first.say("");
-    first.told("its lease expires within");
+    first.told("the lease expires within");
     assert_eq!(first.end().code(), 0);
     longer.is_not_over();
 }

@@ -619,7 +619,7 @@ fn a_forced_release_reports_what_the_servers_answer_while_it_waits() {
     assert_eq!(stuck.line(), "READY");
     let output = run(&mut at(&all, &["release", "-v", "--force", "L"]));
     assert_eq!(output.code(), 0, "{output:?}");
-    let last = format!("{}: free", servers[0].socket().display());
+    let last = format!("{}: now free", servers[0].socket().display());
     assert!(output.err().contains(&last), "{output:?}");
     assert_eq!(stuck.end().code(), 76);
 }

@@ -61,7 +61,7 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
         let _ = keeper.wait();
     }
     if let Err(failure) = grant.store.leave(&grant.request) {
-        report.detail(format_args!("not released: {}", failure.problem()));
+        report.detail(format_args!("not released: {failure}"));
     }
     Err(unwanted)
 }

@@ -105,8 +105,7 @@ fn release(
         }
         Err(failure) => {
             let left = show(ends.since(Instant::now()));
-            let problem = failure.problem();
-            report.warn(format_args!("not released: {problem}; its lease expires within {left}"));
+            report.warn(format_args!("not released (the lease expires within {left}): {failure}"));
         }
     }
     released
