@@ -51,7 +51,7 @@ pub(crate) struct Request {
 }
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
     /// The lock's life mark at that time. A server that has lost its data makes another one.
@@ -161,7 +161,7 @@ pub(crate) struct Listing {
 }
 
 /// Why there is no answer. The texts are for the user: one line, lower case, no period.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// There is no connection, the connection broke, or no reply came in time.
     Unreachable { fault: Fault, fate: Fate },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The pauses double, from the first to the longest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BackOff {
     next: Duration,
     longest: Duration,

@@ -75,6 +75,12 @@ impl Signals {
         self.delivery.get_read().as_fd()
     }
 
+    /// The first signal that has arrived. It stays in `pending`, but `arrival` no longer announces it.
+    pub(crate) fn first(&mut self) -> Option<Signal> {
+        self.kept = self.pending();
+        self.kept.first().map(|arrival| arrival.signal)
+    }
+
     /// Whether `pending` has signals that `arrival` no longer announces.
     pub(crate) fn has_kept(&self) -> bool {
         !self.kept.is_empty()

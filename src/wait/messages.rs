@@ -1,0 +1,119 @@
+//! What a wait tells its user: a status line at a terminal, or a line now and then in a log.
+
+use std::time::Duration;
+
+use super::live::{Live, WaitStatus};
+use super::waiter::Note;
+use crate::duration::show;
+use crate::lock::Mode;
+use crate::lock::view::View;
+use crate::report::Report;
+use crate::system::clock::Instant;
+
+/// Between the first and the second message in a log about a wait. Each later interval is three times
+/// as long.
+const FIRST_REMINDER: Duration = Duration::from_secs(60);
+
+/// The messages about one wait. Dropping this erases the status line.
+pub(super) struct Messages<'a> {
+    report: &'a Report,
+    mode: Mode,
+    started: Instant,
+    until: Option<Instant>,
+    /// Whether the user knows that rlock waits.
+    begun: bool,
+    /// The status line at a terminal.
+    live: Option<Live>,
+    /// When to log the next reminder, if there is no status line.
+    next_reminder: Instant,
+    /// Since when the server does not answer.
+    away: Option<Away>,
+}
+
+struct Away {
+    since: Instant,
+    noted: bool,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(
+        report: &'a Report,
+        mode: Mode,
+        started: Instant,
+        until: Option<Instant>,
+    ) -> Self {
+        let next_reminder = started + FIRST_REMINDER;
+        Self { report, mode, started, until, begun: false, live: None, next_reminder, away: None }
+    }
+
+    pub(super) fn tell(&mut self, note: Note, now: Instant) {
+        match note {
+            Note::Queued { view, position, sleep } => {
+                let at =
+                    position.map_or(String::new(), |position| format!(" at position {position}"));
+                self.queued(view, position, &at, now);
+                self.away = None;
+                if !sleep.is_zero() {
+                    let sleep = show(sleep);
+                    self.report.detail(format_args!("waiting{at}, sleeping for up to {sleep}"));
+                }
+            }
+            Note::Retrying(failure) => {
+                self.report.detail(format_args!("{}; retrying", failure.problem()));
+                self.away.get_or_insert(Away { since: now, noted: false });
+            }
+            Note::Away(failure) => {
+                self.report.note(format_args!("{}; still waiting, retrying", failure.problem()));
+                let away = self.away.get_or_insert(Away { since: now, noted: false });
+                away.noted = true;
+            }
+            Note::Back => {
+                if let Some(Away { since, noted: true }) = self.away.take() {
+                    let away = show(now.since(since));
+                    self.report.note(format_args!("the server answers again after {away}"));
+                }
+            }
+            Note::NotWithdrawn(failure) => {
+                self.report
+                    .detail(format_args!("cannot withdraw the request: {}", failure.problem()));
+            }
+        }
+    }
+
+    /// Reports the wait: on a status line at a terminal, else at once and then ever more rarely.
+    fn queued(&mut self, view: View, position: Option<u64>, at: &str, now: Instant) {
+        let begins = !std::mem::replace(&mut self.begun, true);
+        let reason = view.mismatch(self.mode);
+        let line = |view| WaitStatus {
+            subject: self.report.subject().to_owned(),
+            view,
+            then: now,
+            position,
+            until: self.until,
+        };
+        if let Some(live) = &self.live {
+            return live.set(line(view));
+        }
+        if begins && self.report.is_normal() {
+            self.live = Live::start(line(view.clone()));
+            if self.live.is_some() {
+                return self.report.make_way(true);
+            }
+        }
+        if begins {
+            self.report.note(format_args!("waiting{at}: {view}{reason}"));
+        } else if now >= self.next_reminder {
+            let waited = now.since(self.started);
+            self.next_reminder = now + 3 * waited;
+            let waited = show(waited);
+            self.report.note(format_args!("still waiting{at} after {waited}: {view}{reason}"));
+        }
+    }
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        drop(self.live.take());
+        self.report.make_way(false);
+    }
+}

@@ -1,0 +1,423 @@
+//! The decisions of a waiter, as a pure state machine: answers, signals and the time come in, and the
+//! next step goes out.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::duration::Ttl;
+use crate::lease::Lease;
+use crate::lock::view::{HoldState, Reason, State, View};
+use crate::lock::{Fence, Kind};
+use crate::report::Fault;
+use crate::store::{Answer, Failure, Fate, Seen};
+use crate::system::back_off::BackOff;
+use crate::system::clock::Instant;
+
+/// Between two attempts to reach a lost server.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
+
+/// What the waiter does next. Every step but the last leads to one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Send the request; then `Event::Answered`. `seen` are the holders that the waiter knows of.
+    /// `fresh`: with another token than before.
+    Ask { seen: Vec<Seen>, fresh: bool },
+    /// Sleep until the store wakes the waiter; then `Event::Woken`.
+    Sleep { at_most: Duration },
+    /// Leave the store alone; then `Event::Rested`.
+    Rest { until: Instant },
+    /// Undo the request, so that the wait can end like this; then `Event::Withdrawn`.
+    Withdraw(End),
+    /// The wait is over.
+    End(End),
+}
+
+/// How a wait ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Granted(Lease, Fence),
+    /// The request does not wait, and the lock is not free.
+    Busy(View),
+    /// The lock was not free until the wait limit.
+    TimedOut(View),
+    Nested,
+    Upgrade,
+    Over(Reason),
+    /// No server could be asked.
+    Failed(Failure),
+    /// The server stopped answering while the request was queued.
+    LostWhileQueued(Failure),
+    Stopped(Signal),
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// `sent` is a moment before the request was sent.
+    Answered {
+        sent: Instant,
+        answer: Result<Answer, Failure>,
+    },
+    Woken(Result<(), Failure>),
+    Rested,
+    /// The reply describes the lock after the request was undone. Without a reply, the request
+    /// expires by itself.
+    Withdrawn(End, Result<View, Failure>),
+}
+
+/// What there is to tell the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    Queued {
+        view: View,
+        position: Option<u64>,
+        sleep: Duration,
+    },
+    /// A brief failure, not worth a message yet.
+    Retrying(Failure),
+    /// The server is away for longer, and the waiter keeps trying.
+    Away(Failure),
+    /// The server answers again after `Retrying` or `Away`.
+    Back,
+    NotWithdrawn(Failure),
+}
+
+/// The waiter's state.
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    ttl: Ttl,
+    until: Option<Instant>,
+    /// See `Store::has_queue`.
+    has_queue: bool,
+    contact: Contact,
+    /// Whether the server may know of the request, so that a failure must undo it.
+    asked: bool,
+    /// Whether the request was just repeated on a new connection.
+    repeated: bool,
+    /// The lock as the server last described it to this waiter, and when that was.
+    seen: Option<(Instant, View)>,
+}
+
+/// The waiter's contact with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contact {
+    /// The server has not answered yet.
+    None,
+    Queued,
+    /// Probably still queued, but the server does not answer.
+    Lost {
+        noted: bool,
+        back_off: BackOff,
+    },
+}
+
+impl Waiter {
+    /// A waiter for a lease of this length, and its first step. Without `until` it waits
+    /// indefinitely.
+    pub(super) fn new(ttl: Ttl, until: Option<Instant>, has_queue: bool) -> (Self, Step) {
+        let waiter = Self {
+            ttl,
+            until,
+            has_queue,
+            contact: Contact::None,
+            asked: false,
+            repeated: false,
+            seen: None,
+        };
+        (waiter, Step::Ask { seen: Vec::new(), fresh: false })
+    }
+
+    /// Handles the event that ended the last step. `signal` is one that has arrived and should end
+    /// the wait.
+    pub(super) fn on(
+        &mut self,
+        event: Event,
+        signal: Option<Signal>,
+        now: Instant,
+    ) -> (Vec<Note>, Step) {
+        let mut notes = Vec::new();
+        let step = match event {
+            Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
+            Event::Woken(Ok(())) | Event::Rested => self.ask(now),
+            Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
+            // The reply is more recent than what the waiter was told.
+            Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
+            Event::Withdrawn(end, Ok(_)) => Step::End(end),
+            Event::Withdrawn(end, Err(failure)) => {
+                notes.push(Note::NotWithdrawn(failure));
+                Step::End(end)
+            }
+        };
+        let step = match (signal, step) {
+            // The caller releases it.
+            (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
+            (Some(signal), Step::End(_)) => Step::End(End::Stopped(signal)),
+            (Some(signal), _) => self.withdraw(End::Stopped(signal)),
+        };
+        (notes, step)
+    }
+
+    fn ask(&self, now: Instant) -> Step {
+        // Without a queue each attempt has its own token; the store has undone the last one.
+        Step::Ask { seen: self.seen(now), fresh: !self.has_queue && !self.repeated }
+    }
+
+    fn answered(
+        &mut self,
+        sent: Instant,
+        answer: Result<Answer, Failure>,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        self.asked |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
+        // The request is the same on a new connection, and a lock that was granted should not stay
+        // unused for its TTL.
+        if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer
+            && !self.repeated
+        {
+            self.repeated = true;
+            notes.push(Note::Retrying(failure.clone()));
+            return self.ask(now);
+        }
+        self.repeated = false;
+        if answer.is_ok() && matches!(self.contact, Contact::Lost { .. }) {
+            self.contact = Contact::Queued;
+            notes.push(Note::Back);
+        }
+        if !self.has_queue && !matches!(answer, Ok(Answer::Granted { .. })) {
+            self.asked = false;
+        }
+        match answer {
+            Ok(Answer::Granted { fence }) => self.granted(sent, fence, now, notes),
+            Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
+            Ok(Answer::Nested) => self.withdraw(End::Nested),
+            Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
+            Ok(Answer::Over(why)) => Step::End(End::Over(why)),
+            Ok(Answer::Split { pause }) => Step::Rest { until: now + pause },
+            Ok(Answer::Queued { view, position, sleep }) => {
+                self.queued(view, position, sleep, now, notes)
+            }
+            Err(failure) => self.ride_out(failure, now, notes),
+        }
+    }
+
+    /// Accepts a grant whose lease has not expired; the reply may have taken that long.
+    fn granted(
+        &mut self,
+        sent: Instant,
+        fence: Fence,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        let lease = Lease::won(sent, self.ttl);
+        if now < lease.deadline() {
+            return Step::End(End::Granted(lease, fence));
+        }
+        let fault = Fault::new("the server's answer arrived after its lease had expired");
+        self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
+    }
+
+    fn queued(
+        &mut self,
+        view: View,
+        position: Option<u64>,
+        sleep: Duration,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        self.contact = Contact::Queued;
+        let left = self.until.map_or(Duration::MAX, |until| until.since(now));
+        let sleep = sleep.min(left);
+        notes.push(Note::Queued { view: view.clone(), position, sleep });
+        if left.is_zero() {
+            return self.withdraw(End::TimedOut(view));
+        }
+        // A view of another tool's key does not show the holders that it displaced.
+        if view.state != State::Foreign {
+            self.seen = Some((now, view));
+        }
+        Step::Sleep { at_most: sleep }
+    }
+
+    /// Returns the holders that this waiter knows of, and how long each may still hold the lock. A
+    /// holder that renews may have renewed just before the server forgot it, so it gets a whole
+    /// lease. Any other holder gets the rest of its lease.
+    fn seen(&self, now: Instant) -> Vec<Seen> {
+        let Some((then, view)) = &self.seen else { return Vec::new() };
+        let holders = view.holders.iter().map(|holder| {
+            let left = match (holder.standing, holder.client.kind) {
+                (HoldState::Held, Kind::Exec | Kind::WhilePid) => {
+                    holder.deadline.since(holder.renewed)
+                }
+                _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
+            };
+            Seen { holder: holder.clone(), life: view.life.clone(), left }
+        });
+        // Unlisted holders expire sooner than the listed ones unless they renewed since then. A
+        // holder renews when a third of its lease has passed.
+        let unlisted = view.holder_count > view.holders.len() as u64;
+        let holders = holders.map(|seen| match unlisted {
+            true => Seen { left: seen.left * 3 / 2, ..seen },
+            false => seen,
+        });
+        holders.filter(|seen| !seen.left.is_zero()).collect()
+    }
+
+    /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps its
+    /// position for a while, and the request stays the same. The first failure causes neither a
+    /// message nor a pause.
+    fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
+        if matches!(failure, Failure::Interrupted { .. }) {
+            return self.ask(now);
+        }
+        let in_time = self.until.is_none_or(|until| now < until);
+        match self.contact {
+            Contact::Queued if in_time && failure.is_transient() => {
+                notes.push(Note::Retrying(failure));
+                self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
+                self.ask(now)
+            }
+            Contact::Lost { noted, mut back_off } if in_time && failure.is_transient() => {
+                if !noted {
+                    notes.push(Note::Away(failure));
+                }
+                let again = now + back_off.pause();
+                self.contact = Contact::Lost { noted: true, back_off };
+                Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
+            }
+            // A server that has answered once knows of a holder that may still hold the lock.
+            Contact::Queued | Contact::Lost { .. } => self.withdraw(End::LostWhileQueued(failure)),
+            Contact::None => self.withdraw(End::Failed(failure)),
+        }
+    }
+
+    /// Ends the wait, after the request is undone if the server may have it.
+    fn withdraw(&self, end: End) -> Step {
+        if self.asked { Step::Withdraw(end) } else { Step::End(end) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::view::ServerTime;
+
+    const TTL: u64 = 30_000;
+
+    fn at(millis: u64) -> Instant {
+        Instant::at_millis(millis)
+    }
+
+    fn waiter(until: Option<u64>) -> Waiter {
+        Waiter::new(Ttl::from_millis(TTL), until.map(at), true).0
+    }
+
+    fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
+        Event::Answered { sent: at(sent), answer }
+    }
+
+    fn unreachable(fate: Fate) -> Failure {
+        Failure::Unreachable { fault: Fault::new("refused"), fate }
+    }
+
+    fn ask() -> Step {
+        Step::Ask { seen: Vec::new(), fresh: false }
+    }
+
+    fn granted() -> Result<Answer, Failure> {
+        Ok(Answer::Granted { fence: Fence(1) })
+    }
+
+    fn queued(sleep: u64) -> Result<Answer, Failure> {
+        let sleep = Duration::from_millis(sleep);
+        Ok(Answer::Queued { view: free(1), position: Some(1), sleep })
+    }
+
+    /// A view, told apart by its time.
+    fn free(now: u64) -> View {
+        View {
+            now: ServerTime(now),
+            state: State::Free,
+            mode: None,
+            ttl: None,
+            fence: None,
+            life: String::new(),
+            holder_count: 0,
+            holders: Vec::new(),
+            waiter_count: 0,
+            waiters: Vec::new(),
+            history: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_request_whose_connection_breaks_is_repeated_once() {
+        let mut waiter = waiter(None);
+        let lost = unreachable(Fate::Lost);
+        let notes = vec![Note::Retrying(lost.clone())];
+        assert_eq!(waiter.on(answered(0, Err(lost.clone())), None, at(1)), (notes, ask()));
+        let failed = Step::Withdraw(End::Failed(lost.clone()));
+        assert_eq!(waiter.on(answered(1, Err(lost)), None, at(2)), (vec![], failed));
+    }
+
+    #[test]
+    fn a_queued_waiter_outlasts_a_server_that_is_away() {
+        let mut waiter = waiter(Some(60_000));
+        assert_eq!(
+            waiter.on(answered(0, queued(10_000)), None, at(1)).1,
+            Step::Sleep { at_most: Duration::from_secs(10) }
+        );
+        let away = unreachable(Fate::NotSent);
+        let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
+        assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
+        let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
+        assert_eq!(
+            (notes, step),
+            (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) })
+        );
+        assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
+        let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
+        assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
+        let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
+        assert_eq!(notes.first(), Some(&Note::Back));
+        let lost = Step::Withdraw(End::LostWhileQueued(away.clone()));
+        assert_eq!(waiter.on(Event::Woken(Err(away)), None, at(60_000)).1, lost);
+    }
+
+    #[test]
+    fn a_grant_counts_only_until_its_lease_expires() {
+        let deadline = Lease::won(at(0), Ttl::from_millis(TTL)).deadline();
+        let won = Step::End(End::Granted(Lease::won(at(0), Ttl::from_millis(TTL)), Fence(1)));
+        let in_time = deadline - Duration::from_millis(1);
+        assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, won);
+        let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
+        assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
+    }
+
+    #[test]
+    fn a_signal_undoes_what_the_server_may_know_and_leaves_a_grant_to_the_caller() {
+        let signal = Some(Signal::SIGTERM);
+        let stopped = End::Stopped(Signal::SIGTERM);
+        let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
+        assert_eq!(waiter(None).on(unsent, signal, at(1)).1, Step::End(stopped.clone()));
+        let sent = answered(0, Err(Failure::Interrupted { sent: true }));
+        assert_eq!(waiter(None).on(sent, signal, at(1)).1, Step::Withdraw(stopped.clone()));
+        let (_, step) = waiter(None).on(answered(0, queued(10)), signal, at(1));
+        assert_eq!(step, Step::Withdraw(stopped));
+        let (_, step) = waiter(None).on(answered(0, granted()), signal, at(1));
+        assert!(matches!(step, Step::End(End::Granted(..))), "{step:?}");
+    }
+
+    #[test]
+    fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
+        let mut waiter = waiter(Some(100));
+        let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
+        assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60) });
+        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
+        let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
+        let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
+        let (_, step) = waiter.on(Event::Withdrawn(end, Ok(free(2))), None, at(102));
+        assert_eq!(step, Step::End(End::TimedOut(free(2))));
+    }
+}
