@@ -12,6 +12,7 @@ mod machine;
 pub(crate) mod notice;
 mod process;
 mod renewer;
+mod schedule;
 mod supervisor;
 mod terminal;
 pub(crate) mod watch;

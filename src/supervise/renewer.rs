@@ -7,19 +7,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::machine::Event;
+use super::schedule::Schedule;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::{Key, Token};
 use crate::report::plain;
-use crate::store::{Failure, Renewal, Store};
-use crate::system::back_off::BackOff;
+use crate::store::Store;
 use crate::system::clock::{Alarm, Instant};
 use crate::system::poll::{Want, ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
-
-/// The pauses between two attempts while the server does not answer.
-const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The pause before the next attempt to start the thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
@@ -140,33 +137,20 @@ struct Renewing {
 
 impl Renewing {
     fn run(mut self) -> Box<dyn Store> {
-        let mut next = self.hold.lease.renew_at();
-        let mut back_off = BACK_OFF;
-        while !self.stopped_before(Some(next)) {
+        let mut schedule = Schedule::new(self.hold.lease);
+        // If the hold does not exist any more, the supervisor ends this thread when it has no more
+        // use for the store.
+        while !self.stopped_before(schedule.next()) {
+            if schedule.next().is_none() {
+                continue;
+            }
             let sent = Instant::now();
-            let Hold { key, token, lease } = &self.hold;
-            let ttl = lease.ttl();
+            let Hold { key, token, .. } = &self.hold;
             let stop = Some(self.wakeups.stop.as_fd());
-            let renewal = self.store.renew(key, token, Some(ttl), stop);
-            match renewal {
-                Ok(Renewal::Renewed { .. }) => {
-                    let lease = Lease::won(sent, ttl);
-                    self.hold.lease = lease;
-                    self.tell(Event::Renewed(lease));
-                    next = lease.renew_at();
-                    back_off = BACK_OFF;
-                }
-                Ok(Renewal::NotHeld(why)) => {
-                    self.tell(Event::NotHeld(why));
-                    // The supervisor ends this thread when it has no more use for the store.
-                    while !self.stopped_before(None) {}
-                    break;
-                }
-                Err(Failure::Interrupted { .. }) => break,
-                Err(failure) => {
-                    self.tell(Event::Unanswered(failure.problem().to_owned()));
-                    next = Instant::now() + back_off.pause();
-                }
+            let answer = self.store.renew(key, token, Some(schedule.ttl()), stop);
+            match schedule.answered(sent, answer, Instant::now()) {
+                Some(event) => self.tell(event),
+                None => break,
             }
         }
         self.store

@@ -1,0 +1,91 @@
+//! When to renew a lease, and what the supervisor learns from each answer. This module is pure: the
+//! renewer carries it out.
+
+use std::time::Duration;
+
+use super::machine::Event;
+use crate::duration::Ttl;
+use crate::lease::Lease;
+use crate::store::{Failure, Renewal};
+use crate::system::back_off::BackOff;
+use crate::system::clock::Instant;
+
+/// The pauses between two attempts while the server does not answer.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// The renewals of one lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    ttl: Ttl,
+    next: Option<Instant>,
+    back_off: BackOff,
+}
+
+impl Schedule {
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self { ttl: lease.ttl(), next: Some(lease.renew_at()), back_off: BACK_OFF }
+    }
+
+    /// The length of lease to ask for.
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// When to renew next; `None` if the hold does not exist any more.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Handles the answer to a renewal that was sent at `sent`. Returns what the supervisor has to
+    /// know: nothing, if the supervisor itself cut the request short.
+    pub(crate) fn answered(
+        &mut self,
+        sent: Instant,
+        answer: Result<Renewal, Failure>,
+        now: Instant,
+    ) -> Option<Event> {
+        match answer {
+            Ok(Renewal::Renewed { .. }) => {
+                let lease = Lease::won(sent, self.ttl);
+                *self = Self::new(lease);
+                Some(Event::Renewed(lease))
+            }
+            Ok(Renewal::NotHeld(why)) => {
+                self.next = None;
+                Some(Event::NotHeld(why))
+            }
+            Err(Failure::Interrupted { .. }) => None,
+            Err(failure) => {
+                self.next = Some(now + self.back_off.pause());
+                Some(Event::Unanswered(failure.problem().to_owned()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Fence;
+    use crate::report::Fault;
+
+    #[test]
+    fn a_renewal_is_retried_soon_until_the_server_answers() {
+        let lease = Lease::won(Instant::at_millis(0), Ttl::from_millis(30_000));
+        let mut schedule = Schedule::new(lease);
+        assert_eq!(schedule.next(), Some(Instant::at_millis(10_000)));
+        for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
+            let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
+            let busy = Err(Failure::Unavailable(Fault::new("busy")));
+            let event = schedule.answered(sent, busy, now);
+            assert_eq!(event, Some(Event::Unanswered("busy".into())));
+            assert_eq!(schedule.next(), Some(Instant::at_millis(next)));
+        }
+        let sent = Instant::at_millis(10_140);
+        let renewed = Renewal::Renewed { fence: Fence(1), left: Duration::from_secs(30) };
+        let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
+        let lease = Lease::won(sent, Ttl::from_millis(30_000));
+        assert_eq!(event, Some(Event::Renewed(lease)));
+        assert_eq!(schedule, Schedule::new(lease));
+    }
+}
