@@ -71,13 +71,16 @@ pub struct Cli {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     ///
-    /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. rlock renews the
-    /// lease meanwhile. If it loses the lock, it stops COMMAND and everything that COMMAND started:
+    /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. Meanwhile, rlock
+    /// renews the lease. If it loses the lock, it stops COMMAND and everything that COMMAND started:
     /// with SIGTERM, then with SIGKILL.
     ///
-    /// COMMAND keeps its standard streams, terminal, signals and exit status. Its environment also
-    /// has RLOCK_NAME, RLOCK_TOKEN and RLOCK_FENCE. RLOCK_FENCE is the fencing token, a number that
-    /// grows with each grant. A resource that remembers the largest one can reject a late holder.
+    /// COMMAND runs as it would without rlock: with the same standard streams, terminal and signals.
+    /// rlock exits with the status of COMMAND.
+    ///
+    /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and RLOCK_HELD.
+    /// RLOCK_FENCE is the fencing token, a number that grows with each grant. A resource that
+    /// remembers the largest one can reject a late holder.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -85,47 +88,47 @@ pub(crate) enum Command {
         after_help = DURATION,
         after_long_help = after_options!("\
 Examples:
-  # In a crontab on several hosts: only one of them runs the job
+  # Run a cron job on only one of several hosts
   rlock exec -q -n --at-least 1m nightly -- job.sh
 
-  # In CI: queue for up to 30 minutes, and show the job's URL to others
+  # Wait up to 30 minutes, and show the URL of the CI job to others
   rlock exec -w 30m --label \"$JOB_URL\" deploy:prod -- make deploy
 
-  # Run together with other readers, but not with a writer
+  # Share the lock with other readers, but not with a writer
   rlock exec --shared dataset -- report.sh
 
-  # Run at most three at once
+  # Run at most three commands at once
   rlock exec --slots 3 render -- render.sh
 
 Exit status: that of COMMAND; 75 if the lock is busy (see -E), 76 if the lock was lost, 69 \
-without a usable server, 78 for a configuration error, 64 for a usage error, 126 or 127 if \
+if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 if \
 COMMAND cannot be run.")
     )]
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
     ///
-    /// For a script that rlock exec cannot wrap. With --while-pid, the lock is held while a
-    /// process lives. Without it, nothing renews the lease: the script must renew or release the
-    /// lock before --ttl has passed.
+    /// For a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the lock
+    /// while the script runs. Without --while-pid, nothing renews the lease: the script must renew
+    /// or release the lock before the lease expires.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
 Examples:
-  # In a script: hold a lock until the script ends, even if it is killed
+  # In a script, hold a lock until the script ends, even if it is killed
   t=$(rlock acquire --while-pid $$ import) || exit
 
-  # Set variables with which the script renews and releases the lock
+  # Set the variables that renew and release need
   lock=$(rlock acquire --shell --ttl 10m import) || exit
   eval \"$lock\"
 
-Exit status: 0 on success, 75 if the lock is busy (see -E), 69 without a usable server, 78 for a \
+Exit status: 0 on success, 75 if the lock is busy (see -E), 69 if no server is usable, 78 for a \
 configuration error, 64 for a usage error.")
     )]
     Acquire(Acquire),
     /// Renew a held lock for --ttl from now
     ///
-    /// Only for a lock from rlock acquire: rlock exec and --while-pid renew theirs. A renewal
-    /// never shortens the lease of those two.
+    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. For
+    /// those two, a renewal never shortens the lease.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -133,29 +136,29 @@ Examples:
   # Hold the lock for ten more minutes
   RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
 
-Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 without a usable server, 78 for \
+Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 if no server is usable, 78 for \
 a configuration error, 64 for a usage error.")
     )]
     Renew(Renew),
     /// Release a held lock
     ///
-    /// Releases the hold of TOKEN. With --force, revokes every hold instead, prints the revoked
-    /// holders, and waits until they have stopped.
+    /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
+    /// revoked holders, and waits until they have released the lock.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
 Examples:
-  # Release a lock from acquire
+  # Release a lock that acquire granted
   RLOCK_TOKEN=$t rlock release import
 
-  # Revoke a lock and wait until its holder has stopped
+  # Revoke a lock and wait until its holder has released it
   rlock release --force deploy:prod
 
   # Free the lock of a dead holder immediately
   rlock release --force --now deploy:prod
 
 Exit status: 0 on success, 77 if TOKEN does not hold the lock, 75 if another tool holds it \
-(--force only), 69 without a usable server, 78 for a configuration error, 64 for a usage error.")
+(--force only), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
     /// Show the holders and waiters of locks
@@ -193,8 +196,8 @@ pub(crate) struct Common {
     /// unix:///path/to/socket[?db=N], redis+sentinel://host,host/service,
     /// redis+cluster://host,host, and local:[/DIRECTORY] for files on this host.
     ///
-    /// Several URLs of independent servers make a quorum. In RLOCK_URL, spaces separate them. All
-    /// users can see a password in --url with ps; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
+    /// Several URLs of independent servers form a quorum. In RLOCK_URL, separate them with spaces.
+    /// ps shows a password in --url to all users; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
     // A plain text: a URL that does not parse may contain a password, and clap would print it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Vec<String>,
@@ -216,7 +219,7 @@ pub(crate) struct Common {
     pub(crate) password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
     ///
-    /// Without it, rlock trusts the certificate authorities of the system.
+    /// By default, rlock trusts the certificate authorities of the system.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]
@@ -254,7 +257,7 @@ pub(crate) struct Terms {
     pub(crate) nonblock: bool,
     /// Wait at most DURATION for the lock [env: RLOCK_WAIT]
     ///
-    /// Without --wait and --nonblock, rlock waits indefinitely. 0 means --nonblock.
+    /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock.
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
     pub(crate) wait: Option<BoundedDuration>,
     /// Exit with status N if the lock is busy
@@ -262,14 +265,14 @@ pub(crate) struct Terms {
     pub(crate) conflict_exit_code: u8,
     /// Keep the lock for at least DURATION after acquiring it
     ///
-    /// If it is released sooner, the lock stays taken until then; rlock itself does not wait. For
-    /// cron jobs on hosts whose clocks differ.
+    /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
+    /// itself does not wait. Useful for cron jobs on hosts whose clocks differ.
     #[arg(long, value_name = "DURATION")]
     pub(crate) at_least: Option<BoundedDuration>,
     /// Enter a lock that an enclosing exec or the same owner holds
     ///
-    /// Without it, requesting a lock that an enclosing exec holds fails immediately, because
-    /// waiting would deadlock.
+    /// Without --reentrant, requesting a lock that an enclosing exec holds fails immediately,
+    /// because waiting would deadlock.
     #[arg(long, conflicts_with = "slots")]
     pub(crate) reentrant: bool,
     /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
@@ -280,7 +283,7 @@ pub(crate) struct Terms {
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
     ///
-    /// For example, the URL of a job or the number of a ticket.
+    /// For example, the URL of a CI job or a ticket number.
     #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
     pub(crate) label: Option<Label>,
 }
@@ -289,8 +292,8 @@ pub(crate) struct Terms {
 pub(crate) struct LeaseArgs {
     /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
-    /// This is how soon the lock becomes free if this host dies. It does not limit the work: exec
-    /// and --while-pid renew the lease. At least 100ms.
+    /// If this host dies, the lock becomes free within this time. It does not limit how long the
+    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms.
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) ttl: Option<Ttl>,
 }
@@ -303,7 +306,7 @@ pub(crate) struct HoldArgs {
     pub(crate) name: Name,
     /// Token that acquire printed [env: RLOCK_TOKEN]
     ///
-    /// All users can see arguments with ps; use RLOCK_TOKEN.
+    /// ps shows arguments to all users; use RLOCK_TOKEN instead.
     #[arg(value_name = "TOKEN")]
     pub(crate) token: Option<Token>,
     /// Print one JSON document, even on failure
@@ -319,7 +322,7 @@ pub(crate) struct Exec {
     pub(crate) terms: Terms,
     /// Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]
     ///
-    /// At most a third of --ttl.
+    /// The maximum is a third of --ttl.
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) kill_after: Option<BoundedDuration>,
     /// Kill the command or let it continue if the lock is lost
@@ -360,8 +363,9 @@ pub(crate) struct Acquire {
     pub(crate) shell: bool,
     /// Hold the lock while process PID lives
     ///
-    /// A keeper process stays in the background. It renews the lease while PID lives, and releases
-    /// the lock when PID exits. If it loses the lock, it stops PID. In a script, PID is $$.
+    /// A background process, the keeper, renews the lease while PID lives and releases the lock
+    /// when PID exits. If the keeper loses the lock, it stops PID and its descendants. In a script,
+    /// use $$ as PID.
     #[arg(long, value_name = "PID")]
     pub(crate) while_pid: Option<ProcessId>,
 }
@@ -372,7 +376,7 @@ pub(crate) struct Renew {
     pub(crate) common: Common,
     /// Expire the lease DURATION from now [env: RLOCK_TTL]
     ///
-    /// Without it, the lease keeps its length.
+    /// Without --ttl, the lease keeps its previous TTL.
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) ttl: Option<Ttl>,
     #[command(flatten)]
@@ -390,7 +394,7 @@ pub(crate) struct Release {
     pub(crate) force: bool,
     /// Free the lock immediately; requires --force
     ///
-    /// Safe only if the holders and everything they started are dead.
+    /// This is safe only if the holders and everything that they started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
 }
@@ -401,7 +405,7 @@ pub(crate) struct Inspect {
     pub(crate) common: Common,
     /// Name of a lock, or a pattern such as 'deploy:*'
     ///
-    /// Without it, all held locks.
+    /// Without NAME, inspect lists all held locks.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
     /// Print one JSON document, even on failure

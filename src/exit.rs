@@ -27,18 +27,18 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub const TABLE: &[(&str, &str)] = &[
     (
         "the command's",
-        "exec ran the command to its end under the lock; if a signal killed the command, rlock \
-         dies of the same signal, which a shell shows as 128+n",
+        "exec ran the command to its end under the lock; if a signal terminated the command, rlock \
+         terminates by the same signal, which a shell shows as 128+n",
     ),
     ("0", "success; for inspect NAME, the lock is held"),
     ("1", "inspect NAME: the lock is free"),
     ("64", "usage error"),
     (
         "69",
-        "no usable server: unreachable, not answering, loading, out of memory, or too few of a \
-         quorum",
+        "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
+         for a quorum",
     ),
-    ("70", "internal error: a bug in rlock, or the system refused a resource"),
+    ("70", "internal error: a bug in rlock, or the system denied a resource"),
     ("75", "busy: another holder has the lock and the wait is over (-E sets another status)"),
     ("76", "the lock was lost while the command ran; overrides the command's status"),
     ("77", "renew or release: the token does not hold the lock"),
@@ -52,8 +52,8 @@ pub const TABLE: &[(&str, &str)] = &[
     ("127", "the command was not found; the lock has been released"),
     (
         "128+n",
-        "rlock was stopped by signal n while waiting, and has left the queue; it dies of that \
-         signal, which a shell shows as 128+n",
+        "signal n stopped rlock while it was waiting, and it has left the queue; it terminates by \
+         that signal, which a shell shows as 128+n",
     ),
 ];
 

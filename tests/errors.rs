@@ -539,10 +539,10 @@ fn inspect_needs_each_right_and_no_others() {
     let all = rule_to_inspect();
     let denied = |rule: &[&str]| {
         server.cli(&["SCRIPT", "FLUSH"]);
-        denied(&server, rule, looks, "look")
+        denied(&server, rule, looks, "viewer")
     };
     assert!(denied(&words(&all)).is_none());
-    each_is_needed(&all, "look", denied);
+    each_is_needed(&all, "viewer", denied);
     denied(&words(&all));
     let output = as_inspector(&mut server.rlock(["acquire", "-n", "M"]));
     assert_eq!(output.code(), 78, "{output:?}");

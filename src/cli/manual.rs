@@ -5,8 +5,8 @@
 pub const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "RLOCK_URL",
-        "Server to use without --url. Spaces separate the servers of a quorum. Unlike --url, it can \
-         contain a password that other users do not see.",
+        "Default for --url. Separate the servers of a quorum with spaces. Unlike --url, it does not \
+         show a password to other users.",
     ),
     ("RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
     (
@@ -16,11 +16,11 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "RLOCK_USERNAME, RLOCK_PASSWORD",
-        "Credentials for the server, unless the URL or --password-file has them.",
+        "Username and password for the server, unless the URL or --password-file has them.",
     ),
     (
         "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
-        "Credentials for the sentinels of a redis+sentinel: URL.",
+        "Username and password for the sentinels of a redis+sentinel:// URL.",
     ),
     ("RLOCK_NAME", "Set for the command of exec: the name of the lock."),
     (
@@ -36,8 +36,8 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "RLOCK_HELD",
         "Set for the command of exec: all enclosing holds as key=token, the innermost last.",
     ),
-    ("XDG_STATE_HOME, HOME", "Determine the default directory of local:, see FILES."),
-    ("NO_COLOR", "If set and not empty, inspect does not use color."),
+    ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
+    ("NO_COLOR", "If set to a non-empty value, inspect does not use color."),
 ];
 
 /// Each file that rlock uses.
@@ -60,13 +60,14 @@ pub const JSON: &[(&str, &str)] = &[
     ("fence", "Last fencing token of the lock."),
     (
         "ttl_ms",
-        "Milliseconds until the lock is free without a renewal. Null for a lock of another tool \
-         without an expiry.",
+        "Milliseconds until the lock becomes free unless it is renewed. Null if another tool holds \
+         the lock without an expiry.",
     ),
     ("holders[].id", "First 8 characters of the token."),
     (
         "holders[].owner",
-        "Owner, for --reentrant. Only its first 8 characters, unless --owner or RLOCK_OWNER set it.",
+        "Owner, for --reentrant: in full if --owner or RLOCK_OWNER set it, otherwise its first 8 \
+         characters.",
     ),
     (
         "holders[].host, .user, .pid, .command, .label",
@@ -100,16 +101,17 @@ pub const JSON: &[(&str, &str)] = &[
 
 /// What all pages say about secrets, one paragraph each.
 pub const SECURITY: &[&str] = &[
-    "All users of a host can see a password in --url. Put it into RLOCK_PASSWORD, into RLOCK_URL, or \
-     into the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, \
-     RLOCK_SENTINEL_PASSWORD and RLOCK_URL. Without TLS, the password crosses the network in plain \
-     text.",
+    "All users of a host can see a password in --url. Put it in RLOCK_PASSWORD, in RLOCK_URL, or \
+     on the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, \
+     RLOCK_SENTINEL_PASSWORD and RLOCK_URL. Without TLS, the password crosses the network \
+     unencrypted.",
     "A token is a secret: anyone who has it can release the lock. It is in the environment of the \
      command, on the standard output of acquire, in the environment of the keeper of --while-pid, and \
      among the keys of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
      because all users of the host can see arguments.",
-    "Anyone who can use the keys on the server can revoke a lock. The README has an ACL rule with the \
-     permissions that rlock needs. rlock replaces control characters in the text of other users.",
+    "Any client that can access the keys on the server can revoke a lock. The README has an ACL rule \
+     with the permissions that rlock needs. rlock replaces control characters in text that comes from \
+     other users.",
     "A lock is advisory: it excludes only processes that request it. A resource that checks \
-     RLOCK_FENCE is protected from the others too.",
+     RLOCK_FENCE is also protected from processes that do not hold the lock.",
 ];

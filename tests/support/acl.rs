@@ -22,13 +22,13 @@ pub const TO_INSPECT: [&str; 3] = ["+zrevrangebyscore", "+scan", "+getrange"];
 #[track_caller]
 pub fn rule_to_inspect() -> Vec<String> {
     let mut lines = include_str!("../../README.md").lines();
-    let line = lines.find(|line| line.starts_with("ACL SETUSER look on >secret")).unwrap();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER viewer on >secret")).unwrap();
     line.split(' ').map(str::to_owned).collect()
 }
 
 /// As the user of that rule.
 pub fn as_inspector(command: &mut Command) -> Output {
-    run(command.env("RLOCK_USERNAME", "look").env("RLOCK_PASSWORD", "secret"))
+    run(command.env("RLOCK_USERNAME", "viewer").env("RLOCK_PASSWORD", "secret"))
 }
 
 /// Creates the user on a server.
