@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# Installs what is missing, on Debian and Ubuntu. To be sourced, by sh or bash.
+# Installs missing programs on Debian and Ubuntu. Source it from sh or bash.
 
 die() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
     exit 1
 }
 
-# Is there a program of this name? (`command -v` would also find what the shell has built in.)
+# Tests whether a program is installed. (`command -v` would also find shell built-ins.)
 present() {
     (
         IFS=:
@@ -36,17 +36,17 @@ need() {
         present "${pair%%:*}" || packages="$packages ${pair#*:}"
     done
     [ -n "$packages" ] || return 0
-    present apt-get || die "please install:$packages (there is no apt-get to do it with)"
-    [ "$(id -u)" = 0 ] || present sudo || die "please install:$packages (there is no sudo to do it with)"
+    present apt-get || die "missing:$packages; install them (apt-get not found)"
+    [ "$(id -u)" = 0 ] || present sudo || die "missing:$packages; install them (sudo not found)"
 
     printf 'installing:%s\n' "$packages"
-    # An outdated list of packages is worth a try.
+    # If the update fails, an outdated package list may still do.
     apt update >/dev/null || :
-    # shellcheck disable=SC2086 # One word a package.
+    # shellcheck disable=SC2086 # One word per package.
     said=$(apt install --no-install-recommends $packages </dev/null) ||
         die "cannot install$packages: $(printf '%s\n' "$said" | tail -n 1)"
 
-    # The package starts a server with the machine. Nobody has asked for that.
+    # The package starts a server at boot, which is unwanted here.
     case $packages in
     *redis-server*)
         as_root service redis-server stop >/dev/null 2>&1 || :
@@ -55,9 +55,9 @@ need() {
     esac
 }
 
-# Rust, as rustup installs it, and a linker for it.
+# Requires cargo, which rustup installs, and installs a linker.
 need_rust() {
     present cargo || PATH="${CARGO_HOME:-${HOME:-}/.cargo}/bin:$PATH"
-    present cargo || die "there is no cargo; get Rust from https://rustup.rs"
+    present cargo || die "cargo not found; install Rust from https://rustup.rs"
     need cc:gcc cc:libc6-dev
 }
