@@ -409,7 +409,7 @@ fn a_user_with_its_own_password_can_lock() {
 fn an_unneeded_password_is_78_and_leaves_no_lock() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
-    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["no password set"]);
+    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["does not use one"]);
     assert_eq!(server.cli(&["KEYS", "rlock:L"]), "");
 }
 

@@ -78,7 +78,7 @@ fn dead_and_frozen_sentinels_cost_their_share_of_the_timeout_at_most() {
     service.signal_sentinel(2, "STOP");
     let output = run(&mut on(&service, &["exec", "--io-timeout", "1s", "L", "true"]));
     assert_eq!(output.code(), 69);
-    assert!(output.err().contains("no sentinel named the master (3 asked)"), "{output:?}");
+    assert!(output.err().contains("no sentinel returned the master's address (3 asked)"), "{output:?}");
     service.signal_sentinel(0, "CONT");
     service.signal_sentinel(2, "CONT");
 }
@@ -125,7 +125,7 @@ fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
 
     waiter.told("still waiting");
     assert_eq!(run(&mut on(&service, &["release", "M", &script])).code(), 0);
-    waiter.told("the server answers again");
+    waiter.told("the server is answering again");
     let inspected = run(&mut on(&service, &["inspect", "--json", "L"])).out();
     assert!(inspected.contains("\"state\":\"held\""), "{inspected}");
     let output = holder.finish();

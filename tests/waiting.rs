@@ -268,7 +268,7 @@ fn a_waiter_waits_for_an_absent_server_too() {
     first.signal("KILL");
     first.end();
     server.start_again();
-    patient.told("the server answers again");
+    patient.told("the server is answering again");
     assert_eq!(patient.finish().out(), "ENTERED patient");
 }
 

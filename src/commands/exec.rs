@@ -104,8 +104,12 @@ fn release(
             report.detail(format_args!("nothing to release: the lock {why}"))
         }
         Err(failure) => {
-            let left = show(ends.since(Instant::now()));
-            report.warn(format_args!("not released (the lease expires within {left}): {failure}"));
+            let left = ends.since(Instant::now());
+            let lease = match left.is_zero() {
+                true => "the lease has expired".to_owned(),
+                false => format!("the lease expires within {}", show(left)),
+            };
+            report.warn(format_args!("not released ({lease}): {failure}"));
         }
     }
     released

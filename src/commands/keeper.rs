@@ -59,7 +59,9 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     })?;
     match kill(Pid::from_raw(number), None) {
         _ if has_ended(opened.as_fd()) => Err(missing()),
-        Err(Errno::EPERM) => Err(refused("the process belongs to another user; use one of yours")),
+        Err(Errno::EPERM) => {
+            Err(refused("the process belongs to another user; use a process that you own"))
+        }
         _ => Ok(opened),
     }
 }

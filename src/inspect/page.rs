@@ -38,7 +38,7 @@ fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<Strin
     let held = show(view.now.since(holder.acquired));
     let how = match holder.standing {
         HoldState::Held | HoldState::Revoked => "held",
-        HoldState::Cooling => "cooling, was held",
+        HoldState::Cooling => "released, was held",
     };
     lines.push(format!("{name}: {how} by {about} for {held}"));
     lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));

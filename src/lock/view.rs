@@ -275,7 +275,7 @@ impl View {
                 String::new()
             }
             (Some(theirs), ours) if theirs != ours => {
-                format!("; it is held {}, but requested {}", how(theirs), how(ours))
+                format!("; held {}, but requested {}", how(theirs), how(ours))
             }
             // It could join, but for those who came first.
             (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {

@@ -131,10 +131,10 @@ impl Local {
         match error {
             Error::Busy => Failure::Unreachable {
                 fault: Fault::new(format!(
-                    "another process has kept the lock file locked for {}",
+                    "another process has held the lock file for {}",
                     show(self.io_timeout)
                 ))
-                .with_remedy("check whether it is stopped"),
+                .with_remedy("check whether that process is stopped"),
                 fate: Fate::NotSent,
             },
             Error::Full(fault) => Failure::Unavailable(fault),

@@ -70,7 +70,7 @@ impl<'a> Messages<'a> {
             Note::Back => {
                 if let Some(Away { since, noted: true }) = self.away.take() {
                     let away = show(now.since(since));
-                    self.report.note(format_args!("the server answers again after {away}"));
+                    self.report.note(format_args!("the server is answering again after {away}"));
                 }
             }
             Note::NotWithdrawn(failure) => {

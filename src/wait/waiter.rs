@@ -214,7 +214,7 @@ impl Waiter {
         if now < lease.deadline() {
             return Step::End(End::Granted(lease, fence));
         }
-        let fault = Fault::new("the server's answer arrived after its lease had expired");
+        let fault = Fault::new("the reply arrived after the lease had expired");
         self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
     }
 

@@ -49,8 +49,9 @@ pub(super) fn ask<T: Send + 'static>(
     interrupt: Interrupt<'_>,
 ) -> Result<Votes<T>, Failure> {
     let until = Instant::now() + timeout;
-    let (reply_sender, replies) = replies::open::<T>()
-        .map_err(|error| Failure::Unavailable(Fault::new(format!("cannot query: {error}"))))?;
+    let (reply_sender, replies) = replies::open::<T>().map_err(|error| {
+        Failure::Unavailable(Fault::new(format!("cannot query the servers: {error}")))
+    })?;
     let mut votes = Votes::new(members.len());
     let mut awaited = Vec::new();
     for (number, member) in members.iter().enumerate() {

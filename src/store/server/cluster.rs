@@ -148,7 +148,7 @@ impl Topology for Cluster {
                 }
                 // Retry until all keys have arrived on one node.
                 Refusal::Moving { .. } if in_time => {
-                    self.diagnostic(at, "moving the lock's keys");
+                    self.diagnostic(at, "is moving the lock's keys");
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }

@@ -108,7 +108,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
             None => unknown(),
         },
         "ERR" if text.contains("AUTH") => {
-            lasting("has no password set, but got one", "set requirepass there")
+            lasting("received a password but does not use one", "remove the password")
         }
         "ERR" if text.contains("DB index") => {
             lasting("has no such database", "correct the database number")

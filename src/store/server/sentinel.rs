@@ -108,7 +108,10 @@ fn none_of(mut failures: Vec<Failure>) -> Failure {
     match failures.swap_remove(worst.unwrap_or(0)) {
         failure @ Failure::Misconfigured { .. } => failure,
         first => {
-            let what = format!("no sentinel named the master ({count} asked): {}", first.problem());
+            let what = format!(
+                "no sentinel returned the master's address ({count} asked): {}",
+                first.problem()
+            );
             let fault = Fault::new(what).with_remedy("check the sentinels");
             match answers {
                 true => Failure::Unavailable(fault),
@@ -123,7 +126,7 @@ impl Topology for Sentinel {
         let reply = self.master(interrupt)?.run_script(call, false, interrupt);
         reply.map_err(|refusal| match refusal {
             Refusal::Demoted { peer } => {
-                let what = format!("{peer} is not a master although a sentinel names it");
+                let what = format!("{peer} is not a master, although a sentinel reports it as one");
                 let remedy = "try again when the failover has ended";
                 Failure::Unavailable(Fault::new(what).with_remedy(remedy))
             }

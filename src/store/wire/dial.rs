@@ -87,7 +87,9 @@ fn resolve(
         Some(Err(_)) => Err(DialError::Failed(
             Fault::new("host name not found").with_remedy("check the host name"),
         )),
-        None => Err(DialError::Failed(Fault::new("host name not resolved in time"))),
+        None => Err(DialError::Failed(
+            Fault::new("host name not resolved in time").with_remedy("check the DNS server"),
+        )),
     }
 }
 

@@ -172,11 +172,11 @@ fn reason_of(error: &rustls::Error) -> Fault {
         Bad::Other(other) => match other.0.to_string().as_str() {
             "UnsupportedCertVersion" => fault(
                 "server certificate is X.509 version 1",
-                "issue version 3 with a subjectAltName",
+                "issue a version 3 certificate with a subjectAltName",
             ),
             "CaUsedAsEndEntity" => fault(
                 "server certificate is a CA certificate",
-                "issue one with basicConstraints=CA:FALSE",
+                "issue a certificate with basicConstraints=CA:FALSE",
             ),
             other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
         },
