@@ -78,7 +78,10 @@ fn dead_and_frozen_sentinels_cost_their_share_of_the_timeout_at_most() {
     service.signal_sentinel(2, "STOP");
     let output = run(&mut on(&service, &["exec", "--io-timeout", "1s", "L", "true"]));
     assert_eq!(output.code(), 69);
-    assert!(output.err().contains("no sentinel returned the master's address (3 asked)"), "{output:?}");
+    assert!(
+        output.err().contains("no sentinel returned the master's address (3 asked)"),
+        "{output:?}"
+    );
     service.signal_sentinel(0, "CONT");
     service.signal_sentinel(2, "CONT");
 }

@@ -158,9 +158,10 @@ fn an_unusable_certificate_is_78_in_plain_words() {
     authority
         .openssl("x509 -req -in old.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out old.crt");
     let exec = ["exec", "L", "true"];
-    for (certificate, parts) in
-        [("old", ["version 1", "version 3 certificate"]), ("ca", ["is a CA certificate", "CA:FALSE"])]
-    {
+    for (certificate, parts) in [
+        ("old", ["version 1", "version 3 certificate"]),
+        ("ca", ["is a CA certificate", "CA:FALSE"]),
+    ] {
         let (_server, url) = authority.serves(certificate, "no");
         let output = run(&mut trusting(&authority, &url, &exec));
         assert_eq!(output.code(), 78, "{output:?}");
