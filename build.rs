@@ -1,4 +1,4 @@
-//! What can be done at build time so that a run of rlock, which is short, need not do it.
+//! Does at build time what would otherwise slow down each short run of rlock.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -12,8 +12,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a twin
-/// of the same name in `src/store/model/`.
+/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a
+/// twin of the same name in `src/store/model/`.
 const PARTS: [&str; 14] = [
     "lock",
     "transaction",
@@ -34,8 +34,8 @@ const PARTS: [&str; 14] = [
 /// The requests in `lua/requests/`. Each becomes a script.
 const REQUESTS: [&str; 6] = ["acquire", "renew", "release", "leave", "revoke", "inspect"];
 
-/// Puts before each request what it needs of the parts, and computes the hash by which a server knows
-/// the result.
+/// Prepends to each request the parts that it needs, and computes the hash by which a server knows
+/// the script.
 fn assemble_scripts() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
     let parts = PARTS.iter().map(|part| read_script(part)).collect::<io::Result<String>>()?;
@@ -45,10 +45,11 @@ fn assemble_scripts() -> io::Result<()> {
         let source = needed_by(&request, &parts) + &request;
         let lines: Vec<_> = source.lines().map(str::trim_start).collect();
         let source = lines.join("\n");
-        // A request that takes another back is written right after it, and the connection is closed.
-        // A server reads 16 KiB at a time, and discards the rest if it cannot answer the first.
-        let follows = name == "leave" || name == "release";
-        assert!(!follows || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
+        // These undo a request that may still be under way. They are written right after it, and
+        // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
+        // it cannot answer the first request.
+        let undoes = name == "leave" || name == "release";
+        assert!(!undoes || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
         // Writing to a string cannot fail.
@@ -60,7 +61,7 @@ fn assemble_scripts() -> io::Result<()> {
     fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)
 }
 
-/// A file of `lua/`, without comments and empty lines.
+/// A file in `lua/`, without comments and empty lines.
 fn read_script(name: &str) -> io::Result<String> {
     let script = fs::read_to_string(format!("lua/{name}.lua"))?;
     let lines = script.lines().filter(|line| {
@@ -105,16 +106,16 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }
 
-/// Links the unwinder into the program. It is never used, since a panic ends the process, but
-/// Rust's library refers to it, and loading libgcc_s.so for that costs 0.1 ms at each start. Where
-/// the compiler has no static one, the shared one serves as it always does.
+/// Links the unwinder into the program. A panic ends the process, so nothing uses the unwinder, but
+/// Rust's standard library refers to it. Loading libgcc_s.so for that takes 0.1 ms at each start.
+/// If the compiler has no static unwinder, the program uses the shared one as usual.
 fn link_the_unwinder() {
     println!("cargo::rerun-if-changed=build.rs");
     if variable("CARGO_CFG_TARGET_ENV") != "gnu" || variable("HOST") != variable("TARGET") {
         return;
     }
-    let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
-    let path = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let found = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
+    let path = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     // A compiler that does not find it prints the bare name.
     if path.is_ok_and(|path| Path::new(&path).is_absolute()) {
         println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");

@@ -1,15 +1,10 @@
-//! Prints what the README claims about speed and size, measured here and now, beside other tools:
-//! `cargo bench`. What is not installed is skipped by name.
+//! Measures the speed and size that the README states, next to other tools: `cargo bench`. Tools
+//! that are not installed are skipped, with a message.
 
-#![allow(clippy::expect_used, reason = "a measurement that fails has nothing to say")]
+#![allow(clippy::expect_used, reason = "a failed measurement has no result to print")]
 
 #[path = "../tests/support/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "it is written for the tests in main.rs"
-)]
+#[allow(dead_code, unused_imports, unused_macros, reason = "the tests in main.rs use the rest")]
 mod support;
 
 use std::path::Path;
@@ -32,7 +27,7 @@ fn main() {
     inspection();
 }
 
-/// What the scripts cost the server, all that they keep for inspect included.
+/// The time that the scripts take on the server, including all that they keep for inspect.
 fn server_time(server: &Server) {
     server.cli(&["CONFIG", "RESETSTAT"]);
     for _ in 0..RUNS {
@@ -40,13 +35,13 @@ fn server_time(server: &Server) {
         command.env("RLOCK_URL", server.tcp_url());
         assert!(command.status().is_ok_and(|status| status.success()));
     }
-    let told = server.cli(&["INFO", "commandstats"]);
-    let line = told.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
     let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
-    println!("each of the two scripts of an exec takes the server {} µs", cost.unwrap_or("?"));
+    println!("each of the two scripts of an exec takes {} µs on the server", cost.unwrap_or("?"));
 }
 
-/// A list of many locks.
+/// The time to list many locks.
 fn inspection() {
     const LOCKS: usize = 10_000;
     let server = Server::on_tcp(&[]);
@@ -76,10 +71,10 @@ fn inspection() {
     println!("inspect of {LOCKS} locks: {:.0} ms", median(&mut times).as_secs_f64() * 1000.0);
 }
 
-/// Each contender in turn with flock, again and again, so that a drift of the machine's speed meets
-/// both alike.
+/// Alternates each contender with flock, so that a change in the machine's speed affects both
+/// alike.
 fn uncontended(server: &Server) {
-    println!("a free lock around `true`, medians of {RUNS} runs, each in turn with flock(1):");
+    println!("a free lock around `true`, medians of {RUNS} runs, alternating with flock(1):");
     let url = server.tcp_url();
     let file = server.directory().join("flock").display().to_string();
     let port = server.port().to_string();
@@ -87,7 +82,7 @@ fn uncontended(server: &Server) {
     std::fs::write(&script, SCRIPT).expect("the script can be written");
     let flock = move || command("flock", &["-n", &file, "true"]);
     if !works(&flock) {
-        println!("  (flock: not installed, nothing to compare with)");
+        println!("  (skipped, because flock is not installed)");
         return;
     }
     compare("rlock exec -n NAME -- true", &flock, &|| {
@@ -102,7 +97,7 @@ fn uncontended(server: &Server) {
     });
     match Etcd::start(server.directory()) {
         Some(etcd) => compare("etcdctl lock NAME true", &flock, &|| etcd.lock()),
-        None => println!("  (etcdctl lock: skipped, etcd and etcdctl are not installed)"),
+        None => println!("  (etcdctl lock: skipped, because etcd or etcdctl is not installed)"),
     }
 }
 
@@ -112,7 +107,7 @@ fn works(command: &dyn Fn() -> Command) -> bool {
 
 fn compare(name: &str, flock: &dyn Fn() -> Command, contender: &dyn Fn() -> Command) {
     if !works(contender) {
-        println!("  ({name}: skipped, it does not run here)");
+        println!("  ({name}: skipped, because it does not run here)");
         return;
     }
     let mut times = [Vec::new(), Vec::new()];
@@ -121,7 +116,7 @@ fn compare(name: &str, flock: &dyn Fn() -> Command, contender: &dyn Fn() -> Comm
             let mut command = command();
             command.stdin(Stdio::null()).stdout(Stdio::null());
             let start = Instant::now();
-            let status = command.status().expect("it could be started before");
+            let status = command.status().expect("it has started before");
             let time = start.elapsed();
             assert!(status.success(), "{name}");
             if run >= WARM_UP {
@@ -135,7 +130,7 @@ fn compare(name: &str, flock: &dyn Fn() -> Command, contender: &dyn Fn() -> Comm
     println!("  {name:<30} {contender:>6.2} ms   flock {flock:>5.2} ms   ratio {ratio:>5.2}");
 }
 
-/// What people write by hand: nothing renews it.
+/// What many scripts do by hand. Nothing renews the lock.
 const SCRIPT: &str = r#"
 token=$(cat /proc/sys/kernel/random/uuid)
 [ "$(redis-cli -p "$PORT" SET by-hand "$token" NX PX 30000)" = OK ] || exit 75

@@ -14,8 +14,8 @@ local function admissible(mode)
   return not lock.foreign
 end
 
--- The only place that grants a lock. One that is entered again stays as exclusive as it is.
--- `named_owner` is the owner if a user chose it. `...` are details to write along.
+-- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
+-- again. `named_owner` is the owner if a user chose it. `...` are details to write along.
 local function grant(token, mode, deadline, wanted, named_owner, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
@@ -27,11 +27,12 @@ local function grant(token, mode, deadline, wanted, named_owner, ...)
   if token == TOKEN then own.fence, own.standing = lock.fence, nil end
 end
 
--- Grants the lock to the head of the queue for as long as it fits, and drops dead waiters: one message
--- to each that is granted, and one to the new head. Runs after anything that could let a waiter in or
--- make another one the head. Returns the head if it has to keep waiting.
+-- Grants the lock to one head of the queue after another while they can join, and drops dead
+-- waiters. Sends one message to each waiter that is granted, and one to the new head. Runs after
+-- any change that could admit a waiter or change the head. Returns the head if it must keep
+-- waiting.
 local function admit()
-  -- A ticket exists for as long as anybody may be waiting.
+  -- A ticket exists while there may be waiters.
   if not lock.ticket then return nil end
   for _ = 1, BATCH do
     local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]

@@ -1,11 +1,12 @@
--- Counters that spare a call from looking at all holds. The Rust model has no such file: it looks.
+-- Counters, so that a call need not read all holds. The Rust model reads them all instead, so it
+-- has no such file.
 --
 -- Reads:   lock.floor, lock.reinstated, lock.named
 -- Changes: lock.reinstated, lock.named; in the state:
 --   'reinstated'     how many holds were reinstated and are still on record
 --   'named'          present if any owner of a hold was chosen by a user
---   'named:<OWNER>'  '<floor> <number>' of valid holds of such an owner. A count made above another
---                    floor is void, because that floor revoked the holds it counted
+--   'named:<OWNER>'  '<floor> <number>': how many valid holds such an owner has. The count is void if
+--                    the floor has changed since, because that revoked the counted holds
 
 -- How many valid holds an owner has whose name was chosen by a user.
 local function owner_count(owner)

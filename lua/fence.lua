@@ -9,15 +9,15 @@ local function last_fence()
   return last and last > 0 and last or 0
 end
 
--- Whether a fence is more than a day ahead of the clock. A server with a wrong clock wrote it, or
--- somebody made it up. Continuing from it would leave the clock no room to catch up.
+-- Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a
+-- forgery. Continuing from it would leave the clock no room to catch up.
 local function is_ahead(fence) return fence > micros + DAY * 1000 end
 
 -- By how many milliseconds a fence is ahead of the clock.
 local function millis_ahead(fence) return math.floor(math.min(fence - micros, 2 ^ 53) / 1000) end
 
--- The fence of a new grant: the wanted one if it is larger than all before, else the next. It follows
--- the clock, so that it grows even if the server loses its data.
+-- The fence of a new grant: the wanted one if it is larger than all earlier ones, else the next
+-- one. It follows the clock, so that it grows even if the server loses its data.
 local function next_fence(wanted)
   local last = last_fence()
   return int(wanted > last and wanted or math.max(last + 1, micros))

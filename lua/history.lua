@@ -3,16 +3,17 @@
 -- Reads:   history, holds, state; lock.written, lock.floor, now
 -- Changes: history
 --
--- An entry has one item a line: 'released', 'lost', 'expired', or how it was revoked ('revoked',
--- 'deleted', 'overwritten' or 'forgotten'); when; the outcome of its command, if reported; its id, time
--- of acquisition, fence and mode; who revoked it; and what is shown of it.
+-- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
+-- ('revoked', 'deleted', 'overwritten' or 'forgotten'); when; the outcome of the command, if
+-- reported; the id, time of acquisition, fence and mode of the hold; who revoked it; and its
+-- client.
 
 -- How many holds the history keeps.
 local HISTORY_LENGTH = 16
 
--- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as `otherwise`
--- says. Nil for one that is cooling, since its release is already on record, and for one whose details
--- are lost.
+-- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
+-- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
+-- whose details are lost.
 local function ending_of(standing, fence, otherwise)
   if standing == 'cooling' or not fence then return nil end
   if standing == 'revoked' then return 'forgotten', '' end
@@ -39,8 +40,8 @@ local function record(entry)
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
 
--- How, when and by whom a token's hold ended, if the history knows; and fourth, whether the history is
--- complete, if it does not.
+-- How, when and by whom a token's hold ended, if it is in the history. If not, the fourth result is
+-- whether the history is complete.
 local function recorded(token)
   local id, entries = string.sub(token, 1, 8), redis.call('LRANGE', HISTORY, 0, -1)
   for i = #entries, 1, -1 do

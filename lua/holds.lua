@@ -1,11 +1,11 @@
--- Holds: finding them, their leases, and the guard that stands for them.
+-- Holds: finding them, their leases, and the guard that represents them.
 --
 -- Reads:   holds, state; lock, own, now
 -- Changes: guard, holds; in the state 'guard', 'mode' and details of holds; lock.count, lock.live,
 --          lock.mode; through delete_details() and uncount() also `own` and the counters
 
--- The deadline of this token's hold, whatever its state; nil if there is none or its lease expired. A
--- hold lives through the millisecond of its deadline, as a key does.
+-- The deadline of this token's hold, in any state; nil if there is none or its lease has expired. A
+-- hold includes the millisecond of its deadline, as a key does.
 local function unexpired_hold(token)
   if not (lock.live or lock.foreign) then return nil end
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, token) or 0)
@@ -18,8 +18,9 @@ local function valid_hold()
   return hold_state(own.standing, own.fence) == 'held' and unexpired_hold(TOKEN) or nil
 end
 
--- Makes the guard show that this hold, the one with the latest deadline, is live, and gives every key
--- an expiry. `...` are fields of the state to write along. Only for a guard that is rlock's or absent.
+-- Makes the guard show that this hold, the one with the latest deadline, is live, and gives every
+-- key an expiry. `...` are fields of the state to write along. Only for a guard that is rlock's or
+-- absent.
 local function set_guard(token, deadline, ...)
   write_guard(token, deadline)
   redis.call('HSET', STATE, 'guard', token, ...)
@@ -40,9 +41,9 @@ local function set_deadline(token, deadline, ...)
   if lock.count > 1 then set_guard_to_latest(...) else set_guard(token, int(deadline), ...) end
 end
 
--- Makes the caller's hold last for another `ttl` from now, or until `at_least` if that is later; never
--- adds to what is left. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses
--- its lock because memory is full. `...` as for set_guard().
+-- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. What is left of
+-- the lease does not add up. Returns the milliseconds left. PEXPIREAT comes first, so that no
+-- holder loses its lock because memory is full. `...` as for set_guard().
 local function extend(ttl, at_least, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
   local deadline = math.max(now + ttl, tonumber(own.keep_until or 0), at_least)
@@ -50,16 +51,17 @@ local function extend(ttl, at_least, ...)
   return deadline - now
 end
 
--- Deletes holds without any fence: they are what remains of an evicted state. Not done on suspicion,
--- because once a script has written anything, a server that is out of memory no longer stops it.
+-- Deletes holds that have no fence: they remain from a state that the server evicted. It writes
+-- only if there are some, because after its first write, a script is no longer stopped by a lack of
+-- memory.
 local function drop_remains()
   if lock.fence or lock.count == 0 then return end
   redis.call('UNLINK', HOLDS)
   lock.count = 0
 end
 
--- An owner's shared hold may outlive the exclusive one that it entered. Many holds are not searched:
--- the mode is settled once few remain.
+-- Makes the mode shared if the exclusive hold that shared holds entered is gone. It does not search
+-- many holds: it waits until few remain.
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do

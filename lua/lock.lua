@@ -11,7 +11,7 @@
 --                            'mode'    mode of the holds as a whole
 --                            'fence'   the last fencing token granted
 --                            'life'    random; it changes when the server loses its data
---                            'ticket'  the last number given out in the queue
+--                            'ticket'  the last number assigned in the queue
 --                            'head'    the waiter that knows it is the head of the queue
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
@@ -20,18 +20,18 @@
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua
--- KEYS[7] over     zset    token -> until when a request with it is refused, because it was released
+-- KEYS[7] over     zset    token -> until when a request with it is rejected, because it was released
 --                          or given up. It outlives the state of an idle lock
 --
 -- ARGV[1] database  a failed SELECT must stop the script before it writes anything. A SELECT sent
 --                   ahead of the script in the same flight would not stop it
--- ARGV[2] token     of the hold or waiter that calls; '' for none
+-- ARGV[2] token     of the hold or waiter that calls; '' if none
 --
 -- All times are the server's, in milliseconds; a fence counts microseconds. int() writes numbers,
 -- because Lua's own notation turns into 1e+14 for large ones.
 --
--- No call works for longer than a few milliseconds, whatever happened before it. What one call does
--- not finish, later calls do; until then nobody is admitted.
+-- No call runs for longer than a few milliseconds, whatever happened before it. Later calls finish
+-- its work, and until then no request is admitted.
 
 if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 

@@ -1,4 +1,4 @@
--- Tokens that are over: released, or given up. A request with one that arrives late is refused.
+-- Tokens that are over: released, or given up. A late request with such a token is rejected.
 --
 -- Reads:   over, holds, history; lock, own, now
 -- Changes: over
@@ -10,7 +10,7 @@ local MARK_DURATION = 60 * 1000
 
 local function mark_over(token, ttl)
   local duration = math.max(ttl, MARK_DURATION)
-  -- The marks that expire first make room; this one is never dropped for itself.
+  -- The marks that expire first make room. Removing them first keeps the new one.
   redis.call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS)
   redis.call('ZADD', OVER, int(now + duration), token)
   local left = redis.call('PTTL', OVER)
@@ -34,8 +34,8 @@ local function why_not_held()
   local how, ended, by, complete = recorded(TOKEN)
   if how then return how, math.max(now - ended, 0), by end
   if is_over(TOKEN) then return 'released', -1, '' end
-  -- Details without a hold: somebody deleted the holds.
+  -- Details without a hold: the key of the holds was deleted.
   if own.fence then return 'forgotten', -1, '' end
-  -- A complete history would have it.
+  -- A complete history would contain it.
   return complete and 'unknown' or 'expired', -1, ''
 end

@@ -3,15 +3,15 @@
 -- Reads:   holds, state; lock.live, lock.mode, lock.named
 -- Changes: nothing
 
--- The mode in which an owner that was chosen by a user holds the lock: 'exclusive', 'shared', or nil.
--- A slot cannot be entered again.
+-- The mode in which an owner that a user chose holds the lock: 'exclusive', 'shared', or nil. A
+-- slot cannot be entered again.
 local function owner_mode(owner)
   if not (lock.live and lock.named) or owner_count(owner) == 0 then return nil end
   if lock.mode == 'exclusive' or lock.mode == 'shared' then return lock.mode end
 end
 
--- The innermost unexpired hold of `tokens`, each of which a space follows, the innermost last; and the
--- mode in which a request may enter the lock through them.
+-- The innermost unexpired hold among `tokens`, and the mode in which a request may enter the lock
+-- through them. A space follows each token; the innermost is last.
 local function enclosing_hold(tokens)
   local innermost, entered = nil, nil
   for token in string.gmatch(tokens, '(%S+) ') do
@@ -27,7 +27,7 @@ local function enclosing_hold(tokens)
   return innermost, entered
 end
 
--- Whether a waiter may enter what its owner holds by now.
+-- Whether a waiter may enter a lock that its owner holds by now.
 local function may_enter(mode, owner, named, reentrant)
   local outer = reentrant and named and owner_mode(owner)
   return outer == 'exclusive' or outer == 'shared' and mode == 'shared'

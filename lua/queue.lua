@@ -4,14 +4,14 @@
 -- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;
 --          lock.notified
 
--- The second waiter looks after a lease this much later than the head.
+-- How much later than the head the second waiter checks an expired lease, in ms.
 local GRACE = 500
--- How often the head looks at another tool's lock, which sends no messages.
+-- How often the head checks another tool's lock, which sends no messages, in ms.
 local FOREIGN_POLL = 1000
 
--- The mailbox of any waiter. KEYS cannot declare it: only the script finds out whom it wakes, and
--- asking first would cost a round trip. It has the hash tag of the declared keys, so it lives in the
--- same slot on the same server, and in the same ACL pattern.
+-- The mailbox of any waiter. KEYS cannot declare it, because only the script determines which
+-- waiter it wakes, and asking first would cost a round trip. Its hash tag is that of the declared
+-- keys, so it is in the same slot on the same server, and matches the same ACL pattern.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
 local function wake(token)
@@ -19,7 +19,7 @@ local function wake(token)
   redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
 end
 
--- Only the head of the queue watches for the end of a lease, so a new head must learn that it is one:
+-- Only the head of the queue watches for the end of a lease. A new head learns that it is the head
 -- from a message, or from the reply to its own call.
 local function notify_head(head)
   if head == lock.notified then return end
@@ -43,17 +43,17 @@ local function enqueue(...)
   return redis.call('ZRANK', QUEUE, TOKEN) + 1
 end
 
--- The end of the lease that a head of this mode waits for: of the last if it wants to be alone, else
--- of the first.
+-- The end of the lease that a head with this mode waits for: the last one if it needs the lock
+-- alone, else the first one.
 local function awaited(mode)
   local joins = (mode == lock.mode or lock.mode == 'exclusive') and mode ~= 'exclusive'
   local which = joins and 0 or -1
   return tonumber(redis.call('ZRANGE', HOLDS, which, which, 'WITHSCORES')[2]) + 1
 end
 
--- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of a
--- lease. The second looks a little later, in case the head is dead. Any other waiter is told when it
--- becomes the head.
+-- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of
+-- a lease. The second checks a little later, in case the head is dead. Any other waiter gets a
+-- message when it becomes the head.
 local function millis_to_sleep(position, mode, heartbeat, head)
   local sleep = heartbeat
   if position == 1 and lock.foreign then

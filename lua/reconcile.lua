@@ -1,4 +1,4 @@
--- Bringing the lock up to date, before anything is decided from it.
+-- Reconciliation: brings the lock up to date before anything is decided.
 --
 -- Reads:   holds, queue; lock, now
 -- Changes: guard, holds, state, history; lock, own
@@ -17,7 +17,7 @@ local function become_idle()
   own = {}
 end
 
--- Drops holds whose leases have expired, as many as one call may.
+-- Drops holds whose leases have expired, up to the limit for one call.
 local function drop_expired()
   local expired = redis.call('ZRANGEBYSCORE', HOLDS, '-inf', '(' .. int(now), 'WITHSCORES',
     'LIMIT', 0, BATCH)
@@ -43,13 +43,13 @@ local function reconcile()
     set_guard_to_latest()
     lock.deleted = false
   elseif lock.foreign and lock.written and lock.floor < last_fence() then
-    -- When the other tool's key is gone, these holds keep others out again until they end.
+    -- When the other tool's key is gone, these holds exclude others again until they end.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
   if not lock.written or lock.live and lock.count == 1 then return end
   if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
-    -- All leases have expired, and nobody waits.
+    -- All leases have expired, and there are no waiters.
     bypass_oom()
     record_expired(redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
     redis.call('UNLINK', HOLDS)

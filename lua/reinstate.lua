@@ -4,10 +4,10 @@
 -- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode', 'reinstated' and details of the
 --          hold; lock.count, lock.live, lock.mode, lock.fence, lock.reinstated
 
--- Reinstates a hold as a waiter remembers it. Its holder may still be at work and learns that the lock
--- is lost only from its next renewal. Until the lease expires, the hold keeps everybody out, as a
--- revoked one. This happens once: no later reminder extends it. The hold goes by its id, because only
--- its holder knows the token; an id is shorter than any token.
+-- Reinstates a hold that a waiter has seen. Its holder may still be at work, and learns that the
+-- lock is lost only from its next renewal. Until the lease expires, the hold excludes all others,
+-- as a revoked one. This happens once: no later reminder extends it. The hold is stored under its
+-- id, because only its holder knows the token. An id is shorter than any token.
 local function reinstate(id, about, fence, acquired, ttl)
   if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or redis.call('ZSCORE', HOLDS, id) then
     return

@@ -1,11 +1,11 @@
--- Revocation: one mark, the floor, revokes every hold up to a fence.
+-- Revocation: a single mark, the floor, revokes all holds up to a fence.
 --
 -- Reads:   lock.floor, now
 -- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
 
 -- The state of a hold from its details:
 --   'held'     it holds the lock
---   'revoked'  it no longer holds the lock, but its holder may not know yet. It keeps others out until
+--   'revoked'  it no longer holds the lock, but its holder may not know yet. It excludes others until
 --              its holder releases it or its lease expires
 --   'cooling'  its holder released it before its minimum time was up
 -- A hold whose fence was lost, because a key was evicted, counts as revoked.
@@ -14,7 +14,7 @@ local function hold_state(standing, fence)
   return (tonumber(fence or 0) or 0) <= lock.floor and 'revoked' or 'held'
 end
 
--- Revokes all holds with a fence up to this one. Each keeps others out until its holder releases it
+-- Revokes all holds with a fence up to this one. Each excludes others until its holder releases it
 -- or its lease expires. `how` is 'revoked', 'deleted' or 'overwritten'.
 local function revoke_up_to(fence, how, by)
   if fence <= lock.floor then return end

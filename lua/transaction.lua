@@ -7,7 +7,7 @@
 --   now, micros  the server's time; constant
 --   lock         the lock's own fields of the state (`fence` as text, or false), and
 --                  count      holds on record, expired ones included
---                  live       whether a hold of rlock's keeps others out
+--                  live       whether a hold of rlock excludes others
 --                  deleted    whether the guard was deleted under live holds
 --                  foreign    whether another tool holds the lock
 --                  leftovers  whether expired holds or waiters remain, so that nothing can be decided
@@ -18,8 +18,8 @@ local function clock()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
 end
--- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error that
--- a script raises.
+-- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error
+-- that a script raises.
 local function read_guard() return redis.pcall('GET', GUARD) end
 local function write_guard(token, deadline) redis.call('SET', GUARD, token, 'PXAT', deadline) end
 local function guard_left() return redis.call('PTTL', GUARD) end
@@ -38,9 +38,9 @@ local lock = { written = fields[1], mode = fields[2], fence = fields[3], life = 
   count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
 local own = { standing = fields[10], keep_until = fields[11], fence = fields[12], attempt = fields[13],
   ttl = fields[14] }
--- rlock's own guard expires with the last hold. If it is gone earlier, somebody deleted it: those
--- holds are revoked. A guard that rlock did not write, or one without any hold on record, belongs to
--- another tool: the lock stays busy until that key is gone.
+-- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
+-- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
+-- to another tool: the lock stays busy until that key is gone.
 lock.deleted = lock.written and not guard and redis.call('ZCOUNT', HOLDS, int(now), '+inf') > 0
 lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
@@ -56,6 +56,6 @@ local function delete_details(token, ...)
   if token == TOKEN then own = {} end
 end
 
--- A server that is out of memory stops a script only at its first write, if that write takes memory.
--- This first write takes none and changes nothing, so later ones succeed.
+-- A server that is out of memory stops a script only at its first write, and only if that write
+-- needs memory. This one needs none and changes nothing, so that later writes succeed.
 local function bypass_oom() redis.call('HDEL', STATE, '') end

@@ -1,10 +1,10 @@
--- The lock as people see it.
+-- The lock as others see it.
 --
 -- Reads:   guard, holds, queue, state, history; lock, now
 -- Changes: nothing
 
--- How many holders a reply to a waiter lists. A waiter may have to remind a server that lost its data
--- of them, above all of those whose leases last longest.
+-- How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
+-- them; those whose leases last longest matter most.
 local MAX_REMINDED = 3
 
 -- Details of a hold or a waiter, each short enough that the reply can be read.
@@ -16,10 +16,10 @@ local function details_of(token, ...)
   return details
 end
 
--- The waiters that are presumed alive, starting from one:
+-- The waiters that are presumed alive, from index `from` on:
 --   { id, mode, about, since }
--- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one that
--- is not reinstated.
+-- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one
+-- that is not reinstated.
 local function waiters(from)
   local listed = {}
   for _, token in ipairs(redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1)) do
@@ -31,8 +31,8 @@ local function waiters(from)
   return listed
 end
 
--- The lock with at most so many holders in full, starting from one (nil: those whose leases last
--- longest). Only inspect fills in the waiters and the history:
+-- The lock with up to `holders_at_most` holders, from the one at `holders_from` (nil: those whose
+-- leases last longest). Only inspect fills in the waiters and the history:
 --   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
 --     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
@@ -46,7 +46,7 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     scored = redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf', 'WITHSCORES',
       'LIMIT', from, holders_at_most)
     left = tonumber(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')[2]) - now
-    -- Held if any of them is, else revoked if any of them is.
+    -- The lock is held if any hold is, else revoked if any hold is.
     state = 'cooling'
   end
   for i = 1, #scored, 2 do

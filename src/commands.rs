@@ -89,14 +89,15 @@ impl Invocation {
             Ok(exit) => return exit,
             Err(error) => error,
         };
-        if error.is_worth_telling(self.verbosity) {
+        if error.is_printed(self.verbosity) {
             self.report.warn(&error);
         }
         let exit = match error.exit() {
             Exit::Status(exit::BUSY) => Exit::Status(self.busy),
             exit => exit,
         };
-        // A failure to write is ignored: the error is already on stderr, and its status matters more.
+        // A failure to write is ignored: the error is already on stderr, and its status matters
+        // more.
         let _ = match self.output {
             Output::Human => Ok(()),
             Output::Json => output::failure(self.name.as_ref(), &error, exit),

@@ -155,7 +155,7 @@ impl Exec {
             terms: Terms::resolve(&options.name, &options.common, &options.terms)?,
             program,
             arguments: words.collect(),
-            group: if options.foreground { Group::Ours } else { Group::Own },
+            group: if options.foreground { Group::Inherited } else { Group::New },
             loss_policy: LossPolicy {
                 on_lost: options.on_lost,
                 kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
@@ -195,7 +195,7 @@ impl Release {
     pub(crate) fn resolve(options: cli::Release) -> Result<Self, Error> {
         let target = match (options.force, options.now) {
             (false, _) => Target::Hold(token(options.hold.token)?),
-            (true, false) => Target::AllHolds(Revocation::WhenGone),
+            (true, false) => Target::AllHolds(Revocation::Graceful),
             (true, true) => Target::AllHolds(Revocation::Now),
         };
         let server = Server::resolve(&options.common, None, 0)?;

@@ -1,4 +1,4 @@
-//! Durations as people write them, and leases' lengths.
+//! Durations as users write and read them, and the lengths of leases.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,7 +18,8 @@ impl BoundedDuration {
 impl FromStr for BoundedDuration {
     type Err = String;
 
-    /// A bare number is seconds, fractions allowed, as in flock(1); anything else is humantime's.
+    /// A bare number counts seconds and may have a fraction, as in flock(1). humantime parses
+    /// anything else.
     fn from_str(text: &str) -> Result<Self, String> {
         let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let duration = if bare {
@@ -39,7 +40,7 @@ impl FromStr for BoundedDuration {
     }
 }
 
-/// The longest wait for one answer: 1 ms to a week.
+/// The longest wait for one reply: 1 ms to a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(Duration);
 
@@ -75,7 +76,7 @@ impl Ttl {
         self.0
     }
 
-    /// In milliseconds; a week of them is far from overflow.
+    /// In milliseconds. A week does not overflow.
     pub(crate) fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
@@ -98,7 +99,7 @@ impl FromStr for Ttl {
     }
 }
 
-/// A duration as a message shows it, in two units at most: `850ms`, `4.2s`, `2m13s`, `31d7h`.
+/// Formats a duration for a message, in at most two units: `850ms`, `4.2s`, `2m13s`, `31d7h`.
 pub(crate) fn show(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{}ms", duration.as_millis())
@@ -112,7 +113,7 @@ pub(crate) fn show(duration: Duration) -> String {
             rest %= seconds;
             (count, unit)
         });
-        // The largest, and the next one if there is anything of it.
+        // The largest unit, and the next one unless it is zero.
         let parts = parts.skip_while(|(count, _)| *count == 0).take(2);
         parts
             .filter(|(count, _)| *count > 0)
@@ -125,46 +126,46 @@ pub(crate) fn show(duration: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn span(text: &str) -> Option<Duration> {
+    fn parse(text: &str) -> Option<Duration> {
         text.parse::<BoundedDuration>().ok().map(BoundedDuration::get)
     }
 
     #[test]
     fn a_bare_number_is_seconds_and_may_have_a_fraction() {
-        assert_eq!(span("30"), Some(Duration::from_secs(30)));
-        assert_eq!(span("0.25"), Some(Duration::from_millis(250)));
-        assert_eq!(span(".5"), Some(Duration::from_millis(500)));
-        assert_eq!(span("0"), Some(Duration::ZERO));
+        assert_eq!(parse("30"), Some(Duration::from_secs(30)));
+        assert_eq!(parse("0.25"), Some(Duration::from_millis(250)));
+        assert_eq!(parse(".5"), Some(Duration::from_millis(500)));
+        assert_eq!(parse("0"), Some(Duration::ZERO));
     }
 
     #[test]
-    fn units_are_humantimes() {
-        assert_eq!(span("1m30s"), Some(Duration::from_secs(90)));
-        assert_eq!(span("250ms"), Some(Duration::from_millis(250)));
+    fn units_are_those_of_humantime() {
+        assert_eq!(parse("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(parse("250ms"), Some(Duration::from_millis(250)));
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn text_that_is_not_a_duration_is_rejected() {
         for text in ["", " ", "x", "-1", "1e3", "inf", "NaN", "1.2.3", ".", "10S", "30 parsecs"] {
-            assert_eq!(span(text), None, "{text:?}");
+            assert_eq!(parse(text), None, "{text:?}");
         }
     }
 
     #[test]
-    fn five_months_are_refused_and_the_mistake_is_named() {
+    fn five_months_are_rejected_with_a_hint_to_minutes() {
         let message = "5M".parse::<BoundedDuration>().unwrap_err();
         assert!(message.contains("minutes"), "{message}");
         assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
     }
 
     #[test]
-    fn a_lease_has_at_least_100_ms() {
+    fn a_lease_lasts_at_least_100_ms() {
         assert!("99ms".parse::<Ttl>().is_err());
         assert_eq!("0.1".parse::<Ttl>().unwrap().as_millis(), 100);
     }
 
     #[test]
-    fn durations_read_well() {
+    fn durations_are_shown_in_at_most_two_units() {
         let shown: Vec<_> =
             [850, 4_210, 12_300, 133_000].map(|ms| show(Duration::from_millis(ms))).into();
         assert_eq!(shown, ["850ms", "4.2s", "12s", "2m13s"]);

@@ -1,4 +1,4 @@
-//! Why a command fails, and how rlock says so.
+//! Why a command fails: the message, the exit status and the word in JSON.
 
 use std::fmt;
 use std::io;
@@ -13,14 +13,14 @@ use crate::lock::view::{Reason, View};
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
 
-/// One line each: what happened, and what to do about it.
+/// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The command line is wrong, or a variable that stands in for an option.
+    /// The command line is wrong, or a variable that is the default for an option.
     Usage(String),
-    /// The configuration is wrong, as far as that shows without a server.
+    /// The configuration is wrong, as rlock can tell without a server.
     Config(String),
-    /// No server, or not a usable one.
+    /// No server can serve the request.
     Store(Failure),
     /// The server stopped answering while rlock was queued.
     LostWhileQueued(Failure),
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// The word for it in JSON, which is as stable as an exit status.
+    /// The word for the error in JSON, which is as stable as an exit status.
     pub(crate) fn status(&self) -> &'static str {
         self.kind().1
     }
@@ -95,7 +95,7 @@ impl Error {
         }
     }
 
-    /// What is wrong, without the remedy of a failed store, for a message that ends in another way.
+    /// The problem without the remedy of a failed store, for a message with another ending.
     pub(crate) fn problem(&self) -> String {
         match self {
             Self::Store(failure) | Self::LostWhileQueued(failure) => failure.problem().to_owned(),
@@ -108,13 +108,13 @@ impl Error {
         matches!(self, Self::Store(failure) if failure.is_unreachable())
     }
 
-    /// Whether the error may go away by itself.
+    /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Store(failure) if failure.is_transient())
     }
 
     /// Whether to print it. `--quiet` hides messages about waiting and busy locks.
-    pub(crate) fn is_worth_telling(&self, verbosity: Verbosity) -> bool {
+    pub(crate) fn is_printed(&self, verbosity: Verbosity) -> bool {
         match self {
             Self::Unread => false,
             Self::Busy { .. } | Self::Stopped(_) => verbosity > Verbosity::Quiet,

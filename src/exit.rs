@@ -1,29 +1,30 @@
-//! How rlock ends: every exit status it has, in one place.
+//! Every exit status of rlock, and how the process ends with it.
 
-/// 0: done; for `inspect NAME`, held.
+/// Success; for `inspect NAME`, the lock is held.
 pub(crate) const OK: u8 = 0;
-/// `inspect NAME`: nobody holds the lock.
+/// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
 /// The command line is wrong (EX_USAGE).
 pub(crate) const USAGE: u8 = 64;
-/// No server answers (EX_UNAVAILABLE).
+/// No usable server (EX_UNAVAILABLE).
 pub(crate) const UNREACHABLE: u8 = 69;
-/// A bug, or the system refused us something we need (EX_SOFTWARE).
+/// A bug, or the system refused rlock a resource (EX_SOFTWARE).
 pub(crate) const INTERNAL: u8 = 70;
-/// Held by somebody else, and the wait is over (EX_TEMPFAIL).
+/// Another holder has the lock, and the wait is over (EX_TEMPFAIL).
 pub(crate) const BUSY: u8 = 75;
-/// The lock was lost under the running command.
+/// The lock was lost while the command ran.
 pub(crate) const LOST: u8 = 76;
-/// The token given does not hold the lock.
+/// The token does not hold the lock.
 pub(crate) const NOT_HELD: u8 = 77;
-/// Something about the server has to be set up differently (EX_CONFIG).
+/// The configuration of rlock or of the server is wrong (EX_CONFIG).
 pub(crate) const CONFIG: u8 = 78;
-/// The command could not be executed, as a shell says it.
+/// The command is not executable; shells use the same status.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
-/// The command was not found, as a shell says it.
+/// The command was not found; shells use the same status.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-/// The table of the man page, and of the README, which a test compares with it.
+/// The exit statuses as the man pages list them. A test compares the table in the README with this
+/// one.
 pub const TABLE: &[(&str, &str)] = &[
     (
         "the command's",
@@ -57,22 +58,23 @@ pub const TABLE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The end of the process.
+/// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// With this status.
     Status(u8),
-    /// By the signal with this number (nix has no names for the real-time ones), as the command did
-    /// or as the caller wanted; 128+n where that is impossible.
+    /// By the signal with this number, because the command ended by it or because rlock received
+    /// it. If that is impossible, with status 128+n. It is a number because nix has no names for
+    /// real-time signals.
     Signal(i32),
-    /// By the signal with this number, and all of our job with us: it came from the terminal, while
-    /// that was lent to the command, and our job would have had it otherwise.
+    /// By the signal with this number, which goes to all of rlock's job. It came from the terminal
+    /// while the command had the terminal; otherwise the whole job would have received it.
     Job(i32),
 }
 
 impl Exit {
-    /// Ends the process this way. Returns a status to exit with; for a signal only where the kernel
-    /// protects us from it, as it does process 1.
+    /// Ends the process if it ends by a signal. Otherwise returns the status to exit with. It also
+    /// returns a status if the kernel protects the process from the signal, as it does process 1.
     pub fn leave(self) -> i32 {
         match self {
             Self::Status(_) => {}
@@ -91,24 +93,24 @@ impl Exit {
     }
 }
 
-/// Who dies.
+/// Selects which processes receive the signal.
 enum SignalTarget {
     Process,
     Job,
 }
 
-fn die_by(signal: i32, scope: SignalTarget) {
-    // A core dump of ours would only be taken for one of the command's.
+fn die_by(signal: i32, target: SignalTarget) {
+    // A core dump of rlock would be mistaken for one of the command.
     let _ = nix::sys::prctl::set_dumpable(false);
-    // SAFETY: the default action is no handler of ours, the set is initialised by sigemptyset
-    // before it is used, and all pointers are to it or null.
+    // SAFETY: the default action runs no code of this program, sigemptyset initializes the set before
+    // it is used, and every pointer is null or points to the set.
     unsafe {
         nix::libc::signal(signal, nix::libc::SIG_DFL);
         let mut set = std::mem::MaybeUninit::uninit();
         nix::libc::sigemptyset(set.as_mut_ptr());
         nix::libc::sigaddset(set.as_mut_ptr(), signal);
         nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-        match scope {
+        match target {
             SignalTarget::Process => nix::libc::raise(signal),
             SignalTarget::Job => nix::libc::kill(0, signal),
         };

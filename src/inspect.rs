@@ -1,4 +1,4 @@
-//! Locks for people and for programs: a view of one or of many as text or as JSON.
+//! Shows locks: one as a page, several as a table, and either as JSON.
 
 pub(crate) mod json;
 pub(crate) mod page;

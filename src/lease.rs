@@ -1,11 +1,11 @@
-//! How long a holder may rely on its lease. This module is pure: the caller reads the clock.
+//! How long a holder may rely on its lease. These are pure functions: the caller reads the clock.
 
 use std::time::Duration;
 
 use crate::duration::Ttl;
 use crate::system::clock::Instant;
 
-/// A lease as its holder counts it, which is never longer than the server does.
+/// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
     sent: Instant,
@@ -15,35 +15,36 @@ pub(crate) struct Lease {
 impl Lease {
     /// The lease that a request sent at `sent` acquired or renewed. The server counts from when the
     /// request arrives, which is later.
-    pub(crate) fn won(sent: Instant, ttl: Ttl) -> Self {
+    pub(crate) fn new(sent: Instant, ttl: Ttl) -> Self {
         Self { sent, ttl }
     }
 
     /// When the holder must have stopped: the TTL after the request was sent, less 1 % and 2 ms.
     ///
-    /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts from
-    /// before the request. See
+    /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts
+    /// from before the request. See
     /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#safety-arguments>.
     /// The page leaves the allowance for the drift of the clocks open. The value is that of its
     /// reference implementation, redlock-rb: 1 % for clocks of different speed, and 2 ms for the
-    /// millisecond granularity of the server's expiry.
+    /// millisecond resolution of the server's expiry.
     ///
-    /// Two deviations make it safer. It applies to a single server too, and the clock keeps running
-    /// while the host is suspended, so a laptop that wakes up finds its lease over.
+    /// Two deviations make it safer. It applies to a single server too. And the clock keeps running
+    /// while the host is suspended, so that on a laptop that wakes up the lease has expired.
     pub(crate) fn deadline(&self) -> Instant {
         let ttl = self.ttl.get();
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 
-    /// When to renew: after a third of the TTL, so that two renewals can fail before the lease ends.
+    /// When to renew: after a third of the TTL, so that two renewals can fail before the lease
+    /// expires.
     pub(crate) fn renew_at(&self) -> Instant {
         self.sent + self.ttl.get() / 3
     }
 
-    /// When to stop the command if the lease has not been renewed by then, so that it has `before` to
-    /// end by itself.
-    pub(crate) fn stop_at(&self, before: Duration) -> Instant {
-        self.deadline() - before
+    /// When to stop the command if the lease has not been renewed by then. The command then has the
+    /// time `grace` to end.
+    pub(crate) fn stop_at(&self, grace: Duration) -> Instant {
+        self.deadline() - grace
     }
 
     /// How long ago the lease was acquired or renewed.
@@ -51,7 +52,7 @@ impl Lease {
         now.since(self.sent)
     }
 
-    /// The length of the lease that was asked for.
+    /// The length of the lease, as requested.
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_lease_counts_from_before_the_request_and_allows_for_drift() {
-        let lease = Lease::won(Instant::at_millis(1_000), Ttl::from_millis(30_000));
+        let lease = Lease::new(Instant::at_millis(1_000), Ttl::from_millis(30_000));
         assert_eq!(lease.deadline(), Instant::at_millis(1_000 + 30_000 - 300 - 2));
         assert_eq!(lease.renew_at(), Instant::at_millis(11_000));
     }

@@ -1,9 +1,9 @@
-//! The internals of the `rlock` program. This is not a library for other programs: only what `main` and
-//! the tests need is public, and it may change at any time.
+//! The internals of the `rlock` program. This is not a library for other programs: only what `main`
+//! and the tests need is public, and it may change at any time.
 //!
 //! The path of one acquisition: [`cli`] parses the words, and `config` decides what they mean.
-//! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease to
-//! an exit status). The scripts in `lua/` decide on the server.
+//! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease
+//! to an exit status). The scripts in `lua/` decide on the server.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -33,7 +33,8 @@ use exit::Exit;
 pub fn run(arguments: Vec<OsString>) -> Exit {
     std::panic::set_hook(Box::new(|panic| {
         report::alert(format_args!("internal error: {panic}; report it as a bug"));
-        // Any thread ends the process immediately. The locks that it holds expire with their leases.
+        // Any thread ends the process immediately. The locks that it holds expire with their
+        // leases.
         std::process::exit(exit::INTERNAL.into());
     }));
     let inherited = match system::inherited::Inherited::capture() {

@@ -1,7 +1,7 @@
-//! The words of the domain: what a lock is called, and what a hold of it is.
+//! The domain types: the name and key of a lock; the token, mode and owner of a hold.
 
 mod client_info;
-mod held;
+mod enclosing;
 pub(crate) mod pattern;
 pub(crate) mod view;
 
@@ -10,12 +10,12 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 
 pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
-pub(crate) use held::Held;
+pub(crate) use enclosing::EnclosingHolds;
 
 use crate::text::{at_most, is_invisible, is_unsafe, printable};
 
-/// What users call a lock: 1 to 200 bytes without white space, characters that control or that
-/// nobody sees, or any of `{}*?[]\`, which mean something in Redis keys and patterns.
+/// The name of a lock: 1 to 200 bytes. It contains no white space, no control or invisible
+/// characters, and none of `{}*?[]\`, which are special in Redis keys and patterns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(String);
 
@@ -51,14 +51,14 @@ fn forbidden(c: char) -> bool {
     is_deceptive(c) || c.is_whitespace() || matches!(c, '*' | '?' | '[' | ']' | '\\')
 }
 
-/// May be seen as nothing, as a space or as another text. Stricter than what may be shown, since
-/// two names that look the same have to be the same.
+/// Whether a character can look like nothing, like a space or like other text. Stricter than for
+/// text that is only shown, because two names that look the same must be the same.
 fn is_deceptive(c: char) -> bool {
-    // The last one is a Braille cell without dots.
+    // U+2800 is a Braille cell without dots.
     is_unsafe(c) || is_invisible(c) || c == '\u{2800}'
 }
 
-/// What is put before a name to make its key; may be empty, and may have a hash tag in braces.
+/// The text before the name in a key. It may be empty, and may contain a hash tag in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix(String);
 
@@ -83,8 +83,8 @@ impl FromStr for Prefix {
         }
         match text.chars().find(|&c| forbidden(c)) {
             Some(c) => Err(format!("prefix cannot contain {c:?}; remove it")),
-            // Without a tag of its own the key is the tag of its side keys, and the first closing
-            // brace in it would end that tag early, in another slot of a cluster.
+            // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
+            // closing brace would end that tag early, which puts them in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
                 Err("prefix contains '}' without a hash tag; use a form such as {app}:".into())
             }
@@ -93,7 +93,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// The part of a key that decides its slot in a cluster, where it is not all of it.
+/// The part of a key that determines its slot in a cluster; `None` if the whole key does.
 fn tag(key: &str) -> Option<&str> {
     let (_, rest) = key.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
@@ -113,8 +113,8 @@ impl Key {
         &self.0
     }
 
-    /// One of the keys beside the guard, in the same slot as the guard. Neither a name nor a prefix
-    /// has a question mark in it, so that this is no other lock's guard, nor beside one.
+    /// A key beside the guard, in the same slot. It cannot collide with a key of another lock,
+    /// because names and prefixes cannot contain a question mark.
     pub(crate) fn side(&self, what: &str) -> String {
         match tag(&self.0) {
             Some(_) => format!("{}?{what}", self.0),
@@ -123,12 +123,12 @@ impl Key {
     }
 }
 
-/// What proves a hold to be one's own. Secret: whoever has it can release the lock.
+/// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
 impl Token {
-    /// A new one for each hold, of 122 random bits.
+    /// A new token, with 122 random bits. Each hold has its own.
     pub(crate) fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
@@ -137,7 +137,7 @@ impl Token {
         &self.0
     }
 
-    /// What others may see of it.
+    /// The part that others may see: the first 8 characters.
     pub(crate) fn id(&self) -> String {
         self.0.chars().take(8).collect()
     }
@@ -152,7 +152,7 @@ impl fmt::Debug for Token {
 impl FromStr for Token {
     type Err = String;
 
-    /// Anything may be asked about; only what `acquire` printed will hold a lock.
+    /// Accepts any text but an empty one. Only the server knows whether a token holds a lock.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty token; check whether acquire succeeded".into());
@@ -161,8 +161,8 @@ impl FromStr for Token {
     }
 }
 
-/// Strictly increasing over all grants of a lock: what a resource checks to turn away a holder
-/// that lost the lock and does not know it yet.
+/// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
+/// holder that has lost the lock and does not know it yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub(crate) struct Fence(pub(crate) u64);
@@ -173,16 +173,16 @@ impl fmt::Display for Fence {
     }
 }
 
-/// How a hold goes together with others. Different modes exclude each other, and so do different
-/// numbers of slots.
+/// Which holds may coexist. Different modes exclude each other, and so do different numbers of
+/// slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Mode {
-    /// Alone.
+    /// One hold.
     Exclusive,
-    /// With any number of others.
+    /// Any number of holds.
     Shared,
-    /// With fewer than that many others.
+    /// At most this number of holds.
     Slots(NonZeroU32),
 }
 
@@ -194,7 +194,7 @@ impl Mode {
         }
     }
 
-    /// Without the number of slots, as JSON has it.
+    /// The mode without the number of slots, as in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -222,7 +222,7 @@ impl From<Mode> for String {
 impl TryFrom<String> for Mode {
     type Error = &'static str;
 
-    /// As it is kept in a store, which is what `Display` writes.
+    /// Parses the form that stores keep, which is that of `Display`.
     fn try_from(text: String) -> Result<Self, Self::Error> {
         match (text.as_str(), text.strip_prefix("slots:").map(str::parse)) {
             ("exclusive", _) => Ok(Self::Exclusive),
@@ -233,31 +233,33 @@ impl TryFrom<String> for Mode {
     }
 }
 
-/// Whose hold it is: those of one owner can enter each other. Spelled so that one that the user has
-/// chosen, 1 to 200 bytes, cannot be one that rlock has made up: knowing that, nobody can claim it.
+/// The owner of a hold. With --reentrant, a request can enter a lock that its owner already holds.
+///
+/// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner
+/// never equals a generated one, so knowing a generated owner is not enough to claim it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 impl Owner {
-    /// What an owner that the user has chosen begins with.
+    /// The first character of an owner that the user chose.
     const CHOSEN: char = '=';
 
-    /// One that nobody else is.
+    /// A new owner that no other client has.
     pub(crate) fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
-    /// As it is kept.
+    /// The form that stores keep.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What others may see of an owner, as it is kept: of one that nobody has chosen as much as of
-    /// a token.
-    pub(crate) fn shown(kept: &str) -> String {
-        match kept.strip_prefix(Self::CHOSEN) {
+    /// The part of a stored owner that others may see: all of a chosen one, and the first 8
+    /// characters of a generated one.
+    pub(crate) fn shown(stored: &str) -> String {
+        match stored.strip_prefix(Self::CHOSEN) {
             Some(chosen) => printable(at_most(200, chosen)),
-            None => printable(&kept.chars().take(8).collect::<String>()),
+            None => printable(&stored.chars().take(8).collect::<String>()),
         }
     }
 }
@@ -304,8 +306,8 @@ mod tests {
         }
     }
 
-    /// What a cluster hashes of a key, by its specification: what is between the first `{` and the
-    /// first `}` after it, unless that is nothing; else all of it.
+    /// The part of a key that a cluster hashes, by its specification: the text between the first
+    /// `{` and the first `}` after it, unless that is empty; else the whole key.
     fn hashed(key: &str) -> &str {
         let Some(open) = key.find('{') else { return key };
         match key[open + 1..].find('}') {
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_as_another_name_is_no_name_prefix_or_owner() {
+    fn a_name_prefix_or_owner_cannot_look_like_another_one() {
         for bad in [
             '\u{61c}',
             '\u{200b}',
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_shown_whole_only_if_it_was_chosen() {
+    fn an_owner_is_shown_in_full_only_if_the_user_chose_it() {
         let fresh = Owner::fresh();
         assert_eq!(Owner::shown(fresh.as_str()), fresh.as_str()[..8]);
         for chosen in ["me", "=", "release team 7", fresh.as_str()] {

@@ -43,7 +43,7 @@ pub(crate) enum OnUnreachable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     /// A new one, so that rlock can signal all of it and lend it the terminal.
-    Own,
-    /// That of rlock: what the terminal sends reaches the command directly.
-    Ours,
+    New,
+    /// The group of rlock, so that signals from the terminal reach the command directly.
+    Inherited,
 }

@@ -1,4 +1,5 @@
-//! What rlock tells people: always on stderr, one line at a time, and never worth dying for.
+//! Messages to users: always on stderr, one line at a time. A failure to write one does not end
+//! rlock.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -10,7 +11,7 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, is_ready};
 use crate::text::{at_most, printable};
 
-/// How much to tell.
+/// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     Quiet,
@@ -18,16 +19,16 @@ pub(crate) enum Verbosity {
     Verbose,
 }
 
-/// What somebody we depend on has said.
+/// A message from a module that does not print, such as a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Diagnostic {
-    /// For those who want to know what happens.
+    /// One step of the work, for --verbose.
     Detail(String),
-    /// For everybody: it works, but should be mended.
+    /// It works, but the user should fix something. Printed even if quiet.
     Warning(String),
 }
 
-/// A failure in words, told as `problem; remedy`. The remedy is a field, so that a message that
+/// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
 /// wraps the problem in another sentence still ends with one remedy, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -51,7 +52,7 @@ impl Fault {
         Self { problem: reword(&self.problem), ..self }
     }
 
-    /// The problem alone, for a message that ends in another way.
+    /// The problem alone, for a message with another ending.
     pub(crate) fn problem(&self) -> &str {
         &self.problem
     }
@@ -69,24 +70,25 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Tells about one command, on one lock where it has one. All clones write to the same stderr.
+/// Prints the messages of one command, which may concern one lock. All clones write to the same
+/// stderr.
 #[derive(Clone)]
 pub(crate) struct Report {
     subject: String,
     verbosity: Verbosity,
     started: Instant,
-    /// Is there a line at the terminal that is overwritten again and again?
-    makes_way: Arc<AtomicBool>,
+    /// Whether the terminal shows a status line, which a message must erase first.
+    erases_line: Arc<AtomicBool>,
 }
 
 impl Report {
     pub(crate) fn new(subject: Option<&dyn Display>, verbosity: Verbosity) -> Self {
         let subject = subject.map_or(String::new(), |subject| format!("{subject}: "));
-        let makes_way = Arc::default();
-        Self { subject, verbosity, started: Instant::now(), makes_way }
+        let erases_line = Arc::default();
+        Self { subject, verbosity, started: Instant::now(), erases_line }
     }
 
-    /// What all lines begin with: the lock and a colon, or nothing.
+    /// The beginning of every line: the lock and a colon, or nothing.
     pub(crate) fn subject(&self) -> &str {
         &self.subject
     }
@@ -95,24 +97,24 @@ impl Report {
         self.verbosity == Verbosity::Normal
     }
 
-    /// Whether from now on a line takes the place of what is on the terminal's present one.
-    pub(crate) fn make_way(&self, makes_way: bool) {
-        self.makes_way.store(makes_way, Ordering::Relaxed);
+    /// Sets whether each message erases the terminal's current line first.
+    pub(crate) fn erase_line(&self, erases_line: bool) {
+        self.erases_line.store(erases_line, Ordering::Relaxed);
     }
 
-    /// What went wrong.
+    /// Prints a problem, even if quiet.
     pub(crate) fn warn(&self, what: impl Display) {
         self.line(&what);
     }
 
-    /// What is as it should be but takes time, unless quiet.
+    /// Prints normal progress, unless quiet.
     pub(crate) fn note(&self, what: impl Display) {
         if self.verbosity >= Verbosity::Normal {
             self.line(&what);
         }
     }
 
-    /// What happens behind the scenes, with the time since the start.
+    /// Prints one step of the work and the time since the start, if verbose.
     pub(crate) fn detail(&self, what: impl Display) {
         if self.verbosity >= Verbosity::Verbose {
             let elapsed = Instant::now().since(self.started);
@@ -120,7 +122,7 @@ impl Report {
         }
     }
 
-    /// What others have said, each as it is meant.
+    /// Prints the messages of another module, each at its own level.
     pub(crate) fn diagnostics(&self, diagnostics: Vec<Diagnostic>) {
         for diagnostic in diagnostics {
             match diagnostic {
@@ -131,32 +133,32 @@ impl Report {
     }
 
     fn line(&self, what: &dyn Display) {
-        let way = if self.makes_way.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(way, &format!("{}{what}", self.subject));
+        let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
+        write_line(erase, &format!("{}{what}", self.subject));
     }
 }
 
-/// What went wrong before anybody knows which command it is about.
+/// Prints a problem that occurs before the subcommand is known.
 pub(crate) fn alert(what: impl Display) {
     write_line("", &what.to_string());
 }
 
-/// One write, so that lines of several processes do not mix. If nobody takes it, it is dropped: a
-/// full pipe must not keep us from stopping a command that has lost its lock. (A pipe that is ready
-/// to be written takes a page of 4 KiB.)
+/// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
+/// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
+/// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
 ///
-/// All that rlock tells people passes here, so whoever wrote a part of it, it is one line that does
-/// nothing to a terminal.
-fn write_line(way: &str, what: &str) {
+/// Every message passes through here. Wherever its parts come from, it is printed as one line,
+/// without control characters.
+fn write_line(erase: &str, what: &str) {
     let line = format!("rlock: {}", printable(what));
-    let line = format!("{way}{}\n", at_most(4000, &line));
+    let line = format!("{erase}{}\n", at_most(4000, &line));
     let mut stderr = io::stderr();
     if is_ready(stderr.as_fd(), Want::Write) {
         let _ = stderr.write_all(line.as_bytes());
     }
 }
 
-/// An error of the system's in words only, without Rust's "(os error 111)".
+/// A system error in words only, without Rust's "(os error 111)".
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

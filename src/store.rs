@@ -1,8 +1,8 @@
-//! Stores keep locks: the trait that every store implements, and the words of its requests and
-//! answers.
+//! Stores keep locks: the trait that every store implements, with its requests, answers and
+//! failures.
 //!
-//! `location` reads URLs, and `open` makes the store that they mean. The rest of rlock sees only the
-//! trait, so it does not know which kind of store it uses.
+//! `location` reads URLs, and `open` makes the store that they mean. The rest of rlock sees only
+//! the trait, so it does not know which kind of store it uses.
 
 mod local;
 pub(crate) mod location;
@@ -31,18 +31,19 @@ pub(crate) struct Request {
     pub(crate) token: Token,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
-    /// How long after the grant the lock stays taken at least, even if it is released sooner.
+    /// The shortest time from the grant for which the lock stays taken, even if it is released
+    /// sooner.
     pub(crate) at_least: Duration,
-    /// The owner that the user chose. Without one, the owner is that of the innermost enclosing hold
-    /// that still exists, or else `fresh_owner`.
+    /// The owner that the user chose. Without one, the owner is that of the innermost enclosing
+    /// hold that still exists, or else `fresh_owner`.
     pub(crate) owner: Option<Owner>,
     pub(crate) fresh_owner: Owner,
-    /// The tokens of the enclosing holds of this lock, the innermost last. Some may be over.
+    /// The tokens of the enclosing holds of this lock, the innermost last. Some may have ended.
     pub(crate) enclosing: Vec<Token>,
     /// Whether the request may share the lock with holds of the same owner.
     pub(crate) reentrant: bool,
-    /// How often the waiter asks again at least, so that the store knows it is alive; `None` if the
-    /// request does not wait.
+    /// The longest time after which the waiter asks again, so that the store knows it is alive;
+    /// `None` if the request does not wait.
     pub(crate) heartbeat: Option<Duration>,
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub(crate) client: String,
@@ -64,15 +65,15 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Answer(Answer),
-    /// Nothing is decided: the call did as much cleanup as one call may. Ask again at once, as another
-    /// attempt.
+    /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
+    /// as another attempt.
     Again,
     /// The last fencing token is implausible: it is this far ahead of the server's clock.
     FenceAhead(Duration),
 }
 
-/// Repeats `ask` until it returns an answer. Each call gets a larger attempt number: the microseconds
-/// since boot, which also exceed the numbers of all earlier processes on this host.
+/// Repeats `ask` until it returns an answer. Each call gets a larger attempt number: the
+/// microseconds since boot, which also exceed the numbers of all earlier processes on this host.
 fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
     loop {
         match ask(Instant::now().micros_since_boot())? {
@@ -105,7 +106,7 @@ pub(crate) enum Answer {
     Upgrade,
     /// The token was released, or the request was given up.
     Over(Reason),
-    /// No client has the lock, because several asked at once. Ask again after `pause`.
+    /// No client got the lock, because several asked at once. Ask again after `pause`.
     Split {
         pause: Duration,
     },
@@ -133,10 +134,11 @@ pub(crate) enum Renewal {
 /// How `Store::revoke` ends holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Revocation {
-    /// The next renewal tells the holder. The lock stays taken until the holder releases it or its
-    /// lease ends.
-    WhenGone,
-    /// At once, for holders that are known to be dead, and for locks of other tools.
+    /// The holder learns of it from its next renewal. The lock stays taken until the holder
+    /// releases it or its lease expires.
+    Graceful,
+    /// The lock becomes free at once. For holders that are known to be dead, and for locks of other
+    /// tools.
     Now,
 }
 
@@ -145,7 +147,8 @@ pub(crate) enum Revocation {
 pub(crate) enum Release {
     Released,
     NotHeld(Reason),
-    /// The hold is gone, and an earlier copy of this release, whose reply was lost, probably ended it.
+    /// The hold is gone, and an earlier copy of this release, whose reply was lost, probably ended
+    /// it.
     Unknown,
 }
 
@@ -157,7 +160,7 @@ pub(crate) type Listed = (Name, Result<View, Failure>);
 pub(crate) struct Listing {
     pub(crate) locks: Vec<Listed>,
     /// One failure for each server whose locks could not be listed.
-    pub(crate) unseen: Vec<Failure>,
+    pub(crate) failures: Vec<Failure>,
 }
 
 /// Why there is no answer. The texts are for the user: one line, lower case, no period.
@@ -170,9 +173,9 @@ pub(crate) enum Failure {
     Unavailable(Fault),
     /// The reply is larger than any lock can be.
     TooLarge(Fault),
-    /// The user has to change something first. `executed`: the request may have taken effect all the
-    /// same, because the server rejected the login but runs scripts for clients that are not logged
-    /// in.
+    /// The user has to change something first. `executed`: the request may have taken effect all
+    /// the same, because the server rejected the login but runs scripts for clients that are not
+    /// logged in.
     Misconfigured { fault: Fault, executed: bool },
     /// The request took effect, but too few replicas have confirmed it.
     Unconfirmed(Fault),
@@ -180,7 +183,7 @@ pub(crate) enum Failure {
     Interrupted { sent: bool },
 }
 
-/// What may have become of a request that was not answered.
+/// What may have happened to a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It did not reach the server.
@@ -192,12 +195,12 @@ pub(crate) enum Fate {
 }
 
 impl Failure {
-    /// Misconfigured, and not carried out.
+    /// A misconfiguration because of which the request did not take effect.
     pub(crate) fn misconfigured(fault: Fault) -> Self {
         Self::Misconfigured { fault, executed: false }
     }
 
-    /// What is wrong, without a remedy, for a message that ends in another way.
+    /// The problem without its remedy, for a message with another ending.
     pub(crate) fn problem(&self) -> &str {
         self.fault().map_or("interrupted", Fault::problem)
     }
@@ -213,7 +216,7 @@ impl Failure {
         }
     }
 
-    /// Whether the cause may pass by itself, so that it is worth trying again.
+    /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
     }
@@ -245,7 +248,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Keeps locks. An implementation decides about each request as the scripts in `lua/` do; the model in
+/// Keeps locks. Every implementation decides requests as the scripts in `lua/` do. The model in
 /// `store::model` is the same algorithm in Rust.
 ///
 /// These rules hold for every method:
@@ -258,14 +261,15 @@ impl fmt::Display for Failure {
 /// - A call may be repeated after a failure. A hold is identified by its token, so a repetition does
 ///   not acquire, release or renew anything twice.
 /// - After a failure that may have taken effect (`Failure::maybe_executed`), `leave` undoes a request.
-///   An earlier copy that arrives later must not take effect any more.
+///   A copy of that request that arrives later must have no effect.
 pub(crate) trait Store: Send {
     /// Asks for a lock, or asks again while waiting for it. A waiter asks again at the latest after
-    /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not free,
-    /// and forgotten if the waiter does not ask again in time.
+    /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not
+    /// free, and forgotten if the waiter does not ask again in time.
     ///
-    /// `seen` are the holders that the caller was told of last. A server that has lost its data since
-    /// then reinstates them until their leases must be over, so that it does not grant the lock twice.
+    /// `seen` lists the holders in the last answer to the caller. A server that has lost its data
+    /// since then reinstates them until their leases must have expired, so that it does not grant
+    /// the lock twice.
     fn acquire(
         &mut self,
         request: &Request,
@@ -281,7 +285,7 @@ pub(crate) trait Store: Send {
     }
 
     /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
-    /// return early for any cause; only `acquire` tells whether the lock was granted.
+    /// return early for any reason; only `acquire` determines whether the lock was granted.
     fn sleep(
         &mut self,
         request: &Request,
@@ -289,9 +293,9 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure>;
 
-    /// Extends a hold: its lease ends `ttl` from now, or without `ttl` as long from now as the last
-    /// grant or renewal made it. A renewal never shortens the lease of `rlock exec` or of a
-    /// `--while-pid` keeper, which count on it.
+    /// Extends a hold: its lease expires `ttl` from now. Without `ttl`, it gets the length of the
+    /// last grant or renewal. A renewal never shortens the lease of `rlock exec` or of a
+    /// `--while-pid` keeper, because these rely on it.
     fn renew(
         &mut self,
         key: &Key,
@@ -300,12 +304,13 @@ pub(crate) trait Store: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure>;
 
-    /// Ends a hold, and remembers the outcome of its command in the lock's history. The token is over
-    /// afterwards: no late request with it can acquire the lock, even if the hold was not found.
+    /// Ends a hold, and records the outcome of its command in the lock's history. From then on the
+    /// token is refused: no late request with it can acquire the lock, even if the hold was not
+    /// found.
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
-    /// Undoes a request: afterwards it is neither queued nor granted, and its token is over. Returns
-    /// the lock as it is then.
+    /// Undoes a request: afterward it is neither queued nor granted, and its token is refused.
+    /// Returns the lock as it is then.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
     /// Revokes all current holds, and returns the lock as it was before. Waiters and the fencing
@@ -324,7 +329,7 @@ pub(crate) trait Store: Send {
         Vec::new()
     }
 
-    /// What there is to report beside the answers since the last call, such as a failover.
+    /// Messages since the last call besides the answers, such as one about a failover.
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
         Vec::new()
     }

@@ -20,5 +20,5 @@ pub(crate) mod watched;
 
 pub(crate) use command::{Command, run_unlocked};
 pub(crate) use loss::LockOutcome;
-pub(crate) use renewer::Hold;
-pub(crate) use supervisor::{Ending, run};
+pub(crate) use renewer::RenewableHold;
+pub(crate) use supervisor::{Completion, run};

@@ -1,5 +1,4 @@
-//! The operating system underneath: time, waiting, threads, signals, and what the caller handed
-//! down.
+//! The operating system: time, waiting, threads, signals, and the state that the caller passed on.
 
 pub(crate) mod back_off;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! Text that people see or paste: without what deceives, quoted for a shell, measured in columns.
+//! Text that users read or paste: made safe to print, quoted for a shell, measured in columns.
 
 mod columns;
 mod printable;
@@ -8,7 +8,7 @@ pub(crate) use columns::{columns, cut, padded};
 pub(crate) use printable::{is_invisible, is_unsafe, printable};
 pub(crate) use shell::quoted;
 
-/// As much of a text as fits into so many bytes, to the end of a character.
+/// The longest beginning of a text that fits into this many bytes and does not split a character.
 pub(crate) fn at_most(bytes: usize, text: &str) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]

@@ -1,5 +1,5 @@
 //! From a request to a lease: asking for a lock, waiting in the queue, and giving up cleanly.
-//! `waiter` decides, and the rest carries its steps out.
+//! `waiter` decides on the steps, and this module carries them out.
 
 mod live;
 mod messages;
@@ -38,8 +38,8 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Asks for a lock until the server grants it, the wait limit ends, or a signal comes. On failure it
-/// takes the request back, as far as the server can still be reached.
+/// Requests a lock until the server grants it, the wait limit passes, or a signal arrives. On
+/// failure it withdraws the request, if it can still reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
@@ -81,7 +81,7 @@ pub(crate) fn acquire(
         let (now, signal) = (Instant::now(), signals.first());
         let (notes, next) = waiter.on(event, signal, now);
         for note in notes {
-            messages.tell(note, now);
+            messages.print(note, now);
         }
         step = next;
     }

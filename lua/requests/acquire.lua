@@ -1,5 +1,5 @@
--- Asks for the lock: a newcomer, a waiter that was woken or whose heartbeat is due, or either of
--- them again after a lost reply. The token makes all of these the same request.
+-- Requests the lock: for a new client, for a waiter that was woken or whose heartbeat is due, or
+-- for either of them again after a lost reply. The token makes all of these the same request.
 --
 -- ARGV[3] ttl        of the lease, in ms
 -- ARGV[4] heartbeat  ms until a waiter calls again at the latest; 0: do not wait
@@ -9,8 +9,8 @@
 -- ARGV[8] fresh      an owner that no other request has
 -- ARGV[9] enclosing  tokens of this lock's holds that enclose or enclosed the caller, the innermost
 --                    last, each followed by a space
--- ARGV[10] reentrant 'reentrant' to enter again what the owner holds; ''
--- ARGV[11] about     shown to people: host, user, pid, command, kind, label, one a line
+-- ARGV[10] reentrant 'reentrant' to enter a lock that the owner holds; ''
+-- ARGV[11] about     the client, shown to others: host, user, pid, command, kind, label, one per line
 -- ARGV[12] fence     wanted for the hold, unless a larger one was granted here; 0: any. A lock on
 --                    several servers needs the same fence on most of them
 -- ARGV[13] attempt   grows with each request of the token. A request whose attempt does not is a
@@ -22,15 +22,15 @@
 -- Replies:
 -- { 'granted', fence }
 -- { 'busy', view }
--- { 'inside' }   it would wait for the hold that encloses the caller
+-- { 'nested' }   it would wait for the hold that encloses the caller
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
 -- { 'over', why_not_held() }  the token was released, or the request given up
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
 
--- The sections are named after the functions of the Rust model, but are not functions. Each call of a
--- script makes all its functions anew, and one that uses this many values costs 1 µs.
+-- The sections have the names of the functions of the Rust model, but are not functions. Each call
+-- of a script creates all its functions, and one that captures this many values takes 1 µs.
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
@@ -40,7 +40,7 @@ reconcile()
 if is_over(TOKEN) then return { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
 if own.attempt and ATTEMPT <= tonumber(own.attempt) then
-  -- A grant that was not claimed yet lasts for less than the caller would believe.
+  -- An unclaimed grant expires sooner than the caller would assume.
   local unclaimed_deadline = tonumber(detail(TOKEN, 'acquired') or 0) + CLAIM_WINDOW
   local deadline = valid_hold()
   if deadline and deadline ~= unclaimed_deadline then return { 'granted', own.fence } end
@@ -48,12 +48,12 @@ if own.attempt and ATTEMPT <= tonumber(own.attempt) then
 end
 local furthest = math.max(last_fence(), WANTED)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end
--- A quorum asks for its fence here again, but the hold was revoked meanwhile.
+-- A quorum requests its fence for a hold that was revoked meanwhile.
 if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
 end
--- A caller that asks again no longer uses its revoked hold.
+-- A caller that asks again no longer relies on its revoked hold.
 if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then drop_hold(TOKEN) end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
@@ -101,19 +101,19 @@ local function add(name, value)
 end
 if named then add('named', '1') end
 
--- What the owner holds may be entered past the queue: those who wait in it wait for this owner.
+-- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
 if entered or admissible(MODE) and not head then
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
   if lock.ticket then redis.call('ZREM', QUEUE, TOKEN) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
   return { 'granted', lock.fence }
 end
-if enclosing then return { 'inside' } end
+if enclosing then return { 'nested' } end
 if HEARTBEAT == 0 then return { 'busy', brief_view() } end
 
 lock.life = life
 if REENTRANT then add('reentrant', '1') end
--- Alive for two heartbeats and a claim window, because one heartbeat may be lost on the way.
+-- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
 add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
 local position = enqueue(unpack(details))
 if position == 1 then notify_head(TOKEN) end

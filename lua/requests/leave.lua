@@ -1,7 +1,7 @@
--- Gives up a request: its position in the queue, or a grant that it did not claim, is gone
--- afterwards, a request with its token that arrives later is refused, and the queue moves up.
+-- Gives up a request: removes it from the queue, or drops a grant that it did not claim. A later
+-- request with its token is rejected, and the queue moves up.
 --
--- ARGV[3] ttl  that was asked for, in ms
+-- ARGV[3] ttl  of the request, in ms
 --
 -- Replies:
 -- { 'left', view }

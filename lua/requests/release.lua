@@ -1,4 +1,4 @@
--- Ends a hold, or lets it cool until its minimum time is up, and hands the lock to the head of the
+-- Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
 -- queue. The token is over, whatever it was.
 --
 -- ARGV[3] outcome  of the command, for the history: 'exit N', 'signal N', 'lost' if it was stopped
@@ -14,8 +14,8 @@ local held = valid_hold()
 local unexpired = held or unexpired_hold(TOKEN)
 local reply = held and { 'released' } or { 'not-held', why_not_held() }
 local ttl = tonumber(own.ttl or 0)
--- Anybody can see an id, so an id does not release a hold. A reinstated hold goes by its id, and the
--- whole token releases it.
+-- Ids are public, so an id does not release a hold. A reinstated hold is stored under its id, and
+-- the whole token releases it.
 local id = string.sub(TOKEN, 1, 8)
 local ended = nil
 if TOKEN ~= id then
@@ -38,11 +38,11 @@ if cools then
 elseif ended then
   drop_hold(ended)
 end
--- A waiter has nothing to release, and keeps waiting.
+-- A waiter has no hold to release, and keeps waiting.
 if unexpired or not (lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then mark_over(TOKEN, ttl) end
 local head = admit()
--- The deadline that the head waits for may be earlier now.
+-- The head may now wait for an earlier deadline.
 if cools and head then wake(head) end
--- Last, so that a failure to record does not keep the lock from moving on.
+-- Last, so that a failure to record does not block the queue.
 if entry then record(entry) end
 return reply

@@ -1,6 +1,6 @@
--- Extends the caller's lease to another ttl from now.
+-- Extends the caller's lease to expire one TTL from now.
 --
--- ARGV[3] ttl  in ms; '': as long as it was
+-- ARGV[3] ttl  in ms; '': as before
 --
 -- Replies:
 -- { 'renewed', fence, ms until it expires }
@@ -11,8 +11,8 @@ reconcile()
 local deadline = valid_hold()
 local reply
 if deadline then
-  -- A process that rlock watches, under exec or a keeper, counts on what it has. A script that called
-  -- acquire may shorten its lease.
+  -- exec and a keeper rely on the lease that they have. Only a script that called acquire may
+  -- shorten its lease.
   local kind = string.match(detail(TOKEN, 'about'), '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
   local at_least = kind == 'acquire' and 0 or deadline
   reply = { 'renewed', own.fence, extend(tonumber(ARGV[3]) or tonumber(own.ttl), at_least) }

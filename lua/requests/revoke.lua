@@ -1,12 +1,12 @@
 -- Revokes all holds with a fence up to the one that the caller has seen, so that a request that
 -- arrives late does not touch later holds. Neither the queue nor the fence changes.
 --
--- ARGV[3] now    'now' frees the lock at once, also from another tool; '': only revoke the holds, so
---                that the lock moves on once their holders have released it. Another tool cannot be
---                asked to
--- ARGV[4] by     who revokes, for the history
--- ARGV[5] from   the hold to continue from, as the last reply says; '' at first
--- ARGV[6] fence  that the caller has seen last
+-- ARGV[3] now    'now' frees the lock at once, also from another tool. '' only revokes the holds, so
+--                that the lock is granted again once their holders have released it. This does not
+--                work for another tool
+-- ARGV[4] by     the client that revokes, for the history
+-- ARGV[5] from   the hold to continue from, as in the last reply; '' at first
+-- ARGV[6] fence  the last one that the caller has seen
 --
 -- Replies:
 -- { 'revoked', view before, with as many holders as a reply lists }
@@ -35,7 +35,7 @@ for i, token in ipairs(batch) do
     if not cooling and i > #batch - HISTORY_LENGTH then
       record(history_entry(token, 'revoked', now, '', BY))
     end
-    -- A waiter that did not claim its grant keeps waiting with its token.
+    -- A waiter that did not claim its grant yet keeps waiting with its token.
     if deadline ~= tonumber(acquired or 0) + CLAIM_WINDOW then mark_over(token, tonumber(ttl or 0)) end
     drop_hold(token)
   elseif cooling and meant and not lock.foreign then

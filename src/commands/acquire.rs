@@ -42,7 +42,7 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
         Output::Human => output::text(&format!("{}\n", token.as_str())),
         Output::Json => {
             let done = Done::new("acquired", &terms.name).with_token(token);
-            output::document(&done.with_lease(grant.won.fence, grant.request.ttl.get()))
+            output::document(&done.with_lease(grant.acquired.fence, grant.request.ttl.get()))
         }
         Output::Shell => output::text(&assignments(&grant.variables(&terms.name))),
     };

@@ -11,7 +11,7 @@ use crate::lock::view::Outcome;
 use crate::policy::OnUnreachable;
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
-use crate::supervise::{self, Command, Ending, Hold, LockOutcome};
+use crate::supervise::{self, Command, Completion, LockOutcome, RenewableHold};
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
@@ -30,33 +30,36 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
         }
         (Err(error), _) => return Err(error),
     };
-    // A signal may come together with the grant: too late for the wait, too early for the command.
+    // A signal may arrive together with the grant: after the wait, and before there is a command to
+    // pass it to.
     if let Some(arrival) = grant.signals.pending().first() {
         let signal = arrival.signal;
-        let (store, ends) = (&mut *grant.store, grant.won.lease.deadline());
+        let (store, ends) = (&mut *grant.store, grant.acquired.lease.deadline());
         let outcome = Outcome::Unknown;
         let _ = release(store, &grant.request, outcome, ends, &mut grant.signals, report);
         return Err(Error::Stopped(signal));
     }
 
     command.variables = grant.variables(&terms.name);
-    let Grant { store, request, won, mut signals } = grant;
-    let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
-    let (store, ending) =
+    let Grant { store, request, acquired, mut signals } = grant;
+    let lease = acquired.lease;
+    let hold = RenewableHold { key: request.key.clone(), token: request.token.clone(), lease };
+    let (store, completion) =
         supervise::run(&command, hold, loss_policy, store, &mut signals, inherited, report);
 
-    let outcome = outcome(&ending);
-    let ends = ending.as_ref().map_or(won.lease.deadline(), |ending| ending.lease.deadline());
+    let outcome = outcome(&completion);
+    let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
+    let ends = lease.deadline();
     let released =
         store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
-    let ending = ending?;
-    // A signal that came after the command's end is for rlock: an interrupted script must not go on
-    // with its next line. Only a failure of the command matters more.
-    let late = ending.late.or_else(|| {
+    let completion = completion?;
+    // A signal that arrived after the command ended applies to rlock: an interrupted script must
+    // not continue with its next line. Only a failure of the command takes precedence.
+    let late = completion.late.or_else(|| {
         let pending = signals.pending().into_iter().map(|arrival| arrival.signal);
         pending.into_iter().find(|&signal| signals::ends(signal))
     });
-    match (ending.lock, released, ending.exit, late) {
+    match (completion.lock, released, completion.exit, late) {
         (LockOutcome::Kept, Some(Ok(Release::NotHeld(why))), _, _) => {
             report.warn(format_args!(
                 "the lock {why}, but the command ended before the loss was detected"
@@ -72,10 +75,10 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
 }
 
 /// The outcome of the command, for the history of the lock.
-fn outcome(ending: &Result<Ending, Error>) -> Outcome {
-    let exit = match ending {
-        Ok(Ending { lock: LockOutcome::Lost, .. }) => return Outcome::Lost,
-        Ok(Ending { exit, .. }) => *exit,
+fn outcome(completion: &Result<Completion, Error>) -> Outcome {
+    let exit = match completion {
+        Ok(Completion { lock: LockOutcome::Lost, .. }) => return Outcome::Lost,
+        Ok(Completion { exit, .. }) => *exit,
         Err(error @ Error::Command { .. }) => error.exit(),
         Err(_) => return Outcome::Unknown,
     };

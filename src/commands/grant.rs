@@ -5,7 +5,7 @@ use anyhow::Context;
 use super::reported;
 use crate::config::Terms;
 use crate::error::Error;
-use crate::lock::{ClientInfo, Held, Name, Owner, Token};
+use crate::lock::{ClientInfo, EnclosingHolds, Name, Owner, Token};
 use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Request, Store};
@@ -17,7 +17,7 @@ use crate::wait::{self, Acquired};
 pub(super) struct Grant {
     pub(super) store: Box<dyn Store>,
     pub(super) request: Request,
-    pub(super) won: Acquired,
+    pub(super) acquired: Acquired,
     pub(super) signals: Signals,
 }
 
@@ -32,7 +32,7 @@ impl Grant {
         report: &Report,
     ) -> Result<Self, Error> {
         let key = terms.server.key(&terms.name);
-        let enclosing = Held::inherited().of_key(&key);
+        let enclosing = EnclosingHolds::inherited().of_key(&key);
         let request = Request {
             key,
             token,
@@ -52,21 +52,22 @@ impl Grant {
         };
         let mut signals = Signals::listen(inherited).context("cannot listen to signals")?;
         let mut store = reported::open(&terms.server, report)?;
-        let won = wait::acquire(&mut *store, &request, terms.wait_limit, &mut signals, report)?;
-        let request = Request { token: won.token.clone(), ..request };
-        Ok(Self { store, request, won, signals })
+        let acquired =
+            wait::acquire(&mut *store, &request, terms.wait_limit, &mut signals, report)?;
+        let request = Request { token: acquired.token.clone(), ..request };
+        Ok(Self { store, request, acquired, signals })
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists
     /// all locks that enclose it, innermost last.
     pub(super) fn variables(&self, name: &Name) -> Vec<(&'static str, String)> {
         let token = self.request.token.as_str();
-        let held = Held::inherited().and(&self.request.key, &self.request.token);
+        let held = EnclosingHolds::inherited().and(&self.request.key, &self.request.token);
         vec![
             ("RLOCK_NAME", name.to_string()),
             ("RLOCK_TOKEN", token.to_owned()),
-            ("RLOCK_FENCE", self.won.fence.to_string()),
-            (Held::VARIABLE, held),
+            ("RLOCK_FENCE", self.acquired.fence.to_string()),
+            (EnclosingHolds::VARIABLE, held),
         ]
     }
 }

@@ -98,7 +98,7 @@ impl Look<'_> {
                 let view = self.store.inspect(&Key::new(self.prefix, name));
                 view.map(|view| Listing {
                     locks: vec![(name.clone(), Ok(view))],
-                    unseen: Vec::new(),
+                    failures: Vec::new(),
                 })
             }
             several => {
@@ -109,9 +109,10 @@ impl Look<'_> {
         self.readable(found?)
     }
 
-    /// Returns the locks that could be read, and warns about the others. Fails if none could be read.
+    /// Returns the locks that could be read, and warns about the others. Fails if none could be
+    /// read.
     fn readable(&self, listing: Listing) -> Result<Found, Error> {
-        let complete = listing.unseen.is_empty();
+        let complete = listing.failures.is_empty();
         let mut locks = Vec::new();
         let mut unreadable: Vec<(String, Failure)> = Vec::new();
         for (name, view) in listing.locks {
@@ -123,7 +124,7 @@ impl Look<'_> {
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
         }
-        unreadable.extend(listing.unseen.into_iter().map(|failure| (String::new(), failure)));
+        unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
         if locks.is_empty() && !unreadable.is_empty() {
             return Err(unreadable.swap_remove(0).1.into());
         }

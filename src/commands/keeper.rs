@@ -1,8 +1,9 @@
 //! `acquire --while-pid`: a keeper in the background, for as long as a process lives.
 //!
-//! The keeper runs this program again, with the same arguments and with the token in its environment.
-//! Requests can be repeated, so it asks for the hold again and gets it. It is a new process rather
-//! than a fork, because a fork would copy the connections and only one of the threads.
+//! The keeper runs this program again, with the same arguments and with the token in its
+//! environment. Requests can be repeated, so it asks for the hold again and gets it. It is a new
+//! process rather than a fork, because a fork would copy the connections and only one of the
+//! threads.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -29,7 +30,7 @@ use crate::policy::LossPolicy;
 use crate::report::Report;
 use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
-use crate::supervise::{Hold, LockOutcome, watch};
+use crate::supervise::{LockOutcome, RenewableHold, watch};
 use crate::system::clock::Instant;
 use crate::system::disposition;
 use crate::system::inherited::Inherited;
@@ -66,8 +67,8 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Starts a keeper for the hold, and waits until it has the hold. The keeper inherits no descriptors,
-/// so the reader of this process's output does not wait for it.
+/// Starts a keeper for the hold, and waits until it has the hold. The keeper inherits no
+/// descriptors, so the reader of this process's output does not wait for it.
 pub(super) fn start(
     process: OwnedFd,
     token: &Token,
@@ -92,7 +93,8 @@ pub(super) fn start(
     Err(anyhow!("the keeper failed to start, so the lock was released; try again").into())
 }
 
-/// The keeper must not keep open what the caller has open, such as a pipe or a lock.
+/// Closes what the caller has open, such as a pipe or a lock, so that the keeper does not keep it
+/// open.
 fn close_others_at_exec() -> std::io::Result<()> {
     let (first, last, flags) = (3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: it takes numbers only.
@@ -127,14 +129,15 @@ pub(super) fn run(
     }
     let client = identity::of_watched(process, terms.label.clone());
     let grant = Grant::obtain(terms, token, client, inherited, report)?;
-    let Grant { store, request, won, signals } = grant;
+    let Grant { store, request, acquired, signals } = grant;
     // Its handlers would replace the actions set above.
     drop(signals);
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let notice = Notice::await_for(&request.token).context("cannot listen for releases")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     tell_ready().context("cannot report that the keeper is ready")?;
-    let hold = Hold { key: request.key.clone(), token: request.token.clone(), lease: won.lease };
+    let (key, token) = (request.key.clone(), request.token.clone());
+    let hold = RenewableHold { key, token, lease: acquired.lease };
     let (store, lock) = watch::run(watched, notice, hold, store, LossPolicy::DEFAULT, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
@@ -144,7 +147,7 @@ pub(super) fn run(
         let (key, token) = (&request.key, &request.token);
         let ends = Some(Instant::now() + request.ttl.get());
         let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
-        // Nobody is left to read an error, and the lease expires in any case.
+        // An error has no reader any longer, and the lease expires in any case.
         let _ = releasing::release(&mut *store, hold, report);
     }
     Ok(Exit::Status(match lock? {
@@ -153,7 +156,7 @@ pub(super) fn run(
     }))
 }
 
-/// Tells the parent, and closes the pipe and leaves the directory.
+/// Reports to the parent, closes the pipe and leaves the directory.
 fn tell_ready() -> std::io::Result<()> {
     stdout().write_all(READY)?;
     stdout().flush()?;

@@ -139,9 +139,9 @@ impl Screen {
         Style { width: self.size.map(|(columns, _)| columns), color }
     }
 
-    /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each line
-    /// before it erases the rest, and hides the cursor meanwhile. Lines that do not fit are left out.
-    /// Without a terminal the text stays as it is.
+    /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each
+    /// line before it erases the rest, and hides the cursor meanwhile. Lines that do not fit are
+    /// left out. Without a terminal the text stays as it is.
     pub(super) fn redrawn(self, text: &str, first: bool) -> String {
         let Some((_, lines)) = self.size else { return text.to_owned() };
         let clear = if first { "\x1b[2J" } else { "" };

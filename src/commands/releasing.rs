@@ -77,7 +77,7 @@ fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
         let _ = ready([], Some(moment));
         return false;
     };
-    while !signals.is_to_end() {
+    while !signals.take_end_request() {
         match ready([(signals.arrival(), Want::Read)], Some(moment)) {
             Ok([true]) => {}
             Ok([false]) => return false,

@@ -31,7 +31,7 @@ pub(super) fn run(
     let Release { name, key, output, .. } = options;
     let before = store.revoke(key, revocation, &identity::of_operator())?;
     match (before.state, revocation) {
-        (State::Foreign, Revocation::WhenGone) => return Err(Error::ForeignLock),
+        (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
         (State::Free, _) => report.note("the lock is not held"),
         (State::Held | State::Revoked | State::Cooling, _) => {}
@@ -50,7 +50,7 @@ pub(super) fn run(
         };
         output::text(&(revoked.collect::<String>() + &more))?;
     }
-    if revocation == Revocation::WhenGone {
+    if revocation == Revocation::Graceful {
         until_gone(store, key, &before.holders, report)?;
     }
     if *output == Output::Json {
@@ -68,8 +68,8 @@ fn until_gone(
 ) -> Result<(), Error> {
     // A holder that has released the lock needs no wait.
     let mut left: Vec<&Holder> =
-        revoked.iter().filter(|holder| holder.standing != HoldState::Cooling).collect();
-    let mut told = false;
+        revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
+    let mut announced = false;
     loop {
         let view = store.inspect(key)?;
         let (still, gone): (Vec<_>, Vec<_>) = left
@@ -80,16 +80,16 @@ fn until_gone(
         }
         left = still;
         // Not every holder was listed: any other revoked one counts too.
-        let is_revoked = |holder: &&Holder| holder.standing == HoldState::Revoked;
+        let is_revoked = |holder: &&Holder| holder.state == HoldState::Revoked;
         let first = left.first().copied().or_else(|| view.holders.iter().find(is_revoked));
         let Some(first) = first else { return Ok(()) };
-        if !told {
+        if !announced {
             let end = view.ttl.map_or("the end of its lease".into(), show);
             report.note(format_args!(
                 "waiting up to {end} for {} to release the lock; if it is dead, use --now",
                 first.client
             ));
-            told = true;
+            announced = true;
         }
         let soon = Instant::now() + LOOK;
         ready([], Some(soon)).context("cannot wait")?;

@@ -90,7 +90,8 @@ impl Files {
         }
     }
 
-    /// Returns a whole file. Of a password file it may return only the beginning with the first line.
+    /// Returns a whole file. Of a password file it may return only the beginning with the first
+    /// line.
     pub(super) fn read(&mut self, role: Role, path: &Path) -> Result<Vec<u8>, Error> {
         if let Some(text) = env::var_os(role.handed_down()) {
             return Ok(text.into_vec());

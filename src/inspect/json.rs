@@ -1,4 +1,4 @@
-//! The JSON of `inspect --json`, and of the holders that a busy lock's error names.
+//! The JSON of `inspect --json`, and of the holders in the error of a busy lock.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,9 +20,9 @@ pub(crate) struct LockDocument<'a> {
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
     waiters: Vec<WaiterDocument<'a>>,
-    /// Only of a lock that was asked for by name.
+    /// Present only if the user named the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<Vec<PastDocument<'a>>>,
+    history: Option<Vec<HistoryDocument<'a>>>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ struct WaiterDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct PastDocument<'a> {
+struct HistoryDocument<'a> {
     event: Ending,
     at: String,
     id: &'a str,
@@ -73,7 +73,7 @@ struct PastDocument<'a> {
     by: Option<&'a str>,
 }
 
-/// All locks, in the order given, with their history if asked.
+/// All locks, in the order given, with their history if requested.
 pub(crate) fn documents<'a>(
     prefix: &Prefix,
     locks: impl IntoIterator<Item = (&'a Name, &'a View)>,
@@ -97,13 +97,13 @@ pub(crate) fn documents<'a>(
                 .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
                 .collect(),
             history: with_history
-                .then(|| view.history.iter().rev().map(PastDocument::new).collect()),
+                .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
         })
         .collect()
 }
 
 impl<'a> HolderDocument<'a> {
-    /// Those that the view has.
+    /// All holders that the view lists.
     pub(crate) fn all(view: &'a View) -> Vec<Self> {
         view.holders.iter().map(|holder| Self::new(holder, view.now)).collect()
     }
@@ -142,29 +142,29 @@ impl<'a> WaiterDocument<'a> {
     }
 }
 
-impl<'a> PastDocument<'a> {
-    fn new(past: &'a HistoryEntry) -> Self {
-        let (exit, signal) = match past.outcome {
+impl<'a> HistoryDocument<'a> {
+    fn new(entry: &'a HistoryEntry) -> Self {
+        let (exit, signal) = match entry.outcome {
             Outcome::Exit(status) => (Some(status), None),
             Outcome::Signal(signal) => (None, Some(signal)),
             Outcome::Unknown | Outcome::Lost => (None, None),
         };
         Self {
-            event: past.ending,
-            at: rfc3339(past.at),
-            id: &past.id,
-            host: &past.client.host,
-            user: &past.client.user,
-            pid: past.client.pid,
-            command: &past.client.command,
-            label: past.client.label(),
-            kind: past.client.kind,
-            fence: past.fence,
-            acquired_at: rfc3339(past.acquired),
-            held_ms: millis(past.at.since(past.acquired)),
+            event: entry.ending,
+            at: rfc3339(entry.at),
+            id: &entry.id,
+            host: &entry.client.host,
+            user: &entry.client.user,
+            pid: entry.client.pid,
+            command: &entry.client.command,
+            label: entry.client.label(),
+            kind: entry.client.kind,
+            fence: entry.fence,
+            acquired_at: rfc3339(entry.acquired),
+            held_ms: millis(entry.at.since(entry.acquired)),
             exit,
             signal,
-            by: past.by.as_deref(),
+            by: entry.by.as_deref(),
         }
     }
 }
@@ -173,8 +173,8 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Up to the year 9999, which is as far as the format goes; a server whose clock says more, or
-/// another tool's nonsense, shows as the epoch.
+/// A time in RFC 3339, whose last year is 9999. A later time comes from a wrong clock or from
+/// another tool, and shows as the epoch.
 pub(crate) fn rfc3339(time: ServerTime) -> String {
     const LAST: u64 = 253_402_300_799_999;
     let millis = if time.0 <= LAST { time.0 } else { 0 };
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_rfc_3339_and_nonsense_does_not_panic() {
+    fn times_are_rfc_3339_and_an_impossible_one_does_not_panic() {
         assert_eq!(rfc3339(ServerTime(1_795_240_597_683)), "2026-11-21T05:56:37.683Z");
         assert_eq!(rfc3339(ServerTime(u64::MAX)), "1970-01-01T00:00:00.000Z");
     }

@@ -1,4 +1,4 @@
-//! One lock as a page for people.
+//! One lock as a page of text.
 
 use super::json::rfc3339;
 use super::problem::Problem;
@@ -7,7 +7,7 @@ use crate::lock::Name;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, Outcome, State, View};
 use crate::text::printable;
 
-/// One lock with all its holders and waiters and what became of the last holds.
+/// A page with the holders, waiters and history of a lock.
 pub(crate) fn page(name: &Name, view: &View, problems: &[Problem], hazards: &[String]) -> String {
     let mut lines = Vec::new();
     match view.state {
@@ -16,7 +16,7 @@ pub(crate) fn page(name: &Name, view: &View, problems: &[Problem], hazards: &[St
         _ => {}
     }
     for holder in &view.holders {
-        about_holder(name, holder, view, &mut lines);
+        push_holder(name, holder, view, &mut lines);
     }
     let problems = problems.iter().map(|problem| &problem.long).chain(hazards);
     lines.extend(problems.map(|problem| format!("  warning  {problem}")));
@@ -29,22 +29,23 @@ pub(crate) fn page(name: &Name, view: &View, problems: &[Problem], hazards: &[St
         };
         lines.push(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.client));
     }
-    lines.extend(view.history.iter().rev().map(|past| format!("  history  {}", ended(past, view))));
+    let history = view.history.iter().rev();
+    lines.extend(history.map(|entry| format!("  history  {}", ended(entry, view))));
     lines.into_iter().map(|line| printable(&line).trim_end().to_owned() + "\n").collect()
 }
 
-fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {
-    let about = &holder.client;
+fn push_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {
+    let client = &holder.client;
     let held = show(view.now.since(holder.acquired));
-    let how = match holder.standing {
+    let how = match holder.state {
         HoldState::Held | HoldState::Revoked => "held",
         HoldState::Cooling => "released, was held",
     };
-    lines.push(format!("{name}: {how} by {about} for {held}"));
+    lines.push(format!("{name}: {how} by {client} for {held}"));
     lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));
     let left = show(holder.deadline.since(view.now));
     let renewed = show(view.now.since(holder.renewed));
-    lines.push(match holder.standing {
+    lines.push(match holder.state {
         HoldState::Held => format!("  lease    {left} left, renewed {renewed} ago"),
         HoldState::Revoked => format!("  lease    revoked, {left} left, renewed {renewed} ago"),
         HoldState::Cooling => {
@@ -53,22 +54,22 @@ fn about_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<Strin
     });
     lines.push(format!("  fence    {}", holder.fence));
     lines.push(format!("  id       {}", holder.id));
-    if let Some(label) = about.label() {
+    if let Some(label) = client.label() {
         lines.push(format!("  label    {label}"));
     }
 }
 
-/// `2m ago: released by ana@ci-3 pid 4242 (make) after 41s, exit 0`.
-fn ended(past: &HistoryEntry, view: &View) -> String {
-    let ago = show(view.now.since(past.at));
-    let held = show(past.at.since(past.acquired));
-    let (about, ending) = (&past.client, past.ending.name());
-    let outcome = match past.outcome {
+/// `2m ago: released, held by ana@ci-3 pid 4242 (make) for 41s, exit 0`.
+fn ended(entry: &HistoryEntry, view: &View) -> String {
+    let ago = show(view.now.since(entry.at));
+    let held = show(entry.at.since(entry.acquired));
+    let (client, ending) = (&entry.client, entry.ending.name());
+    let outcome = match entry.outcome {
         Outcome::Unknown => String::new(),
         Outcome::Lost => ", command stopped".into(),
         outcome => format!(", {outcome}"),
     };
-    let by = past.by.as_ref().map_or(String::new(), |by| format!(", revoked by {by}"));
-    let label = about.label().map_or(String::new(), |label| format!(", {label}"));
-    format!("{ago} ago: {ending}, held by {about} for {held}{outcome}{by}{label}")
+    let by = entry.by.as_ref().map_or(String::new(), |by| format!(", revoked by {by}"));
+    let label = client.label().map_or(String::new(), |label| format!(", {label}"));
+    format!("{ago} ago: {ending}, held by {client} for {held}{outcome}{by}{label}")
 }

@@ -1,4 +1,4 @@
-//! Why a lock might be stuck, as far as can be seen from here.
+//! Why a lock might be stuck, as far as this host can tell.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::lock::view::{HoldState, Holder, State, View};
 use crate::lock::{ClientInfo, Kind, Name, Prefix};
 use crate::text::quoted;
 
-/// Where somebody looks from, and under which prefix.
+/// The host that runs `inspect`, and the prefix that it looks under.
 pub(crate) struct Here<'a> {
     host: String,
     prefix: &'a Prefix,
@@ -22,18 +22,19 @@ impl<'a> Here<'a> {
         Self { host, prefix }
     }
 
-    /// Is it a process of this host that cannot be found? It may be in a container of the same name.
-    /// One that may not be signalled, or that /proc hides, is there.
-    fn misses(&self, about: &ClientInfo) -> bool {
-        let pid = i32::try_from(about.pid).unwrap_or_default();
-        about.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+    /// Whether this is a process of this host that does not exist. It may exist all the same, in a
+    /// container with the same host name. A process that rlock may not signal, or that /proc hides,
+    /// exists.
+    fn is_missing(&self, client: &ClientInfo) -> bool {
+        let pid = i32::try_from(client.pid).unwrap_or_default();
+        client.host == self.host && pid > 0 && kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
     }
 
-    /// What ends a hold whose process is dead, to be pasted into a shell.
+    /// The command that ends a hold whose process is dead, safe to paste into a shell.
     fn release(&self, name: &Name) -> String {
         let prefix = match self.prefix {
-            usual if *usual == Prefix::default() => String::new(),
-            // In one word, since it may begin with a dash.
+            default if *default == Prefix::default() => String::new(),
+            // One word, because the prefix may begin with a dash.
             other => format!("--prefix={} ", quoted(other.as_str())),
         };
         let dashes = if name.as_str().starts_with('-') { "-- " } else { "" };
@@ -41,15 +42,15 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Something that an operator should look at.
+/// Something that needs the attention of an operator.
 pub(crate) struct Problem {
-    /// For a column of a table.
+    /// For the table.
     pub(crate) short: String,
-    /// What it means, and what to do.
+    /// For the page: what is wrong, and what to do.
     pub(crate) long: String,
 }
 
-/// What is wrong with a lock, the worst first.
+/// The problems of a lock, the worst first.
 pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
     let mut problems: Vec<Problem> =
         view.holders.iter().filter_map(|holder| of_holder(name, holder, view, here)).collect();
@@ -68,11 +69,11 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
 fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Option<Problem> {
     let renewed = view.now.since(holder.renewed);
     let lease = holder.deadline.since(holder.renewed);
-    // A script that has acquired it need not be the process that did.
-    let is_kept = holder.client.kind != Kind::Acquire;
-    let (short, long) = match holder.standing {
+    // After a plain acquire, the recorded process has ended, and nothing renews the lease.
+    let is_renewed = holder.client.kind != Kind::Acquire;
+    let (short, long) = match holder.state {
         HoldState::Cooling => return None,
-        _ if is_kept && here.misses(&holder.client) => (
+        _ if is_renewed && here.is_missing(&holder.client) => (
             "process not found".into(),
             format!(
                 "process {} not found on this host, lease expires in {}; if it is not in a container \
@@ -89,9 +90,9 @@ fn of_holder(name: &Name, holder: &Holder, view: &View, here: &Here<'_>) -> Opti
                 format!("revoked, but not released yet; if the holder is dead, run {release}"),
             )
         }
-        // Every third of the lease is usual.
+        // A renewal is due after each third of the lease.
         HoldState::Held
-            if is_kept && renewed > lease / 2 && renewed > Duration::from_millis(200) =>
+            if is_renewed && renewed > lease / 2 && renewed > Duration::from_millis(200) =>
         {
             (
                 format!("not renewed for {}", show(renewed)),
@@ -113,16 +114,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_that_is_suggested_is_safe_to_paste() {
-        let typed = |prefix: &str, name: &str| {
+    fn a_suggested_command_is_safe_to_paste() {
+        let suggested = |prefix: &str, name: &str| {
             let prefix = prefix.parse().unwrap();
             Here::new(String::new(), &prefix).release(&name.parse().unwrap())
         };
         let command = "rlock release --force --now";
-        assert_eq!(typed("rlock:", "deploy:prod"), format!("{command} deploy:prod"));
-        assert_eq!(typed("rlock:", "deploy;id>x"), format!("{command} 'deploy;id>x'"));
-        assert_eq!(typed("rlock:", "-n"), format!("{command} -- -n"));
-        assert_eq!(typed("a;b:", "-n"), format!("{command} --prefix='a;b:' -- -n"));
-        assert_eq!(typed("", "L"), format!("{command} --prefix='' L"));
+        assert_eq!(suggested("rlock:", "deploy:prod"), format!("{command} deploy:prod"));
+        assert_eq!(suggested("rlock:", "deploy;id>x"), format!("{command} 'deploy;id>x'"));
+        assert_eq!(suggested("rlock:", "-n"), format!("{command} -- -n"));
+        assert_eq!(suggested("a;b:", "-n"), format!("{command} --prefix='a;b:' -- -n"));
+        assert_eq!(suggested("", "L"), format!("{command} --prefix='' L"));
     }
 }

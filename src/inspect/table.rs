@@ -1,4 +1,4 @@
-//! Many locks as a table for people.
+//! Several locks as a table of text.
 
 use std::fmt::Write;
 
@@ -8,21 +8,21 @@ use crate::lock::Name;
 use crate::lock::view::{State, View};
 use crate::text::{columns, cut, padded, printable};
 
-/// What a table may look like.
+/// The layout of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
-    /// So many columns at most, if there is a limit.
+    /// The width of the terminal in columns; `None` for no limit.
     pub(crate) width: Option<usize>,
     pub(crate) color: bool,
 }
 
-/// Between two columns.
+/// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// Columns that may be cut are not cut to less than this.
+/// The smallest width to which an elastic column is cut.
 const NARROWEST: usize = 10;
 
-/// The columns of names and of holders, which are as long as users like.
+/// The columns of names and holders, whose lengths depend on users.
 const ELASTIC: [usize; 2] = [0, 1];
 
 struct Row {
@@ -30,8 +30,8 @@ struct Row {
     alarming: bool,
 }
 
-/// Locks, a line each, those first that somebody should look at, and how many there are of which
-/// kind; nothing at all if there are none.
+/// A table with one line per lock, those with problems first, and a summary. Empty if there are no
+/// locks.
 pub(crate) fn list(locks: &[(Name, View, Vec<Problem>)], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
@@ -66,7 +66,7 @@ fn row((name, view, problems): &(Name, View, Vec<Problem>)) -> Row {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
-    let (who, held) = match view.holders.first() {
+    let (holder, held) = match view.holders.first() {
         Some(holder) => {
             let others = match view.holder_count.saturating_sub(1) {
                 0 => String::new(),
@@ -77,16 +77,16 @@ fn row((name, view, problems): &(Name, View, Vec<Problem>)) -> Row {
         None => ("another tool".into(), String::new()),
     };
     let problem = problems.first().map_or(String::new(), |problem| problem.short.clone());
-    let cells = [name.to_string(), who, held, lease, waiting, problem];
+    let cells = [name.to_string(), holder, held, lease, waiting, problem];
     Row { cells: cells.map(|cell| printable(&cell)), alarming: !problems.is_empty() }
 }
 
-/// Column widths, with the elastic ones cut to what is left of the line.
+/// Column widths, with the elastic columns cut so that the line fits.
 fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
     let mut widths: [usize; 6] = std::array::from_fn(|column| {
         rows.iter().map(|row| columns(&row.cells[column])).max().unwrap_or(0)
     });
-    // If nothing is wrong there is nothing to head.
+    // Without problems, their column needs no heading.
     if rows.iter().all(|row| !row.alarming) {
         widths[5] = 0;
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_cut_where_it_may_be_and_no_further() {
+    fn only_elastic_columns_are_cut_and_only_to_the_smallest_width() {
         let row = |cells: [&str; 6]| Row { cells: cells.map(str::to_owned), alarming: true };
         let rows =
             [row(["a-rather-long-name", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "!"])];

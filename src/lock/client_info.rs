@@ -1,4 +1,4 @@
-//! What a hold tells people about itself: who has it, and what keeps it alive.
+//! What others see of a client: its user, host and process, and what renews its hold.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -7,12 +7,12 @@ use std::str::FromStr;
 
 use crate::text::{at_most, printable};
 
-/// Of a host's, a user's or a program's name, so many bytes are shown.
+/// The longest host, user or program name that is shown, in bytes.
 const LONGEST_NAME: usize = 255;
 
-/// A short text from the user for those who wait or look: a job's URL, a ticket. A decoration is no
-/// reason to fail, so any text makes one: what would break a line becomes a space, and what is more
-/// than 1,000 bytes is cut.
+/// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
+/// accepted, because a label must not make a command fail. Characters that would break a line
+/// become spaces, and the text is cut at 1,000 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Label(String);
 
@@ -35,19 +35,19 @@ impl From<OsString> for Label {
     }
 }
 
-/// Which command made a hold, which says who keeps it alive.
+/// Which command requested a hold, and therefore what renews it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// An `exec` renews it.
+    /// `exec` renews it.
     Exec,
-    /// Nobody but the script that acquired it.
+    /// Only the script that acquired it can renew it.
     Acquire,
-    /// A keeper that `acquire --while-pid` has left behind.
+    /// The keeper of `acquire --while-pid` renews it.
     WhilePid,
 }
 
-/// The number of a process; never 0 or negative, which would mean groups of them.
+/// A process ID. Never 0 or negative, because kill(2) reads those as process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId(i32);
 
@@ -63,25 +63,25 @@ impl FromStr for ProcessId {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(number @ 1..) => Ok(Self(number)),
-            _ => Err("not a process ID; use a number from 1".into()),
+            _ => Err("not a process ID; use a positive number".into()),
         }
     }
 }
 
-/// What people see of the one who holds a lock or waits for it.
+/// What others see of a holder or a waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientInfo {
     pub(crate) host: String,
     pub(crate) user: String,
     pub(crate) pid: u32,
-    /// The program's name. Not its arguments: they can hold secrets.
+    /// The name of the program, without its arguments, which may contain secrets.
     pub(crate) command: String,
     pub(crate) kind: Kind,
     pub(crate) label: Option<Label>,
 }
 
 impl ClientInfo {
-    /// As the server keeps it: a line each, the label last. Later versions may add lines.
+    /// The form that stores keep: one field per line, the label last. Later versions may add lines.
     pub(crate) fn to_lines(&self) -> String {
         let kind = match self.kind {
             Kind::Exec => "exec",
@@ -98,8 +98,8 @@ impl ClientInfo {
         )
     }
 
-    /// Reads what another rlock, perhaps of another version, perhaps hostile, wrote: what is
-    /// missing stays empty, and nothing in it can move a terminal's cursor.
+    /// Parses what another client wrote, which may have another version or be hostile. A missing
+    /// field stays empty, and no field can move the cursor of a terminal.
     pub(crate) fn from_lines(lines: &str) -> Self {
         let mut lines = lines.split('\n');
         let mut next = || lines.next().unwrap_or_default();
@@ -143,8 +143,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_hold_tells_about_itself_survives_the_way_to_the_server_and_back() {
-        let about = ClientInfo {
+    fn client_info_survives_a_round_trip_to_the_server() {
+        let info = ClientInfo {
             host: "ci-3".into(),
             user: "ana".into(),
             pid: 4242,
@@ -152,23 +152,23 @@ mod tests {
             kind: Kind::Exec,
             label: Some("https://ci/1".parse().unwrap()),
         };
-        assert_eq!(ClientInfo::from_lines(&about.to_lines()), about);
-        assert_eq!(about.to_string(), "ana@ci-3 pid 4242 (make)");
+        assert_eq!(ClientInfo::from_lines(&info.to_lines()), info);
+        assert_eq!(info.to_string(), "ana@ci-3 pid 4242 (make)");
     }
 
     #[test]
     fn a_hostile_description_cannot_move_the_cursor() {
-        let about = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
-        assert_eq!(about.host, " [2Jhost");
-        assert_eq!(about.label(), Some("l 1m"));
+        let info = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
+        assert_eq!(info.host, " [2Jhost");
+        assert_eq!(info.label(), Some("l 1m"));
         assert_eq!(ClientInfo::from_lines("").pid, 0);
         let long = format!("{}\nu\n7\nc\nexec\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
-        let about = ClientInfo::from_lines(&long);
-        assert_eq!((about.host.len(), about.label().map(str::len)), (255, Some(1000)));
+        let info = ClientInfo::from_lines(&long);
+        assert_eq!((info.host.len(), info.label().map(str::len)), (255, Some(1000)));
     }
 
     #[test]
-    fn a_label_of_any_kind_is_a_label() {
+    fn any_text_is_accepted_as_a_label() {
         let label = |bytes: &[u8]| Label::from(OsStr::from_bytes(bytes).to_owned()).0;
         assert_eq!(label("job 7".as_bytes()), "job 7");
         assert_eq!(label(b"a\xffb\n"), "a\u{fffd}b ");

@@ -1,4 +1,4 @@
-//! What `inspect` is asked about: one lock, or all whose names match.
+//! The argument of `inspect`: one lock, or all locks whose names match a pattern.
 
 use std::str::FromStr;
 
@@ -39,7 +39,7 @@ impl FromStr for Subject {
     }
 }
 
-/// A pattern as shells have them: `*`, `?`, `[a-c]`, `[!a]`.
+/// A pattern with the wildcards of a shell: `*`, `?`, `[a-c]`, `[!a]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern(glob::Pattern);
 

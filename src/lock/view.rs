@@ -1,4 +1,4 @@
-//! A lock as people see it: who holds it, who waits for it, since when.
+//! A lock as others see it: its state, holders, waiters and history.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -8,8 +8,8 @@ use crate::duration::show;
 use crate::lock::{ClientInfo, Fence, Mode};
 use crate::text::printable;
 
-/// A moment on the server's clock, in milliseconds since the epoch: for showing, never for
-/// deciding.
+/// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
+/// depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServerTime(pub(crate) u64);
 
@@ -45,31 +45,31 @@ pub(crate) struct Holder {
     pub(crate) acquired: ServerTime,
     pub(crate) renewed: ServerTime,
     pub(crate) deadline: ServerTime,
-    pub(crate) standing: HoldState,
+    pub(crate) state: HoldState,
 }
 
-/// How a hold stands.
+/// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
     Held,
-    /// Its holder does not hold the lock any more, but may not know yet.
+    /// It no longer holds the lock, but its holder may not know yet.
     Revoked,
-    /// Its holder has let go, sooner than the lock was to be kept.
+    /// Its holder released it before its minimum time was up.
     Cooling,
 }
 
-/// One place in the queue, as others see it.
+/// One waiter, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
-    /// The first 8 characters of the token it will hold the lock with.
+    /// The first 8 characters of the token.
     pub(crate) id: String,
     pub(crate) mode: Mode,
     pub(crate) client: ClientInfo,
     pub(crate) since: ServerTime,
 }
 
-/// What became of a hold.
+/// An entry in the history of a lock: how a hold ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HistoryEntry {
     pub(crate) ending: Ending,
@@ -80,7 +80,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) acquired: ServerTime,
     pub(crate) fence: Fence,
     pub(crate) mode: Mode,
-    /// Who took it away, if it was revoked and anybody said.
+    /// The client that revoked it, as user@host, if known.
     pub(crate) by: Option<String>,
     pub(crate) client: ClientInfo,
 }
@@ -91,15 +91,15 @@ pub(crate) struct HistoryEntry {
 pub(crate) enum Ending {
     Released,
     Expired,
-    /// By an operator.
+    /// An operator revoked it.
     Revoked,
     /// Its key was deleted.
     Deleted,
-    /// Another tool has written its key.
+    /// Another tool wrote its key.
     Overwritten,
-    /// The server had lost it; a waiter remembered it.
+    /// The server lost it, and a waiter reported it.
     Forgotten,
-    /// Its holder could not renew it in time and has stopped the command.
+    /// Its holder could not renew it in time and stopped the command.
     Lost,
 }
 
@@ -120,7 +120,7 @@ impl Ending {
 impl TryFrom<&str> for Ending {
     type Error = ();
 
-    /// As it is kept, which is what `name` says.
+    /// Parses the form that stores keep, which is that of `name`.
     fn try_from(text: &str) -> Result<Self, Self::Error> {
         let all = [
             Self::Released,
@@ -138,36 +138,36 @@ impl TryFrom<&str> for Ending {
 /// Why a token does not hold the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reason {
-    /// `None` if the server has no record of it.
+    /// `None` if the server has no record of the hold.
     ending: Option<Ending>,
     ago: Option<Duration>,
     by: Option<String>,
 }
 
 impl Reason {
-    /// `by` is empty if nobody is known to have done it.
+    /// An empty `by` means unknown.
     pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
         Self { ending, ago, by: Some(printable(by)).filter(|by| !by.is_empty()) }
     }
 
-    /// What it says if nothing is known.
+    /// For a token that the server has no record of.
     pub(crate) fn unknown() -> Self {
         Self::new(None, None, "")
     }
 
-    /// Has the server a record of it?
+    /// Whether the server has a record of the hold.
     pub(crate) fn is_known(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Was the hold released by its holder?
+    /// Whether the holder released it.
     pub(crate) fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
     }
 }
 
 impl fmt::Display for Reason {
-    /// What happened to "the lock", the subject: "was revoked by ana@ci-3 5s ago".
+    /// Completes a sentence about the hold: "was revoked by ana@ci-3 5s ago".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.ending {
             Some(Ending::Expired) => "expired",
@@ -181,7 +181,7 @@ impl fmt::Display for Reason {
             write!(f, " by {by}")?;
         }
         match self.ago {
-            // What is known of these is when it was noticed.
+            // Of these, only the time of detection is known.
             _ if matches!(self.ending, Some(Ending::Deleted | Ending::Overwritten)) => Ok(()),
             Some(ago) => write!(f, " {} ago", show(ago)),
             None => Ok(()),
@@ -189,19 +189,19 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What came of the command that ran under a hold.
+/// How the command that ran under a hold ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nobody said, or there was none.
+    /// Not reported, or there was no command.
     Unknown,
     Exit(u8),
     Signal(i32),
-    /// It was stopped because its lock was lost.
+    /// rlock stopped it because the lock was lost.
     Lost,
 }
 
 impl fmt::Display for Outcome {
-    /// As it is kept; nothing if it is unknown.
+    /// Writes the form that stores keep; nothing if unknown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => Ok(()),
@@ -229,40 +229,42 @@ impl From<&str> for Outcome {
 pub(crate) enum State {
     Free,
     Held,
-    /// Its holders do not hold it any more, but may not know yet: until they have let go or their
-    /// leases have ended, nobody else gets it.
+    /// Its holders no longer hold it, but may not know yet. The lock is not granted until they have
+    /// released it or their leases have expired.
     Revoked,
-    /// All of them have let go, but sooner than the lock is to be kept.
+    /// All holders released it before its minimum time was up.
     Cooling,
-    /// The key is there, but it is not ours: another tool's lock.
+    /// Another tool wrote the key and holds the lock.
     Foreign,
 }
 
-/// A lock as it was at one moment.
+/// A lock at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) now: ServerTime,
     pub(crate) state: State,
-    /// Of the holds as a whole, if there are any.
+    /// The mode of the holds as a whole, if there are any.
     pub(crate) mode: Option<Mode>,
-    /// Until the lock frees itself; `None` when it is free, or foreign without an expiry.
+    /// The time until the lock becomes free without a renewal. `None` if it is free, or foreign
+    /// without an expiry.
     pub(crate) ttl: Option<Duration>,
     pub(crate) fence: Option<Fence>,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
     pub(crate) life: String,
-    /// How many there are; `holders` may be only the first of them.
+    /// The number of holders; `holders` may list only the first of them.
     pub(crate) holder_count: u64,
     pub(crate) holders: Vec<Holder>,
-    /// How many there are, some of them dead perhaps; `waiters` has the live ones if asked for.
+    /// The number of waiters, some of which may be dead. `waiters` lists the live ones, if
+    /// requested.
     pub(crate) waiter_count: u64,
     pub(crate) waiters: Vec<Waiter>,
-    /// What became of the last holds, the latest last, if asked for.
+    /// How the last holds ended, the latest last, if requested.
     pub(crate) history: Vec<HistoryEntry>,
 }
 
 impl View {
-    /// What to add to a message for somebody who asked in a mode in which he could not join the
-    /// holders in any case, if that may not be what he thinks.
+    /// A hint for the message to a request in this mode, if the reason that it cannot join the
+    /// holders may surprise its user. Otherwise empty.
     pub(crate) fn mismatch(&self, asked: Mode) -> String {
         let how = |mode: Mode| match mode {
             Mode::Exclusive => "exclusively".to_owned(),
@@ -270,14 +272,14 @@ impl View {
             Mode::Slots(slots) => format!("with --slots {slots}"),
         };
         match (self.mode, asked) {
-            // A writer behind readers is as it should be.
+            // Readers and writers are expected to exclude each other.
             (Some(Mode::Shared), Mode::Exclusive) | (Some(Mode::Exclusive), Mode::Shared) => {
                 String::new()
             }
-            (Some(theirs), ours) if theirs != ours => {
-                format!("; held {}, but requested {}", how(theirs), how(ours))
+            (Some(held), asked) if held != asked => {
+                format!("; held {}, but requested {}", how(held), how(asked))
             }
-            // It could join, but for those who came first.
+            // The request could join, but earlier ones are waiting.
             (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {
                 format!("; {} already waiting", self.waiter_count)
             }
@@ -287,7 +289,8 @@ impl View {
 }
 
 impl fmt::Display for View {
-    /// Who has the lock, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, label https://…`.
+    /// Names the holder, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, label
+    /// https://…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.holders.first() else {
             return match (self.state, self.ttl) {

@@ -1,5 +1,5 @@
-//! Locks on one host without a server: each lock is a file under flock(2), which the lock model reads
-//! and writes.
+//! Locks on one host without a server: each lock is a file under flock(2), which the lock model
+//! reads and writes.
 
 mod clock;
 mod directory;
@@ -32,8 +32,8 @@ use crate::lock::{Key, Name, Prefix, Token};
 use crate::report::Fault;
 use crate::system::clock::Instant;
 
-/// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end only
-/// the sleep in the queue.
+/// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
+/// only the sleep in the queue.
 pub(super) struct Local {
     directory: Directory,
     io_timeout: Duration,
@@ -65,8 +65,8 @@ impl Local {
             .map_err(|error| self.failure(error))
     }
 
-    /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a file
-    /// is changed in memory only, unless `may_create`.
+    /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a
+    /// file is changed in memory only, unless `may_create`.
     fn change<T>(
         &mut self,
         key: &Key,

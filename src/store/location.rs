@@ -134,7 +134,8 @@ impl Location {
 }
 
 impl Sentinels {
-    /// Reads `[user:password@]host[:port],…/service[/db]`. The user and the password are the master's.
+    /// Reads `[user:password@]host[:port],…/service[/db]`. The user and the password are the
+    /// master's.
     fn parse(scheme: &str, text: &str) -> Result<Self, String> {
         let form = "use redis+sentinel://[user:password@]host[:port],…/service[/db]";
         let (hosts, path) = text.split_once('/').unwrap_or((text, ""));

@@ -1,12 +1,12 @@
-//! The lock model as a pure function of a lock's state, a request and the time: what the scripts of
-//! `lua/` do on a server, once more in Rust. It is the engine of `local:`, and the reference that
-//! random histories hold the scripts against.
+//! The lock model as a pure function of a lock's state, a request and the time. It does in Rust
+//! what the scripts in `lua/` do on a server. It is the engine of `local:`, and the reference
+//! against which random histories test the scripts.
 //!
-//! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: a change to one is a
-//! change to the other. `lua/counts.lua` has no twin here, and `snapshot` none there.
+//! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
+//! together. `lua/counts.lua` has no twin here, and `snapshot` has none there.
 //!
-//! All times are milliseconds since the epoch. As in the scripts, a hold lives through the
-//! millisecond of its deadline.
+//! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
+//! of its deadline.
 
 mod admission;
 mod fence;
@@ -40,7 +40,7 @@ use crate::lock::view::{Outcome, View};
 pub(super) struct Times([u64; 3]);
 
 impl Lock {
-    /// Asks for the lock, or asks again: `attempt` grows each time.
+    /// Requests the lock, for the first time or again: `attempt` grows each time.
     pub(super) fn acquire(
         &mut self,
         request: &Request,
@@ -51,12 +51,12 @@ impl Lock {
         Transaction::begin(self, now).acquire(request, attempt, seen)
     }
 
-    /// Extends a lease to `ttl` from now; `None` for the TTL that it has.
+    /// Extends a lease to `ttl` from now; `None` keeps its TTL.
     pub(super) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
         Transaction::begin(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
     }
 
-    /// Ends a hold, or lets it cool until its minimum time is up.
+    /// Ends a hold, or keeps it as cooling until its minimum time is up.
     pub(super) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
         Transaction::begin(self, now).release(token.as_str(), outcome)
     }
@@ -73,13 +73,13 @@ impl Lock {
 
     /// Shows the lock with all its holders and waiters, and how its last holds ended.
     pub(super) fn inspect(&self, now: u64) -> View {
-        // On a copy, because even a look drops an expired guard.
+        // On a copy, because this drops an expired guard.
         Transaction::begin(&mut self.clone(), now).inspect()
     }
 
-    /// Moves the times at which each hold and each position in the queue ends to another clock, by
-    /// as many milliseconds as `by` returns for its token. The times at which they began are only
-    /// shown to people, and stay.
+    /// Moves the times at which each hold and each position in the queue ends to another clock: by
+    /// the milliseconds that `by` returns for its token. The times at which they began stay,
+    /// because they are only for display.
     pub(super) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
@@ -109,18 +109,18 @@ impl Lock {
         }))
     }
 
-    /// Whether anything stands for the lock where other tools look.
+    /// Whether the lock has a guard, which is what other tools see.
     pub(super) fn is_guarded(&self) -> bool {
         self.guard.is_some()
     }
 
-    /// Records that another tool deleted what stood for the lock.
+    /// Records that another tool deleted the guard.
     pub(super) fn lose_guard(&mut self) {
         self.guard = None;
     }
 
-    /// Forgets all but the last few tokens that are over. Where requests cannot arrive late, these
-    /// tokens only serve to explain how a hold ended.
+    /// Forgets all but the last few tokens that are over. If requests cannot arrive late, these
+    /// tokens only explain how a hold ended.
     pub(super) fn forget_marks(&mut self) {
         const KEPT: usize = 64;
         let surplus = self.over.len().saturating_sub(KEPT);

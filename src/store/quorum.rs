@@ -15,8 +15,8 @@
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! Waiters are not queued, since no server could order them for all. They retry after random pauses,
-//! as Redlock does.
+//! Waiters are not queued, since no server could order them for all. They retry after random
+//! pauses, as Redlock does.
 //!
 //! `decision` is pure and says what votes mean; `members` has the threads and carries the messages.
 
@@ -79,8 +79,8 @@ struct Granted {
 }
 
 impl Quorum {
-    /// `io_timeout` bounds the replies to each request. A grant or a renewal counts on a server once
-    /// `min_replicas` of its replicas have confirmed it.
+    /// `io_timeout` bounds the replies to each request. A grant or a renewal counts on a server
+    /// once `min_replicas` of its replicas have confirmed it.
     ///
     /// # Errors
     ///
@@ -231,7 +231,8 @@ impl Store for Quorum {
         self.has_written = true;
         let (key, its_token) = (key.clone(), token.clone());
         // The process that acquired the lock renews it again soon, so a busy member can be skipped.
-        // For `rlock renew` this is the only renewal, and it has just asked the members for the mode.
+        // For `rlock renew` this is the only renewal, and it has just asked the members for the
+        // mode.
         let repeats = self.granted.is_some();
         let votes = self.ask(
             |number, member| if repeats { skip_if_busy(number, member) } else { Delivery::Await },
@@ -314,7 +315,7 @@ impl Store for Quorum {
             skip_if_busy,
             move |store, _| {
                 let mut listing = store.list(&prefix, pattern.as_ref())?;
-                match listing.unseen.pop() {
+                match listing.failures.pop() {
                     Some(failure) => Err(failure),
                     None => Ok(listing.locks),
                 }

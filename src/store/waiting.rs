@@ -8,15 +8,15 @@ use crate::report::Fault;
 use crate::system::clock::Instant;
 use crate::system::poll::{self, Want, Woken};
 
-/// Waits for `time`. An error means that the interrupt came first, or that the system cannot wait. No
-/// request is under way meanwhile.
+/// Waits for `time`. An error means that the interrupt came first, or that the system cannot wait.
+/// No request is under way meanwhile.
 pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
     let woken = poll::wait(None, interrupt, Instant::now() + time);
     result(woken, false).map(|_| ())
 }
 
-/// Waits for the answer to a request that has been sent. Returns false if `until` came first; errors
-/// are those of `pause`.
+/// Waits for the answer to a request that has been sent. Returns false if `until` came first;
+/// errors are those of `pause`.
 pub(super) fn answered(
     answer: &impl AsFd,
     interrupt: Interrupt<'_>,

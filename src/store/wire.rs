@@ -1,7 +1,7 @@
 //! One connection to a server: its address, dialing, TLS, commands out and replies in.
 //!
-//! This is the only module that names the redis crate, which packs commands, parses replies and reads
-//! URLs.
+//! This is the only module that names the redis crate, which packs commands, parses replies and
+//! reads URLs.
 
 mod address;
 mod connection;

@@ -54,8 +54,8 @@ impl Child {
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
         let group = match command.group {
-            Group::Own => Some(OwnGroup::create()?),
-            Group::Ours => None,
+            Group::New => Some(OwnGroup::create()?),
+            Group::Inherited => None,
         };
         let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
         let failed = AtomicI32::new(0);
@@ -131,7 +131,7 @@ impl Child {
     }
 
     pub(super) fn group(&self) -> Group {
-        if self.group.is_some() { Group::Own } else { Group::Ours }
+        if self.group.is_some() { Group::New } else { Group::Inherited }
     }
 
     /// The signal that has stopped the command since the last call, if any.

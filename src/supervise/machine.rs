@@ -277,21 +277,21 @@ mod tests {
 
     /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.
     fn machine() -> Machine {
-        Machine::new(lease_won_at(0), KILL)
+        Machine::new(lease_sent_at(0), KILL)
     }
 
     fn signal(signal: Signal) -> Event {
         Event::Signal { signal, reached: false }
     }
 
-    fn lease_won_at(millis: u64) -> Lease {
-        Lease::won(Instant::at_millis(millis), Ttl::from_millis(30_000))
+    fn lease_sent_at(millis: u64) -> Lease {
+        Lease::new(Instant::at_millis(millis), Ttl::from_millis(30_000))
     }
 
     #[test]
     fn a_lease_that_is_renewed_lets_the_command_run() {
         let mut machine = machine();
-        let renewed = Event::Renewed(lease_won_at(10_000));
+        let renewed = Event::Renewed(lease_sent_at(10_000));
         assert_eq!(machine.on(renewed, Instant::at_millis(10_001)), []);
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(34_000)), []);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(39_698 - 5_000)));
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_command_that_may_continue_is_left_alone() {
-        let mut machine = Machine::new(lease_won_at(0), CONTINUE);
+        let mut machine = Machine::new(lease_sent_at(0), CONTINUE);
         let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
         assert!(matches!(actions[..], [Action::ReportLoss(_)]), "{actions:?}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn the_time_to_end_is_at_most_a_third_of_the_lease() {
-        let lease = Lease::won(Instant::at_millis(0), Ttl::from_millis(3_000));
+        let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(3_000));
         let machine = Machine::new(lease, KILL);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
     }

@@ -1,4 +1,4 @@
-//! Keeps a lease alive, on its own thread once one is needed.
+//! Renews a lease, on its own thread as soon as one is needed.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +22,7 @@ use crate::system::wakeup::Wakeup;
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
 /// The hold under which a command runs.
-pub(crate) struct Hold {
+pub(crate) struct RenewableHold {
     pub(crate) key: Key,
     pub(crate) token: Token,
     pub(crate) lease: Lease,
@@ -38,17 +38,17 @@ pub(super) fn prepare() -> Result<(Wakeups, Alarm), Error> {
 /// How the supervisor and the renewing thread wake each other.
 #[derive(Clone)]
 pub(super) struct Wakeups {
-    /// Wakes the supervisor: there are events.
+    /// Wakes the supervisor, because there are events.
     arrival: Wakeup,
-    /// Wakes the thread: ask the server at once.
-    haste: Wakeup,
-    /// Wakes the thread: end, and cut short the request under way.
+    /// Wakes the thread, which then asks the server at once.
+    hurry: Wakeup,
+    /// Wakes the thread, which then cancels the request under way and ends.
     stop: Wakeup,
 }
 
 impl Wakeups {
     fn new() -> io::Result<Self> {
-        Ok(Self { arrival: Wakeup::new()?, haste: Wakeup::new()?, stop: Wakeup::new()? })
+        Ok(Self { arrival: Wakeup::new()?, hurry: Wakeup::new()?, stop: Wakeup::new()? })
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Renewer {
 
 impl Renewer {
     /// Takes over the lease, and the store until it is stopped.
-    pub(super) fn new(store: Box<dyn Store>, hold: Hold, wakeups: Wakeups) -> Self {
+    pub(super) fn new(store: Box<dyn Store>, hold: RenewableHold, wakeups: Wakeups) -> Self {
         let (sender, events) = channel();
         let due = hold.lease.renew_at();
         let renewing = Renewing { store, hold, sender, wakeups: wakeups.clone() };
@@ -76,16 +76,17 @@ impl Renewer {
         self.resting.as_ref().map(|_| self.due)
     }
 
-    /// Starts the thread if it is time. If the system cannot start one now, it may later.
+    /// Starts the thread if a renewal is due. If the system cannot start one now, the next call
+    /// after a pause tries again.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
-        // Handed over only when the thread exists: a thread that does not start would take it
-        // along.
-        let (hand_over, handed_over) = channel::<Renewing>();
-        let run = move || handed_over.recv().ok().map(Renewing::run);
+        // The state moves to the thread only once that exists: if the thread did not start, the
+        // state would be lost.
+        let (sender, receiver) = channel::<Renewing>();
+        let run = move || receiver.recv().ok().map(Renewing::run);
         match thread::start("renewer", run) {
             Ok(thread) => {
-                let _ = hand_over.send(renewing);
+                let _ = sender.send(renewing);
                 self.thread = Some(thread);
                 Ok(())
             }
@@ -98,10 +99,10 @@ impl Renewer {
         }
     }
 
-    /// Asks the server now, whatever is due.
+    /// Asks the server now, even if no renewal is due.
     pub(super) fn hurry(&mut self) {
         self.due = self.due.min(Instant::now());
-        self.wakeups.haste.wake();
+        self.wakeups.hurry.wake();
     }
 
     /// Becomes readable when there are events.
@@ -109,13 +110,13 @@ impl Renewer {
         self.wakeups.arrival.as_fd()
     }
 
-    /// What has happened since the last call.
+    /// The events since the last call.
     pub(super) fn events(&self) -> Vec<Event> {
         self.wakeups.arrival.clear();
         self.events.try_iter().collect()
     }
 
-    /// Ends the renewing, cutting short what is under way, and gives the store back.
+    /// Stops renewing, cancels the request under way, and returns the store.
     pub(super) fn stop(self) -> Option<Box<dyn Store>> {
         match self.thread {
             Some(thread) => {
@@ -127,10 +128,10 @@ impl Renewer {
     }
 }
 
-/// What the renewing thread has.
+/// The state of the renewing thread.
 struct Renewing {
     store: Box<dyn Store>,
-    hold: Hold,
+    hold: RenewableHold,
     sender: Sender<Event>,
     wakeups: Wakeups,
 }
@@ -138,40 +139,40 @@ struct Renewing {
 impl Renewing {
     fn run(mut self) -> Box<dyn Store> {
         let mut schedule = Schedule::new(self.hold.lease);
-        // If the hold does not exist any more, the supervisor ends this thread when it has no more
-        // use for the store.
+        // If the hold no longer exists, the supervisor stops this thread once it needs the store.
         while !self.stopped_before(schedule.next()) {
             if schedule.next().is_none() {
                 continue;
             }
             let sent = Instant::now();
-            let Hold { key, token, .. } = &self.hold;
+            let RenewableHold { key, token, .. } = &self.hold;
             let stop = Some(self.wakeups.stop.as_fd());
             let answer = self.store.renew(key, token, Some(schedule.ttl()), stop);
             match schedule.answered(sent, answer, Instant::now()) {
-                Some(event) => self.tell(event),
+                Some(event) => self.send(event),
                 None => break,
             }
         }
         self.store
     }
 
-    /// False when the moment has come, or when the supervisor cannot wait for it.
+    /// Whether the supervisor stops the thread before `moment`. Returns false early if the
+    /// supervisor wants an answer at once.
     fn stopped_before(&self, moment: Option<Instant>) -> bool {
-        let Wakeups { stop, haste, .. } = &self.wakeups;
-        match ready([(stop.as_fd(), Want::Read), (haste.as_fd(), Want::Read)], moment) {
+        let Wakeups { stop, hurry, .. } = &self.wakeups;
+        match ready([(stop.as_fd(), Want::Read), (hurry.as_fd(), Want::Read)], moment) {
             Ok([stopped, _]) => {
-                haste.clear();
+                hurry.clear();
                 stopped
             }
-            // A renewer that could not be stopped would be worse, so it stops and the lease
-            // expires.
+            // A renewer that cannot be stopped would be worse than a lease that expires, so it
+            // stops.
             Err(_) => true,
         }
     }
 
-    fn tell(&self, event: Event) {
-        // It fails only if the supervisor has ended.
+    fn send(&self, event: Event) {
+        // This fails only if the supervisor has ended.
         let _ = self.sender.send(event);
         self.wakeups.arrival.wake();
     }

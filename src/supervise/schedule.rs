@@ -1,5 +1,5 @@
-//! When to renew a lease, and what the supervisor learns from each answer. This module is pure: the
-//! renewer carries it out.
+//! When to renew a lease, and what the supervisor learns from each answer. These are pure
+//! decisions, which the renewer carries out.
 
 use std::time::Duration;
 
@@ -26,18 +26,18 @@ impl Schedule {
         Self { ttl: lease.ttl(), next: Some(lease.renew_at()), back_off: BACK_OFF }
     }
 
-    /// The length of lease to ask for.
+    /// The length of the lease to request.
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
     }
 
-    /// When to renew next; `None` if the hold does not exist any more.
+    /// When to renew next; `None` if the hold no longer exists.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Handles the answer to a renewal that was sent at `sent`. Returns what the supervisor has to
-    /// know: nothing, if the supervisor itself cut the request short.
+    /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
+    /// supervisor; `None` if the supervisor itself canceled the request.
     pub(crate) fn answered(
         &mut self,
         sent: Instant,
@@ -46,7 +46,7 @@ impl Schedule {
     ) -> Option<Event> {
         match answer {
             Ok(Renewal::Renewed { .. }) => {
-                let lease = Lease::won(sent, self.ttl);
+                let lease = Lease::new(sent, self.ttl);
                 *self = Self::new(lease);
                 Some(Event::Renewed(lease))
             }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_renewal_is_retried_soon_until_the_server_answers() {
-        let lease = Lease::won(Instant::at_millis(0), Ttl::from_millis(30_000));
+        let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(30_000));
         let mut schedule = Schedule::new(lease);
         assert_eq!(schedule.next(), Some(Instant::at_millis(10_000)));
         for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
@@ -84,7 +84,7 @@ mod tests {
         let sent = Instant::at_millis(10_140);
         let renewed = Renewal::Renewed { fence: Fence(1), left: Duration::from_secs(30) };
         let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
-        let lease = Lease::won(sent, Ttl::from_millis(30_000));
+        let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));
         assert_eq!(schedule, Schedule::new(lease));
     }

@@ -11,7 +11,7 @@ use super::command::{Command, NotStarted};
 use super::descendants::Descendants;
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
-use super::renewer::{Hold, Renewer, prepare};
+use super::renewer::{RenewableHold, Renewer, prepare};
 use super::terminal::{self, StopTarget, Terminal};
 use crate::duration::show;
 use crate::error::Error;
@@ -26,7 +26,7 @@ use crate::system::poll::{Want, ready};
 use crate::system::signals::{self, Arrival, Signals};
 
 /// How a command ended.
-pub(crate) struct Ending {
+pub(crate) struct Completion {
     /// How rlock ends, so that its caller sees how the command ended.
     pub(crate) exit: Exit,
     /// Whether the lock was still held then.
@@ -41,13 +41,13 @@ pub(crate) struct Ending {
 /// for the release, unless the thread that had it is lost.
 pub(crate) fn run(
     command: &Command,
-    hold: Hold,
+    hold: RenewableHold,
     loss_policy: LossPolicy,
     store: Box<dyn Store>,
     signals: &mut Signals,
     inherited: Inherited,
     report: &Report,
-) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
+) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
     let (wakeups, alarm) = match prepare() {
         Ok(prepared) => prepared,
         Err(error) => return (Some(store), Err(error)),
@@ -100,7 +100,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
-    fn run(mut self) -> (Option<Box<dyn Store>>, Result<Ending, Error>) {
+    fn run(mut self) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
         if let Err(error) = self.run_to_the_end() {
             self.child.signal(Signal::SIGKILL);
             self.terminal.take_back();
@@ -113,9 +113,9 @@ impl Supervisor<'_> {
             // Only the command's group has seen this ^C or ^\. A script that runs rlock has to see
             // it too, or it would go on with its next line.
             Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
-                Ending { exit: Exit::Job(signal), lock, late, lease }
+                Completion { exit: Exit::Job(signal), lock, late, lease }
             }
-            exit => Ending { exit, lock, late, lease },
+            exit => Completion { exit, lock, late, lease },
         });
         (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
     }
@@ -221,8 +221,8 @@ impl Supervisor<'_> {
     fn stop_target(&self, signal: Signal) -> StopTarget {
         let is_access = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         match self.child.group() {
-            Group::Own if is_access || self.terminal.was_lent() => StopTarget::Job,
-            Group::Own | Group::Ours => StopTarget::Process,
+            Group::New if is_access || self.terminal.was_lent() => StopTarget::Job,
+            Group::New | Group::Inherited => StopTarget::Process,
         }
     }
 
@@ -230,7 +230,7 @@ impl Supervisor<'_> {
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
             // In rlock's group the command has the terminal whenever rlock has it.
-            Action::Lend if self.child.group() == Group::Ours => {}
+            Action::Lend if self.child.group() == Group::Inherited => {}
             Action::Lend => self.terminal.lend(self.child.present_group()),
             Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
 use super::notice::Notice;
-use super::renewer::{Hold, Renewer, prepare};
+use super::renewer::{RenewableHold, Renewer, prepare};
 use super::watched::{Remaining, Watched, has_ended};
 use crate::error::Error;
 use crate::policy::LossPolicy;
@@ -21,7 +21,7 @@ use crate::system::poll::{Want, ready};
 pub(crate) fn run(
     watched: Watched,
     notice: Notice,
-    hold: Hold,
+    hold: RenewableHold,
     store: Box<dyn Store>,
     loss_policy: LossPolicy,
     report: &Report,

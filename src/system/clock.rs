@@ -1,4 +1,4 @@
-//! Time as a lease needs it: a clock that nothing can set and that runs on while the machine is
+//! The clock that leases need: it cannot be set, and it keeps running while the machine is
 //! suspended.
 
 use std::io;
@@ -19,7 +19,7 @@ impl Instant {
         // It fails only if the kernel lacks this clock (Linux before 2.6.39). A zero instead would
         // make every lease look unexpired forever, so the safe answer is to end the process.
         #[expect(clippy::expect_used, reason = "every supported kernel has this clock")]
-        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock that runs since boot");
+        let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock that counts from boot");
         Self(Duration::from(now))
     }
 

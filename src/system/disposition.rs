@@ -4,10 +4,10 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-/// The signals that end a process that does not handle them. They end a wait, and are passed on to
-/// a command so that rlock does not end before it. Those of timers are among them, because
-/// `perl -e 'alarm 60; exec …'` is a usual way to limit a command's time. Not among them are the
-/// signals of a fault in rlock itself, those that nothing can handle, and the real-time signals.
+/// The signals that end a process that does not handle them. They end a wait, and rlock passes them
+/// on to a command so that it does not end before the command. Timer signals are included, because
+/// `perl -e 'alarm 60; exec …'` is a common way to limit a command's time. Excluded are the signals
+/// of a fault in rlock itself, those that no process can handle, and the real-time signals.
 pub(super) const ENDING: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,

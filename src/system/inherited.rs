@@ -1,5 +1,5 @@
-//! What the caller handed down besides arguments and environment, so that the command gets it
-//! unchanged: ignored signals, blocked signals, closed descriptors.
+//! The state that a process inherits besides arguments and environment: ignored signals, blocked
+//! signals, closed descriptors. rlock restores it for the command.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -19,8 +19,8 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Records the state, then sets up what rlock itself needs. Call this first of all, while there
-    /// is one thread.
+    /// Records the state, then sets up what rlock itself needs. Call this first, while there is
+    /// only one thread.
     pub(crate) fn capture() -> io::Result<Self> {
         let mut ignored = SigSet::empty();
         for signal in changed() {
@@ -47,7 +47,7 @@ impl Inherited {
     /// Restores the state in the child, between fork and exec. It makes system calls only, because
     /// nothing else is safe there.
     ///
-    /// Signals that were sent to the child until now are dropped. A signal to the whole group has
+    /// Signals that the child has received so far are dropped. A signal to the whole group has
     /// also reached rlock, which passes it on; and a stop would stop rlock too, which waits for the
     /// exec.
     pub(crate) fn restore(&self) -> Result<(), Errno> {
@@ -63,13 +63,14 @@ impl Inherited {
 
 /// Opens `/dev/null` on closed standard descriptors, in the direction that fails when it is used,
 /// as a closed descriptor does. Otherwise the next file or socket would get that number, and a
-/// message for people would go to the server. The command gets them closed again.
+/// message for the user would go to the server. The command starts with them closed again.
 fn occupy_standard_descriptors() -> io::Result<()> {
     for descriptor in 0..=2 {
         // SAFETY: the borrow ends before anything could close the descriptor.
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
         if fcntl(borrowed, FcntlArg::F_GETFD) == Err(Errno::EBADF) {
-            // Those below it are open, so this is the lowest free number, which open(2) returns.
+            // All lower descriptors are open, so this is the lowest free number, which open(2)
+            // returns.
             let is_input = descriptor == 0;
             let null = OpenOptions::new().read(!is_input).write(is_input).open("/dev/null")?;
             let _stays_open = null.into_raw_fd();

@@ -1,4 +1,4 @@
-//! Waiting for descriptors until a moment. Signals do not end these waits.
+//! Waiting for descriptors, with a deadline. Signals do not end these waits.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,8 +27,8 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. If the
-/// descriptor is ready and the interrupt has come too, the interrupt counts.
+/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. The interrupt
+/// takes precedence over the descriptor.
 pub(crate) fn wait(
     descriptor: Option<(BorrowedFd<'_>, Want)>,
     interrupt: Interrupt<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn is_ready(descriptor: BorrowedFd<'_>, want: Want) -> bool {
     ready([(descriptor, want)], Some(Instant::now())).is_ok_and(|[is_ready]| is_ready)
 }
 
-/// As `ready`; what is absent never becomes ready.
+/// Like `ready`. An absent descriptor never becomes ready.
 fn poll<const N: usize>(
     wanted: [Option<(BorrowedFd<'_>, Want)>; N],
     until: Option<Instant>,
@@ -82,8 +82,8 @@ fn poll<const N: usize>(
     Ok(wanted.map(|one| one.is_some() && polled.next().is_none_or(|one| one.any().unwrap_or(true))))
 }
 
-/// Rounds up, so that the wait does not end before its moment. poll(2) cannot count a very long
-/// time, which is cut short here and made up for by the loop above.
+/// Rounds up, so that the wait does not end early. poll(2) cannot wait for a very long time: that
+/// is cut here, and the loop above continues the wait.
 fn timeout(left: Option<Duration>) -> PollTimeout {
     match left {
         None => PollTimeout::NONE,
@@ -102,7 +102,7 @@ mod tests {
     use crate::system::wakeup::Wakeup;
 
     #[test]
-    fn a_wait_tells_what_ended_it_and_an_interrupt_comes_first() {
+    fn a_wait_reports_what_ended_it_and_an_interrupt_takes_precedence() {
         let (answer, interrupt) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
         let wait = |time| {
             let answer = Some((answer.as_fd(), Want::Read));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_for_nothing_lasts_until_its_moment() {
+    fn a_wait_without_descriptors_lasts_until_its_deadline() {
         let until = Instant::now() + Duration::from_millis(20);
         assert_eq!(wait(None, None, until).unwrap(), Woken::TimedOut);
         assert!(Instant::now() >= until);

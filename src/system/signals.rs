@@ -15,7 +15,7 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use crate::system::disposition::{ENDING, RUNNING, ignore};
 use crate::system::inherited::Inherited;
 
-/// The signals that a terminal sends to all of its foreground group. The kernel sends other signals
+/// The signals that a terminal sends to its whole foreground group. The kernel sends other signals
 /// to one process only, for example when a timer expires.
 const OF_TERMINALS: [Signal; 6] = [
     Signal::SIGHUP,
@@ -30,11 +30,11 @@ const OF_TERMINALS: [Signal; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) signal: Signal,
-    /// Whether the kernel sent it for the terminal, so that all of its foreground group has it.
+    /// Whether the kernel sent it for the terminal, so that the whole foreground group received it.
     pub(crate) by_terminal: bool,
 }
 
-/// Whether people use this signal to end a process.
+/// Whether this signal asks a process to end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
@@ -43,17 +43,17 @@ pub(crate) fn ends(signal: Signal) -> bool {
 pub(crate) struct Signals {
     delivery: SignalDelivery<UnixStream, WithRawSiginfo>,
     inherited: Inherited,
-    /// Taken from the delivery, but not from `pending` yet.
+    /// Received from signal-hook, but not returned by `pending` yet.
     kept: Vec<Arrival>,
 }
 
 impl Signals {
     /// Listens to the signals that should end a wait.
     pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
-        // signal-hook writes to the one with send(2) and reads the other with recv(2).
+        // signal-hook uses send(2) and recv(2), so these must be sockets.
         let (read, write) = UnixStream::pair()?;
-        let heard = ENDING.iter().copied().filter(|&signal| !inherited.ignores(signal));
-        let numbers = heard.map(|signal| signal as i32);
+        let listened = ENDING.iter().copied().filter(|&signal| !inherited.ignores(signal));
+        let numbers = listened.map(|signal| signal as i32);
         let delivery = SignalDelivery::with_pipe(read, write, WithRawSiginfo, numbers)?;
         Ok(Self { delivery, inherited, kept: Vec::new() })
     }
@@ -86,16 +86,16 @@ impl Signals {
         !self.kept.is_empty()
     }
 
-    /// Whether a signal has arrived that people use to end a process. Such signals are taken; the
+    /// Whether a signal that asks a process to end has arrived. Such signals are dropped; the
     /// others stay in `pending`.
-    pub(crate) fn is_to_end(&mut self) -> bool {
+    pub(crate) fn take_end_request(&mut self) -> bool {
         let (ending, others): (Vec<_>, Vec<_>) =
             self.pending().into_iter().partition(|arrival| ends(arrival.signal));
         self.kept = others;
         !ending.is_empty()
     }
 
-    /// Drops arrivals of a signal that has had its effect already.
+    /// Drops a signal that arrived but has already taken effect.
     pub(crate) fn forget(&mut self, signal: Signal) {
         self.kept = self.pending();
         self.kept.retain(|arrival| arrival.signal != signal);

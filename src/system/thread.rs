@@ -1,4 +1,4 @@
-//! Threads besides the main one, which alone takes signals.
+//! Threads other than the main one. Only the main thread receives signals.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,10 +9,10 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::system::wakeup::Wakeup;
 
-/// Starts a thread that no signal reaches. An error means that the system has no thread to spare.
+/// Starts a thread that receives no signals. Fails if the system cannot create another thread.
 ///
-/// The mask is set before the thread exists, which inherits it: a thread that set its own would
-/// take signals for a moment, and a stop that the main thread awaits might go to it.
+/// The thread inherits its mask from this one. If it set the mask itself, it could receive a signal
+/// first, such as a stop that the main thread awaits.
 pub(crate) fn start<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -20,7 +20,7 @@ pub(crate) fn start<T: Send + 'static>(
     without_signals(|| Builder::new().name(name.into()).spawn(run))?
 }
 
-/// Blocks all signals of this thread meanwhile. Those that come are delivered afterward.
+/// Blocks all signals of this thread while `act` runs. They are delivered afterward.
 pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> nix::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let result = act();
@@ -28,8 +28,8 @@ pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> nix::Result<T> {
     Ok(result)
 }
 
-/// Makes a call that knows no time limit, on its own thread. If the call takes too long, drop this:
-/// the thread then drops the result when the call returns.
+/// Makes a call that has no timeout, on its own thread. If it takes too long, drop the `Call`: the
+/// thread then drops the result when the call returns.
 pub(crate) fn call<T: Send + 'static>(
     name: &str,
     blocking: impl FnOnce() -> T + Send + 'static,
@@ -38,7 +38,7 @@ pub(crate) fn call<T: Send + 'static>(
     let returned = Wakeup::new()?;
     let wakeup = returned.clone();
     start(name, move || {
-        // It fails if the call took too long, and drops the result.
+        // Fails if the `Call` was dropped, which drops the result too.
         let _ = sender.send(blocking());
         wakeup.wake();
     })?;
@@ -85,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_call_is_readable_once_it_has_returned() {
-        let (go_on, gone_on) = channel();
-        let call = call("call", move || gone_on.recv().unwrap()).unwrap();
+        let (sender, receiver) = channel();
+        let call = call("call", move || receiver.recv().unwrap()).unwrap();
         let wait = |time| {
             let until = Instant::now() + Duration::from_millis(time);
             wait(Some((call.as_fd(), Want::Read)), None, until).unwrap()
         };
         assert_eq!(wait(1), Woken::TimedOut);
-        go_on.send(7).unwrap();
+        sender.send(7).unwrap();
         assert_eq!(wait(3_600_000), Woken::Ready);
         assert_eq!(call.result(), Some(7));
     }

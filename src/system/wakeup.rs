@@ -8,8 +8,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 /// Something that any thread can make readable. Its clones are the same wake-up.
 ///
-/// An eventfd(2), because it takes one descriptor where a socket pair takes two, and because the
-/// wake-ups that nobody has taken yet are one.
+/// This is an eventfd(2), because it needs one descriptor while a socket pair needs two, and
+/// because several wake-ups before the next `clear` count as one.
 #[derive(Clone)]
 pub(crate) struct Wakeup(Arc<EventFd>);
 
@@ -21,13 +21,14 @@ impl Wakeup {
 
     /// Makes it readable until the next `clear`.
     pub(crate) fn wake(&self) {
-        // It fails only when it has been woken 2^64 - 2 times, and is readable then anyway.
+        // This fails only after 2^64 - 2 wake-ups without a `clear`, and then it is readable
+        // anyway.
         let _ = self.0.write(1);
     }
 
     /// Makes it unreadable until the next `wake`.
     pub(crate) fn clear(&self) {
-        // It fails only if there is nothing to clear.
+        // This fails only if there is nothing to clear.
         let _ = self.0.read();
     }
 }

@@ -1,15 +1,15 @@
-//! How wide text is on a terminal, where a letter of Chinese or an emoji takes two columns and an
-//! accent that follows its letter none.
+//! The width of text on a terminal. A Chinese character or an emoji takes two columns, and a
+//! combining accent takes none.
 
 use unicode_width::UnicodeWidthChar;
 
-/// Each character counts by itself, as terminals that draw no joined emoji have it: no others need
-/// more.
+/// The width in columns. Each character counts separately, as on a terminal that does not join
+/// emoji. A terminal that does needs fewer columns.
 pub(crate) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(columns_of).sum() }
 }
 
-/// Text that takes so many columns at most, with `…` in place of what does not fit.
+/// Text cut to at most `width` columns, with `…` in place of the rest.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -23,7 +23,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
-/// Text that takes so many columns at least, with spaces behind it.
+/// Text padded with spaces to at least `width` columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(columns(text));
     format!("{text}{:missing$}", "")

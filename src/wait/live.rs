@@ -37,7 +37,7 @@ pub(super) struct Live {
 impl Live {
     /// Returns `None` if stderr is not a terminal in the foreground, or if the thread cannot start.
     pub(super) fn start(status: WaitStatus) -> Option<Self> {
-        if !stderr().is_terminal() || !is_ours() {
+        if !stderr().is_terminal() || !is_foreground() {
             return None;
         }
         let over = Wakeup::new().ok()?;
@@ -96,15 +96,16 @@ fn draw(line: &str) {
     write(&format!("\r{}\x1b[K", cut(&printable(line), width - 1)));
 }
 
-/// Writes nothing if the terminal is stopped (^S) or belongs to another job, rather than wait for it.
+/// Writes nothing if the terminal is stopped (^S) or another job is in its foreground, because the
+/// write would block.
 fn write(text: &str) {
     let mut stderr = stderr();
-    if is_ready(stderr.as_fd(), Want::Write) && is_ours() {
+    if is_ready(stderr.as_fd(), Want::Write) && is_foreground() {
         let _ = stderr.write_all(text.as_bytes());
     }
 }
 
 /// Whether rlock is in the foreground of the terminal.
-fn is_ours() -> bool {
+fn is_foreground() -> bool {
     rustix::termios::tcgetpgrp(stderr()) == Ok(rustix::process::getpgrp())
 }

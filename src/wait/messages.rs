@@ -1,4 +1,4 @@
-//! What a wait tells its user: a status line at a terminal, or a line now and then in a log.
+//! The messages about a wait: a status line at a terminal, or occasional lines in a log.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::lock::view::View;
 use crate::report::Report;
 use crate::system::clock::Instant;
 
-/// Between the first and the second message in a log about a wait. Each later interval is three times
-/// as long.
+/// The time between the first and the second message about a wait in a log. Each later interval is
+/// three times as long.
 const FIRST_REMINDER: Duration = Duration::from_secs(60);
 
 /// The messages about one wait. Dropping this erases the status line.
@@ -20,13 +20,13 @@ pub(super) struct Messages<'a> {
     mode: Mode,
     started: Instant,
     until: Option<Instant>,
-    /// Whether the user knows that rlock waits.
+    /// Whether the first message about the wait has been printed.
     begun: bool,
     /// The status line at a terminal.
     live: Option<Live>,
     /// When to log the next reminder, if there is no status line.
     next_reminder: Instant,
-    /// Since when the server does not answer.
+    /// Set while the server does not answer.
     away: Option<Away>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Messages<'a> {
         Self { report, mode, started, until, begun: false, live: None, next_reminder, away: None }
     }
 
-    pub(super) fn tell(&mut self, note: Note, now: Instant) {
+    pub(super) fn print(&mut self, note: Note, now: Instant) {
         match note {
             Note::Queued { view, position, sleep } => {
                 let at =
@@ -80,7 +80,8 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Reports the wait: on a status line at a terminal, else at once and then ever more rarely.
+    /// Reports the wait: on a status line at a terminal, else at once and then at growing
+    /// intervals.
     fn queued(&mut self, view: View, position: Option<u64>, at: &str, now: Instant) {
         let begins = !std::mem::replace(&mut self.begun, true);
         let reason = view.mismatch(self.mode);
@@ -97,7 +98,7 @@ impl<'a> Messages<'a> {
         if begins && self.report.is_normal() {
             self.live = Live::start(line(view.clone()));
             if self.live.is_some() {
-                return self.report.make_way(true);
+                return self.report.erase_line(true);
             }
         }
         if begins {
@@ -114,6 +115,6 @@ impl<'a> Messages<'a> {
 impl Drop for Messages<'_> {
     fn drop(&mut self) {
         drop(self.live.take());
-        self.report.make_way(false);
+        self.report.erase_line(false);
     }
 }

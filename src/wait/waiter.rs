@@ -1,5 +1,5 @@
-//! The decisions of a waiter, as a pure state machine: answers, signals and the time come in, and the
-//! next step goes out.
+//! The decisions of a waiter, as a pure state machine from answers, signals and the time to the
+//! next step.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::store::{Answer, Failure, Fate, Seen};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
-/// Between two attempts to reach a lost server.
+/// The pauses between two attempts to reach a server that does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// What the waiter does next. Every step but the last leads to one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Send the request; then `Event::Answered`. `seen` are the holders that the waiter knows of.
-    /// `fresh`: with another token than before.
+    /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
+    /// `fresh`: with a new token.
     Ask { seen: Vec<Seen>, fresh: bool },
     /// Sleep until the store wakes the waiter; then `Event::Woken`.
     Sleep { at_most: Duration },
-    /// Leave the store alone; then `Event::Rested`.
+    /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
-    /// Undo the request, so that the wait can end like this; then `Event::Withdrawn`.
+    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`.
     Withdraw(End),
     /// The wait is over.
     End(End),
@@ -39,34 +39,34 @@ pub(super) enum End {
     Granted(Lease, Fence),
     /// The request does not wait, and the lock is not free.
     Busy(View),
-    /// The lock was not free until the wait limit.
+    /// The lock was not granted within the wait limit.
     TimedOut(View),
     Nested,
     Upgrade,
     Over(Reason),
-    /// No server could be asked.
+    /// The request failed before any answer.
     Failed(Failure),
     /// The server stopped answering while the request was queued.
     LostWhileQueued(Failure),
     Stopped(Signal),
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// `sent` is a moment before the request was sent.
+    /// `sent` is the time just before the request was sent.
     Answered {
         sent: Instant,
         answer: Result<Answer, Failure>,
     },
     Woken(Result<(), Failure>),
     Rested,
-    /// The reply describes the lock after the request was undone. Without a reply, the request
-    /// expires by itself.
+    /// The reply describes the lock after the request was withdrawn. Without a reply, the request
+    /// expires on the server.
     Withdrawn(End, Result<View, Failure>),
 }
 
-/// What there is to tell the user.
+/// Something to report to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Note {
     Queued {
@@ -74,9 +74,9 @@ pub(super) enum Note {
         position: Option<u64>,
         sleep: Duration,
     },
-    /// A brief failure, not worth a message yet.
+    /// A first failure, which does not justify a message yet.
     Retrying(Failure),
-    /// The server is away for longer, and the waiter keeps trying.
+    /// The server still does not answer, and the waiter keeps trying.
     Away(Failure),
     /// The server answers again after `Retrying` or `Away`.
     Back,
@@ -91,8 +91,8 @@ pub(super) struct Waiter {
     /// See `Store::has_queue`.
     has_queue: bool,
     contact: Contact,
-    /// Whether the server may know of the request, so that a failure must undo it.
-    asked: bool,
+    /// Whether the server may have the request, so that a failure must withdraw it.
+    maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
     /// The lock as the server last described it to this waiter, and when that was.
@@ -121,15 +121,15 @@ impl Waiter {
             until,
             has_queue,
             contact: Contact::None,
-            asked: false,
+            maybe_queued: false,
             repeated: false,
             seen: None,
         };
         (waiter, Step::Ask { seen: Vec::new(), fresh: false })
     }
 
-    /// Handles the event that ended the last step. `signal` is one that has arrived and should end
-    /// the wait.
+    /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
+    /// wait.
     pub(super) fn on(
         &mut self,
         event: Event,
@@ -141,7 +141,7 @@ impl Waiter {
             Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
             Event::Woken(Ok(())) | Event::Rested => self.ask(now),
             Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
-            // The reply is more recent than what the waiter was told.
+            // The reply is more recent than the view that the waiter has.
             Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
             Event::Withdrawn(end, Ok(_)) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
@@ -150,7 +150,7 @@ impl Waiter {
             }
         };
         let step = match (signal, step) {
-            // The caller releases it.
+            // The caller releases the lock.
             (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
             (Some(signal), Step::End(_)) => Step::End(End::Stopped(signal)),
             (Some(signal), _) => self.withdraw(End::Stopped(signal)),
@@ -159,7 +159,8 @@ impl Waiter {
     }
 
     fn ask(&self, now: Instant) -> Step {
-        // Without a queue each attempt has its own token; the store has undone the last one.
+        // Without a queue, each attempt has its own token, and the store has undone the last
+        // attempt.
         Step::Ask { seen: self.seen(now), fresh: !self.has_queue && !self.repeated }
     }
 
@@ -170,9 +171,9 @@ impl Waiter {
         now: Instant,
         notes: &mut Vec<Note>,
     ) -> Step {
-        self.asked |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
-        // The request is the same on a new connection, and a lock that was granted should not stay
-        // unused for its TTL.
+        self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
+        // The request stays the same on a new connection, and a granted lock should not stay unused
+        // for its TTL.
         if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer
             && !self.repeated
         {
@@ -186,7 +187,7 @@ impl Waiter {
             notes.push(Note::Back);
         }
         if !self.has_queue && !matches!(answer, Ok(Answer::Granted { .. })) {
-            self.asked = false;
+            self.maybe_queued = false;
         }
         match answer {
             Ok(Answer::Granted { fence }) => self.granted(sent, fence, now, notes),
@@ -202,7 +203,7 @@ impl Waiter {
         }
     }
 
-    /// Accepts a grant whose lease has not expired; the reply may have taken that long.
+    /// Accepts a grant, unless its lease expired while the reply was under way.
     fn granted(
         &mut self,
         sent: Instant,
@@ -210,7 +211,7 @@ impl Waiter {
         now: Instant,
         notes: &mut Vec<Note>,
     ) -> Step {
-        let lease = Lease::won(sent, self.ttl);
+        let lease = Lease::new(sent, self.ttl);
         if now < lease.deadline() {
             return Step::End(End::Granted(lease, fence));
         }
@@ -240,13 +241,13 @@ impl Waiter {
         Step::Sleep { at_most: sleep }
     }
 
-    /// Returns the holders that this waiter knows of, and how long each may still hold the lock. A
-    /// holder that renews may have renewed just before the server forgot it, so it gets a whole
-    /// lease. Any other holder gets the rest of its lease.
+    /// Returns the holders that this waiter has seen, and how long each may still hold the lock. A
+    /// holder that renews may have renewed just before the server forgot it, so it counts with a
+    /// whole lease. Any other holder counts with the rest of its lease.
     fn seen(&self, now: Instant) -> Vec<Seen> {
         let Some((then, view)) = &self.seen else { return Vec::new() };
         let holders = view.holders.iter().map(|holder| {
-            let left = match (holder.standing, holder.client.kind) {
+            let left = match (holder.state, holder.client.kind) {
                 (HoldState::Held, Kind::Exec | Kind::WhilePid) => {
                     holder.deadline.since(holder.renewed)
                 }
@@ -264,8 +265,8 @@ impl Waiter {
         holders.filter(|seen| !seen.left.is_zero()).collect()
     }
 
-    /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps its
-    /// position for a while, and the request stays the same. The first failure causes neither a
+    /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
+    /// its position for a while, and the request stays the same. The first failure causes neither a
     /// message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
@@ -286,15 +287,15 @@ impl Waiter {
                 self.contact = Contact::Lost { noted: true, back_off };
                 Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
             }
-            // A server that has answered once knows of a holder that may still hold the lock.
+            // A server that has answered once has reported a holder that may still hold the lock.
             Contact::Queued | Contact::Lost { .. } => self.withdraw(End::LostWhileQueued(failure)),
             Contact::None => self.withdraw(End::Failed(failure)),
         }
     }
 
-    /// Ends the wait, after the request is undone if the server may have it.
+    /// Ends the wait. If the server may have the request, withdraws it first.
     fn withdraw(&self, end: End) -> Step {
-        if self.asked { Step::Withdraw(end) } else { Step::End(end) }
+        if self.maybe_queued { Step::Withdraw(end) } else { Step::End(end) }
     }
 }
 
@@ -334,7 +335,7 @@ mod tests {
         Ok(Answer::Queued { view: free(1), position: Some(1), sleep })
     }
 
-    /// A view, told apart by its time.
+    /// A view that tests recognize by its time.
     fn free(now: u64) -> View {
         View {
             now: ServerTime(now),
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queued_waiter_outlasts_a_server_that_is_away() {
+    fn a_queued_waiter_survives_a_server_outage() {
         let mut waiter = waiter(Some(60_000));
         assert_eq!(
             waiter.on(answered(0, queued(10_000)), None, at(1)).1,
@@ -387,16 +388,17 @@ mod tests {
 
     #[test]
     fn a_grant_counts_only_until_its_lease_expires() {
-        let deadline = Lease::won(at(0), Ttl::from_millis(TTL)).deadline();
-        let won = Step::End(End::Granted(Lease::won(at(0), Ttl::from_millis(TTL)), Fence(1)));
+        let deadline = Lease::new(at(0), Ttl::from_millis(TTL)).deadline();
+        let granted_step =
+            Step::End(End::Granted(Lease::new(at(0), Ttl::from_millis(TTL)), Fence(1)));
         let in_time = deadline - Duration::from_millis(1);
-        assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, won);
+        assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
         let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
         assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
     }
 
     #[test]
-    fn a_signal_undoes_what_the_server_may_know_and_leaves_a_grant_to_the_caller() {
+    fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
         let signal = Some(Signal::SIGTERM);
         let stopped = End::Stopped(Signal::SIGTERM);
         let unsent = answered(0, Err(Failure::Interrupted { sent: false }));

@@ -1,5 +1,5 @@
-//! Converts the times in a lock's file between clocks. Each boot of a host has its own clock, and so
-//! may each container that shares the directory.
+//! Converts the times in a lock's file between clocks. Each boot of a host has its own clock, and
+//! so may each container that shares the directory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -42,8 +42,8 @@ pub(super) struct Dates {
     stamps: Vec<Stamp>,
 }
 
-/// When a clock started, from one look at the wall clock. It makes the times in the file readable, and
-/// lets them grow from boot to boot.
+/// When a clock started, from one look at the wall clock. It makes the times in the file readable,
+/// and lets them grow from boot to boot.
 #[derive(Serialize, Deserialize)]
 struct Epoch {
     clock: Clock,
@@ -139,8 +139,8 @@ impl Timeline {
         self.first_sight
     }
 
-    /// Converts the times back to the clocks that they were stored by. Times that have changed are by
-    /// this clock from now on.
+    /// Converts the times back to the clocks that they were stored by. Times that have changed are
+    /// by this clock from now on.
     pub(super) fn write(self, lock: &mut Lock) -> Dates {
         let Self { mut clocks, own, now, mut read, .. } = self;
         let mut moved = HashMap::new();

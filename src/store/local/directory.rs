@@ -83,7 +83,8 @@ impl Directory {
     }
 
     /// Opens the directory, or creates it if `may_create`; `None` if it is missing. An error also
-    /// means that a private directory is accessible to other users, who may have planted files in it.
+    /// means that a private directory is accessible to other users, who may have planted files in
+    /// it.
     pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
         let fail = |error: io::Error| Error::of(&self.path, &error);
         let folder = match Folder::open(&self.path) {
@@ -143,7 +144,8 @@ impl Directory {
         found.map(|()| keys)
     }
 
-    /// Calls `act` with each hidden file of rlock: the folder that it is in, its name, and its kind.
+    /// Calls `act` with each hidden file of rlock: the folder that it is in, its name, and its
+    /// kind.
     pub(super) fn each(&self, act: &mut impl FnMut(&Folder, &str, Entry)) -> Result<(), Error> {
         self.walk(&mut |folder, _, name| {
             let entry = if let Some(rest) = hidden_as(name, STATE) {
@@ -159,8 +161,8 @@ impl Directory {
         })
     }
 
-    /// Calls `act` for each file: its folder, the part of the lock's name that the folder stands for,
-    /// and the file name. Folders that cannot be read are skipped.
+    /// Calls `act` for each file: its folder, the part of the lock's name that the folder stands
+    /// for, and the file name. Folders that cannot be read are skipped.
     fn walk(&self, act: &mut impl FnMut(&Arc<Folder>, &str, &str)) -> Result<(), Error> {
         let Some(folder) = self.open(false)? else { return Ok(()) };
         walk(&Arc::new(folder), &mut String::new(), act)
@@ -210,8 +212,8 @@ fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     name.strip_prefix('.')?.strip_suffix(suffix)
 }
 
-/// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a leading
-/// dot.
+/// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a
+/// leading dot.
 fn encoded(key: &str) -> String {
     let mut name = String::new();
     for byte in key.bytes() {

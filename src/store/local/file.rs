@@ -1,8 +1,9 @@
 //! The files of one lock, locked by this process.
 //!
-//! A lock has two files. The state is hidden and contains everything. The guard is visible, and only
-//! its existence counts: deleting the guard of a held lock revokes the holds, like deleting the key on
-//! a server. The state still has the holders, so the lock stays taken until they have released it.
+//! A lock has two files. The state is hidden and contains everything. The guard is visible, and
+//! only its existence counts: deleting the guard of a held lock revokes the holds, like deleting
+//! the key on a server. The state still has the holders, so the lock stays taken until they have
+//! released it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -42,8 +43,8 @@ pub(super) struct LockFile {
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
-    /// The name of each waiter's mailbox, by the waiter's token. The name does not contain the token,
-    /// because other users may list the directory.
+    /// The name of each waiter's mailbox, by the waiter's token. The name does not contain the
+    /// token, because other users may list the directory.
     pub(super) mail: BTreeMap<String, String>,
 }
 
@@ -56,8 +57,8 @@ struct Content {
 }
 
 impl LockFile {
-    /// Opens the state, and waits until `until` to lock it. Creates it if `may_create`; `None` if it is
-    /// missing.
+    /// Opens the state, and waits until `until` to lock it. Creates it if `may_create`; `None` if
+    /// it is missing.
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
@@ -259,9 +260,9 @@ impl Drop for Draft<'_> {
     }
 }
 
-/// Waits for the lock on a file in the kernel's queue, which is fair, unlike retrying. flock(2) has no
-/// timeout, so another thread waits. If that takes too long, the thread is abandoned, and unlocks the
-/// file at once when it gets the lock.
+/// Waits for the lock on a file in the kernel's queue, which is fair, unlike retrying. flock(2) has
+/// no timeout, so another thread waits. If that takes too long, the thread is abandoned, and
+/// unlocks the file at once when it gets the lock.
 fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
     let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(locked) => return Ok(locked),

@@ -69,8 +69,8 @@ pub(super) fn remove(folder: &Folder, name: &str) {
     }
 }
 
-/// Whether a live waiter reads the mailbox, whatever its age. If permissions do not allow to find out,
-/// the answer is yes. A file that is not a named pipe has no reader.
+/// Whether a live waiter reads the mailbox, whatever its age. If permissions do not allow to find
+/// out, the answer is yes. A file that is not a named pipe has no reader.
 pub(super) fn is_read(folder: &Folder, name: &str) -> bool {
     match folder.pipe(name, OFlag::O_WRONLY) {
         Ok(_) => true,

@@ -19,8 +19,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A file whose modification time says when the directory was last cleaned up.
 const SWEPT: &str = ".swept";
 
-/// Removes, once a day, files that have not been used for a day: those of free locks, mailboxes without
-/// a reader, and drafts of processes that were killed. Files that cannot be removed stay.
+/// Removes, once a day, files that have not been used for a day: those of free locks, mailboxes
+/// without a reader, and drafts of processes that were killed. Files that cannot be removed stay.
 pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
     // This runs with each grant, so check the mark without opening the directory.
     let swept = fs::symlink_metadata(directory.path().join(SWEPT));

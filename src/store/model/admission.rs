@@ -18,7 +18,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The only place that grants a lock. One that is entered again stays as exclusive as it is.
+    /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
+    /// it again.
     pub(super) fn grant(&mut self, waiter: Waiter, deadline: u64, keep_until: u64, wanted: u64) {
         let Waiter { token, owner, named, mode, about, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
@@ -45,8 +46,8 @@ impl Transaction<'_> {
         self.set_guard_to_latest();
     }
 
-    /// Grants the lock to the head of the queue for as long as it fits, and drops dead waiters. Returns
-    /// the head if it has to keep waiting.
+    /// Grants the lock to one head of the queue after another while they can join, and drops dead
+    /// waiters. Returns the head if it must keep waiting.
     pub(super) fn admit(&mut self, caller: &str) -> Option<Waiter> {
         for _ in 0..BATCH {
             let Some(head) = self.lock.queue.first().cloned() else {

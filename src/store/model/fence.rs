@@ -4,8 +4,8 @@ use super::lock::DAY;
 use super::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// Whether a fence is more than a day ahead of the clock. A server with a wrong clock wrote it, or
-    /// somebody made it up.
+    /// Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a
+    /// forgery.
     pub(super) fn is_ahead(&self, fence: u64) -> bool {
         fence > self.micros().saturating_add(DAY * 1_000)
     }
@@ -15,7 +15,8 @@ impl Transaction<'_> {
         fence.saturating_sub(self.micros()) / 1_000
     }
 
-    /// The fence of a new grant: the wanted one if it is larger than all before, else the next.
+    /// The fence of a new grant: the wanted one if it is larger than all earlier ones, else the
+    /// next one.
     pub(super) fn next_fence(&self, wanted: u64) -> u64 {
         let last = self.lock.fence;
         if wanted > last { wanted } else { self.micros().max(last + 1) }

@@ -1,5 +1,5 @@
-//! The scripts on a real server and the model must agree: both play the same random history, and every
-//! reply and everything that can be seen is compared.
+//! The scripts on a real server and the model must agree. Both play the same random history, and
+//! the test compares every reply and the visible state.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod play;
@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => client().prop_map(Step::LeaveEarly),
         5 => (client(), option::of(any::<u8>())).prop_map(|(client, exit)| Step::Release(client, exit)),
         2 => client().prop_map(Step::Leave),
-        1 => prop_oneof![Just(Revocation::WhenGone), Just(Revocation::Now)].prop_map(Step::Revoke),
+        1 => prop_oneof![Just(Revocation::Graceful), Just(Revocation::Now)].prop_map(Step::Revoke),
         6 => prop_oneof![0..50_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Step::Pass),
         1 => option::of(1..5_000_u64).prop_map(Step::Write),
         1 => Just(Step::Delete),

@@ -12,7 +12,7 @@ pub(super) const HISTORY_LENGTH: usize = 16;
 
 impl Transaction<'_> {
     /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
-    /// `otherwise` says. `None` for one that is cooling, since its release is already on record.
+    /// `otherwise` says. `None` for a hold that is cooling, because its release is on record.
     fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, String)> {
         match (hold.standing, self.hold_state(hold)) {
             (HoldState::Cooling, _) => None,
@@ -58,7 +58,7 @@ impl Transaction<'_> {
         self.lock.history.drain(..surplus);
     }
 
-    /// The last entry about a token.
+    /// The last entry for a token.
     pub(super) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
         let id = id(token);
         self.lock.history.iter().rev().find(|entry| entry.id == id)

@@ -1,4 +1,4 @@
-//! Holds: finding them, their leases, and the guard that stands for them.
+//! Holds: finding them, their leases, and the guard that represents them.
 
 use super::lock::{Guard, Hold, MAX_LISTED};
 use super::transaction::Transaction;
@@ -6,7 +6,7 @@ use crate::lock::Mode;
 use crate::lock::view::HoldState;
 
 impl Transaction<'_> {
-    /// This token's hold, whatever its state; `None` if there is none or its lease expired.
+    /// This token's hold, in any state; `None` if there is none or its lease has expired.
     pub(super) fn unexpired_hold(&self, token: &str) -> Option<&Hold> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         hold.filter(|hold| (self.live || self.foreign()) && hold.deadline >= self.now)
@@ -34,7 +34,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Makes a hold last for another `ttl` from now, or until `at_least` if that is later. Returns the
+    /// Extends a hold to `ttl` from now, or to `at_least` if that is later. Returns the
     /// milliseconds left.
     pub(super) fn extend(&mut self, token: &str, ttl: u64, at_least: u64) -> u64 {
         let now = self.now;
@@ -48,7 +48,7 @@ impl Transaction<'_> {
         left
     }
 
-    /// An owner's shared hold may outlive the exclusive one that it entered.
+    /// Makes the mode shared if the exclusive hold that shared holds entered is gone.
     pub(super) fn settle_mode(&mut self) {
         let few = self.lock.holds.len() <= MAX_LISTED;
         let exclusive = self.live_holds().any(|hold| hold.mode == Mode::Exclusive);

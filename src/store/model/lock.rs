@@ -1,5 +1,5 @@
-//! What a lock consists of, and the limits that apply everywhere. The serialized names are those of
-//! earlier versions.
+//! What a lock consists of, and the limits that apply everywhere. The serialized names stay those
+//! of earlier versions.
 
 use std::cmp::Ordering;
 
@@ -14,8 +14,8 @@ pub(super) const CLAIM_WINDOW: u64 = 2_000;
 /// A day, in milliseconds.
 pub(super) const DAY: u64 = 24 * 3_600 * 1_000;
 
-/// How many holds or waiters one call drops or admits at most. Few in tests, so that work remains for
-/// the next call.
+/// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
+/// remains for the next call.
 pub(super) const BATCH: usize = if cfg!(test) { 3 } else { 100 };
 
 /// How many holders and waiters one reply lists at most.
@@ -24,15 +24,15 @@ pub(super) const MAX_LISTED: usize = 100;
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(in crate::store) struct Lock {
-    /// What stands for the lock where other tools look.
+    /// The guard: the token that other tools see as the value of the lock.
     pub(super) guard: Option<Guard>,
     /// The guard as rlock last wrote it.
     pub(super) written: Option<String>,
     /// The mode of the holds as a whole.
     pub(super) mode: Option<Mode>,
-    /// The last one granted, in microseconds since the epoch or later; 0 if there is none.
+    /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
     pub(super) fence: u64,
-    /// Random; it changes when the lock is forgotten.
+    /// A random mark that changes when the lock is forgotten.
     #[serde(default)]
     pub(super) life: String,
     pub(super) holds: Vec<Hold>,
@@ -73,7 +73,7 @@ pub(super) struct Hold {
     pub(super) acquired: u64,
     pub(super) renewed: u64,
     pub(super) deadline: u64,
-    /// Until when it is kept even if it is released earlier; 0 if it need not be.
+    /// The time until which it is kept even if released sooner; 0 for none.
     #[serde(rename = "keep")]
     pub(super) keep_until: u64,
     /// The length of its lease.
@@ -97,7 +97,7 @@ pub(super) struct Floor {
     pub(super) at: u64,
 }
 
-/// A request with this token is refused until then.
+/// A request with this token is rejected until this time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub(super) token: String,
@@ -109,7 +109,7 @@ pub(super) struct Mark {
 pub(super) struct HistoryEntry {
     pub(super) ending: Ending,
     pub(super) at: u64,
-    /// As `Outcome` is written.
+    /// In the form that `Outcome` prints.
     pub(super) outcome: String,
     pub(super) id: String,
     pub(super) acquired: u64,
@@ -130,9 +130,9 @@ pub(super) struct Waiter {
     pub(super) mode: Mode,
     pub(super) about: String,
     pub(super) since: u64,
-    /// Until when it is presumed alive.
+    /// The time until which it is presumed alive.
     pub(super) alive: u64,
-    /// Whether it may enter what its owner holds.
+    /// Whether it may enter a lock that its owner holds.
     pub(super) reentrant: bool,
     #[serde(default)]
     pub(super) ttl: u64,

@@ -1,4 +1,4 @@
-//! Tokens that are over: released, or given up. A request with one that arrives late is refused.
+//! Tokens that are over: released, or given up. A late request with such a token is rejected.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const MARK_DURATION: u64 = 60_000;
 impl Transaction<'_> {
     pub(super) fn mark_over(&mut self, token: &str, ttl: u64) {
         let over = &mut self.lock.over;
-        // The marks that expire first make room; this one is never dropped for itself.
+        // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (over.len() + 1).saturating_sub(MAX_MARKS);
         over.drain(..surplus);
         over.retain(|mark| mark.token != token);
@@ -46,7 +46,7 @@ impl Transaction<'_> {
         }
         let ending = match () {
             () if self.is_over(token) => Some(Ending::Released),
-            // A complete history would have it.
+            // A complete history would contain it.
             () if self.lock.history.len() >= HISTORY_LENGTH => Some(Ending::Expired),
             () => None,
         };

@@ -6,8 +6,7 @@ use crate::lock::view::HoldState;
 use crate::lock::{Mode, Token};
 
 impl Transaction<'_> {
-    /// The mode in which an owner that was chosen by a user holds the lock. A slot cannot be entered
-    /// again.
+    /// The mode in which an owner that a user chose holds the lock. A slot cannot be entered again.
     pub(super) fn owner_mode(&self, owner: &str) -> Option<Mode> {
         let own = |hold: &Hold| {
             hold.named && hold.owner == owner && self.hold_state(hold) == HoldState::Held
@@ -16,8 +15,8 @@ impl Transaction<'_> {
         mode.filter(|_| self.live && self.lock.holds.iter().any(own))
     }
 
-    /// The innermost unexpired hold of `tokens`, the innermost last, and the mode in which a request
-    /// may enter the lock through them.
+    /// The innermost unexpired hold among `tokens`, of which the innermost is last, and the mode in
+    /// which a request may enter the lock through them.
     pub(super) fn enclosing_hold(&self, tokens: &[Token]) -> (Option<&Hold>, Option<Mode>) {
         let (mut innermost, mut entered) = (None, None);
         for hold in tokens.iter().filter_map(|token| self.unexpired_hold(token.as_str())) {
@@ -30,7 +29,7 @@ impl Transaction<'_> {
         (innermost, entered)
     }
 
-    /// Whether a waiter may enter what its owner holds by now.
+    /// Whether a waiter may enter a lock that its owner holds by now.
     pub(super) fn may_enter(&self, waiter: &Waiter) -> bool {
         let enters = waiter.reentrant && waiter.named;
         match self.owner_mode(&waiter.owner).filter(|_| enters) {

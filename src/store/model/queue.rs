@@ -4,10 +4,10 @@ use super::lock::Waiter;
 use super::transaction::Transaction;
 use crate::lock::Mode;
 
-/// The second waiter looks after a lease this much later than the head, in milliseconds.
+/// How much later than the head the second waiter checks an expired lease, in milliseconds.
 const GRACE: u64 = 500;
 
-/// How often the head looks at another tool's lock, which sends no messages, in milliseconds.
+/// How often the head checks another tool's lock, which sends no messages, in milliseconds.
 const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
@@ -15,8 +15,8 @@ impl Transaction<'_> {
         self.lock.woken.push(token.to_owned());
     }
 
-    /// Only the head of the queue watches for the end of a lease, so a new head must learn that it is
-    /// one: by being woken, or from the reply to its own call.
+    /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
+    /// head when it is woken, or from the reply to its own call.
     pub(super) fn notify_head(&mut self, head: &str, caller: &str) {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
@@ -26,7 +26,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Puts a waiter at the end of the queue, or leaves it where it is. Returns its position, from 1.
+    /// Puts a waiter at the end of the queue, or leaves it where it is. Returns its position, from
+    /// 1.
     pub(super) fn enqueue(&mut self, waiter: Waiter) -> u64 {
         let queue = &mut self.lock.queue;
         let index = match queue.iter().position(|other| other.token == waiter.token) {
@@ -42,8 +43,8 @@ impl Transaction<'_> {
         index as u64 + 1
     }
 
-    /// The end of the lease that a head of this mode waits for: of the last if it wants to be alone,
-    /// else of the first.
+    /// The end of the lease that a head with this mode waits for: the last one if it needs the lock
+    /// alone, else the first one.
     fn awaited(&self, mode: Mode) -> u64 {
         let deadlines = self.lock.holds.iter().map(|hold| hold.deadline);
         let joins = [Some(mode), Some(Mode::Exclusive)].contains(&self.lock.mode);
@@ -55,8 +56,8 @@ impl Transaction<'_> {
     }
 
     /// How many milliseconds a waiter sleeps unless it is woken. The head watches for the end of a
-    /// lease. The second looks a little later, in case the head is dead. Any other waiter is told when
-    /// it becomes the head.
+    /// lease. The second checks a little later, in case the head is dead. Any other waiter is woken
+    /// when it becomes the head.
     pub(super) fn millis_to_sleep(
         &self,
         position: u64,

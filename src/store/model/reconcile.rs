@@ -1,4 +1,4 @@
-//! Bringing the lock up to date, before anything is decided from it.
+//! Reconciliation: brings the lock up to date before anything is decided.
 
 use super::history::HISTORY_LENGTH;
 use super::lock::{BATCH, Floor, Hold};
@@ -10,13 +10,13 @@ impl Transaction<'_> {
     pub(super) fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         self.lock.floor = Floor::default();
-        // A lock that was never granted is as if nobody had asked for it.
+        // A lock that was never granted is the same as one that was never requested.
         if self.lock.fence == 0 {
             self.lock.life.clear();
         }
     }
 
-    /// Drops holds whose leases have expired, as many as one call may.
+    /// Drops holds whose leases have expired, up to the limit for one call.
     fn drop_expired(&mut self) {
         let now = self.now;
         let mut expired: Vec<Hold> =
@@ -34,14 +34,14 @@ impl Transaction<'_> {
             self.set_guard_to_latest();
             self.deleted = false;
         } else if self.foreign() && self.lock.written.is_some() {
-            // When the other tool's key is gone, these holds keep others out again until they end.
+            // When the other tool's key is gone, these holds exclude others again until they end.
             self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
         }
         if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
             return;
         }
         if !self.live && !self.foreign() && self.lock.queue.is_empty() {
-            // All leases have expired, and nobody waits.
+            // All leases have expired, and there are no waiters.
             let mut expired = std::mem::take(&mut self.lock.holds);
             expired.sort_by(Hold::by_deadline);
             let surplus = expired.len().saturating_sub(HISTORY_LENGTH);

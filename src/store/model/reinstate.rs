@@ -6,7 +6,7 @@ use crate::lock::Mode;
 use crate::lock::view::{HoldState, Holder};
 
 impl Transaction<'_> {
-    /// Reinstates a hold as a waiter remembers it: revoked, exclusive, by its id, and once.
+    /// Reinstates a hold that a waiter has seen: once, as revoked and exclusive, under its id.
     pub(super) fn reinstate(&mut self, holder: &Holder, left: u64) {
         let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
         if holder.id.len() > 8 || known || self.is_over(&holder.id) || self.is_ahead(holder.fence.0)

@@ -1,4 +1,4 @@
-//! The requests of a lock, each the twin of a script in `lua/requests/`.
+//! The requests to a lock. Each is the twin of a script in `lua/requests/`.
 
 mod acquire;
 mod inspect;

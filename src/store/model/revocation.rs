@@ -1,4 +1,4 @@
-//! Revocation: one mark, the floor, revokes every hold up to a fence.
+//! Revocation: a single mark, the floor, revokes all holds up to a fence.
 
 use super::lock::{Floor, Hold};
 use super::transaction::Transaction;
@@ -13,8 +13,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Revokes all holds with a fence up to this one. Each keeps others out until its holder releases
-    /// it or its lease expires.
+    /// Revokes all holds with a fence up to this one. Each excludes others until its holder
+    /// releases it or its lease expires.
     pub(super) fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
         if fence > self.lock.floor.fence {
             let (how, by) = (Some(how), by.to_owned());

@@ -1,5 +1,5 @@
-//! A lock as the scripts keep it on a server, read without a script. To list thousands of locks, a
-//! script for each would take too long.
+//! Reads a lock as the scripts keep it on a server, but without a script. A script for each of
+//! thousands of locks would take too long.
 
 use super::lock::{Floor, Guard, Hold, Lock};
 use super::transaction::Transaction;
@@ -15,8 +15,8 @@ pub(in crate::store) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The lock, with details that were evicted left empty. `None` if it is not plainly held, or if
-    /// anybody waits for it.
+    /// The lock, with empty values for details that the server evicted. `None` unless it is simply
+    /// held and has no waiters.
     pub(in crate::store) fn view(self, now: u64) -> Option<View> {
         let Self { guard, holds, state } = self;
         let state = State::of(&state);

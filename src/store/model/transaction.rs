@@ -6,7 +6,7 @@ use super::lock::Lock;
 pub(super) struct Transaction<'a> {
     pub(super) lock: &'a mut Lock,
     pub(super) now: u64,
-    /// Whether a hold of rlock's keeps others out.
+    /// Whether a hold of rlock excludes others.
     pub(super) live: bool,
     /// Whether the guard was deleted under live holds.
     pub(super) deleted: bool,
@@ -30,7 +30,7 @@ impl<'a> Transaction<'a> {
         self.lock.guard.is_some() && !self.live
     }
 
-    /// The clock by which fences count.
+    /// The time in microseconds, for fences.
     pub(super) fn micros(&self) -> u64 {
         self.now.saturating_mul(1_000)
     }

@@ -1,4 +1,4 @@
-//! The lock as people see it.
+//! The lock as others see it.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::lock::view::{self, HoldState, Holder, ServerTime, State, View};
 use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
 
-/// How many holders a reply to a waiter lists. A waiter may have to remind a server that lost its data
-/// of them, above all of those whose leases last longest.
+/// How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
+/// them; those whose leases last longest matter most.
 const MAX_REMINDED: usize = 3;
 
 impl Transaction<'_> {
@@ -25,14 +25,14 @@ impl Transaction<'_> {
         waiters.collect()
     }
 
-    /// The lock with at most so many holders in full, starting from one. Only `inspect` fills in the
-    /// waiters and the history.
+    /// The lock with up to `holders_at_most` holders, from the one at `holders_from`. Only
+    /// `inspect` fills in the waiters and the history.
     pub(super) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
         let state_of = |hold: &Hold| match self.hold_state(hold) {
             HoldState::Held if self.deleted => HoldState::Revoked,
-            standing => standing,
+            state => state,
         };
         let holder_count = count(live.len());
         let holders: Vec<Holder> = live
@@ -48,10 +48,10 @@ impl Transaction<'_> {
                 acquired: ServerTime(hold.acquired),
                 renewed: ServerTime(hold.renewed),
                 deadline: ServerTime(hold.deadline),
-                standing: state_of(hold),
+                state: state_of(hold),
             })
             .collect();
-        let is = |standing| holders.iter().any(|holder| holder.standing == standing);
+        let is = |state| holders.iter().any(|holder| holder.state == state);
         let state = match (self.live, self.foreign()) {
             (false, false) => State::Free,
             (false, true) => State::Foreign,

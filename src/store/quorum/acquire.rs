@@ -1,8 +1,8 @@
 //! One attempt at a lock on a quorum.
 //!
 //! Each step asks the members, and leaves it to `decision` what their votes mean: all members are
-//! asked at once; with enough grants, a majority agrees on a fencing token; otherwise the request is
-//! undone on every member that may have granted it.
+//! asked at once; with enough grants, a majority agrees on a fencing token; otherwise the request
+//! is undone on every member that may have granted it.
 
 use std::time::Duration;
 
@@ -28,8 +28,9 @@ struct Attempt {
 }
 
 impl Quorum {
-    /// Asks once. If a split vote is the only reason why the lock is not granted, one of the clients
-    /// should get it by asking again after a short random pause, so the answer says so a few times.
+    /// Asks once. If a split vote is the only reason why the lock is not granted, one of the
+    /// clients should get it by asking again after a short random pause, so the answer says so a
+    /// few times.
     pub(super) fn attempt(
         &mut self,
         request: &Request,
@@ -55,7 +56,7 @@ impl Quorum {
             Err(failure) => return Err(self.abandon(request, failure)),
         };
         let tally = Tally::of(&votes, lease, required, Instant::now());
-        if let Some(fences) = tally.won() {
+        if let Some(fences) = tally.fences_if_granted() {
             return match self.agree_on_fence(request, fences, interrupt) {
                 Ok(fence) => {
                     let request = Request { fence: Some(fence), ..request.clone() };
@@ -136,8 +137,8 @@ impl Quorum {
         }))
     }
 
-    /// Undoes a request on all members, because `failure` ends it and any of them may have granted it.
-    /// On a member that has not answered yet, the undo follows right behind the request.
+    /// Undoes a request on all members, because `failure` ends it and any of them may have granted
+    /// it. On a member that has not answered yet, the undo follows right behind the request.
     fn abandon(&mut self, request: &Request, failure: Failure) -> Failure {
         let request = request.clone();
         let left = |_: &View| "request withdrawn".into();

@@ -16,8 +16,8 @@ enum Listener {
     Unix(PathBuf),
 }
 
-/// Checks that no two servers share an address. `timeout` bounds the name lookups; a name that is not
-/// resolved in time proves nothing.
+/// Checks that no two servers share an address. `timeout` bounds the name lookups; a name that is
+/// not resolved in time proves nothing.
 ///
 /// # Errors
 ///

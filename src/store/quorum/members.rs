@@ -37,8 +37,8 @@ pub(super) fn send_if_busy(_number: usize, member: &Member) -> Delivery {
 }
 
 /// Sends a request to members at once. Collects the replies that are awaited until there are
-/// `enough`, or until `timeout` is over. If the interrupt comes first, members that can stop working
-/// on the request do so.
+/// `enough`, or until `timeout` is over. If the interrupt comes first, members that can stop
+/// working on the request do so.
 pub(super) fn ask<T: Send + 'static>(
     members: &[Member],
     timeout: Duration,

@@ -33,8 +33,8 @@ pub(in crate::store) struct Cluster {
 }
 
 impl Cluster {
-    /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot be
-    /// used.
+    /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
+    /// be used.
     pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
         // Until one answers, the nodes share the time for one reply.
         let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
@@ -89,8 +89,8 @@ impl Cluster {
     }
 }
 
-/// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`, where
-/// each server is `host, port, …`. An empty host means the host of the node that answered.
+/// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
+/// where each server is `host, port, …`. An empty host means the host of the node that answered.
 fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
     let Value::Array(slots) = slots else { return None };
     let master = |slot: &Value| -> Option<Endpoint> {

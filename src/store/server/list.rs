@@ -33,7 +33,7 @@ pub(super) fn list(
             names(node, prefix, pattern).and_then(|names| views(node, database, prefix, &names));
         match listed {
             Ok(locks) => listing.locks.extend(locks),
-            Err(failure) => listing.unseen.push(failure),
+            Err(failure) => listing.failures.push(failure),
         }
     }
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, |view| view.state != State::Free));

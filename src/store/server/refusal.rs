@@ -14,7 +14,8 @@ pub(in crate::store) enum Refusal {
         node: Endpoint,
         asking: bool,
     },
-    /// The server is a node of a cluster, and the lock's keys are divided between it and another node.
+    /// The server is a node of a cluster, and the lock's keys are divided between it and another
+    /// node.
     Moving {
         peer: String,
     },
@@ -155,8 +156,8 @@ pub(in crate::store) fn lacks_a_command(error: &ServerError) -> bool {
     error.code() == "NOPERM" && text.contains("command") || text.contains("unknown command")
 }
 
-/// Whether an ACL denied something to a script. Redis up to 7.0 and later versions, like Valkey, use
-/// different texts.
+/// Whether an ACL denied something to a script. Redis up to 7.0 and later versions, like Valkey,
+/// use different texts.
 fn is_denial(text: &str) -> bool {
     text.contains("user executing the script")
         || text.contains("ACL failure in script")
@@ -170,8 +171,8 @@ fn line_in(text: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// The node that `SLOT HOST:PORT` names in a reply of the node at `here`. An empty host means the host
-/// of that node.
+/// The node that `SLOT HOST:PORT` names in a reply of the node at `here`. An empty host means the
+/// host of that node.
 fn other_node(text: &str, here: &Endpoint) -> Option<Endpoint> {
     let (_, node) = text.split_once(' ')?;
     let (host, port) = node.trim().rsplit_once(':')?;

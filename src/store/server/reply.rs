@@ -94,7 +94,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()? },
         "busy" => Answer::Busy(view(fields.0.next()?)?),
-        "inside" => Answer::Nested,
+        "nested" => Answer::Nested,
         "upgrade" => Answer::Upgrade,
         "queued" => Answer::Queued {
             view: view(fields.0.next()?)?,
@@ -137,8 +137,8 @@ pub(in crate::store) fn left(reply: Value) -> Option<View> {
     }
 }
 
-/// Parses the reply of REVOKE: the lock as it was before, in the reply to the first call; and the hold to continue from, if one
-/// call was not enough.
+/// Parses the reply of REVOKE: the lock as it was before, in the reply to the first call; and the
+/// hold to continue from, if one call was not enough.
 pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
     let again = match fields.text()?.as_str() {
@@ -201,7 +201,7 @@ fn holder(reply: Value) -> Option<Holder> {
         acquired: fields.time()?,
         renewed: fields.time()?,
         deadline: fields.time()?,
-        standing: match fields.text()?.as_str() {
+        state: match fields.text()?.as_str() {
             "" => HoldState::Held,
             "revoked" => HoldState::Revoked,
             "cooling" => HoldState::Cooling,

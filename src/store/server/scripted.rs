@@ -66,8 +66,8 @@ struct Read<T> {
 }
 
 impl<T> Read<T> {
-    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they have
-    /// not.
+    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
+    /// have not.
     fn confirmed(self, counts: impl FnOnce(&T) -> bool) -> Result<T, Failure> {
         match self.unconfirmed {
             Some(failure) if counts(&self.value) => Err(failure),
@@ -179,7 +179,7 @@ impl<T: Topology> Store for Scripted<T> {
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         let now = match revocation {
-            Revocation::WhenGone => "",
+            Revocation::Graceful => "",
             Revocation::Now => "now",
         };
         // Revoke only grants up to this fencing token. Later ones are not meant, even if this
@@ -199,8 +199,8 @@ impl<T: Topology> Store for Scripted<T> {
         }
     }
 
-    /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy for a
-    /// list that is too long to read.
+    /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
+    /// for a list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: usize = 1_000;
         const PAGE: usize = 100;

@@ -18,11 +18,13 @@ use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
 
-/// The largest replies to one pipeline that are read, in bytes. Even lists of locks are far smaller.
+/// The largest replies to one pipeline that are read, in bytes. Even lists of locks are far
+/// smaller.
 const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 
-/// A connection to one server. It can be used again after a timeout or an interrupt, because it knows
-/// what it has not sent and which replies it has not read. After any other failure it must be dropped.
+/// A connection to one server. It can be used again after a timeout or an interrupt, because it
+/// knows what it has not sent and which replies it has not read. After any other failure it must be
+/// dropped.
 pub(in crate::store) struct Connection {
     stream: Stream,
     parser: Parser,

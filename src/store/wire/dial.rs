@@ -16,8 +16,8 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
 use crate::system::thread;
 
-/// Between two attempts while the backlog of a unix socket is full. The system does not announce when
-/// it has room again.
+/// Between two attempts while the backlog of a unix socket is full. The system does not announce
+/// when it has room again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
 /// Why there is no connection. Nothing has been sent.
@@ -151,8 +151,8 @@ fn connect(
     }
 }
 
-/// Makes the system detect a server that vanished without closing the connection (power loss, network
-/// failure) within 30 seconds, even while rlock only waits.
+/// Makes the system detect a server that vanished without closing the connection (power loss,
+/// network failure) within 30 seconds, even while rlock only waits.
 fn detect_dead_peer(socket: &Socket) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     let every = Duration::from_secs(5);

@@ -208,8 +208,8 @@ impl Stream {
         }
     }
 
-    /// What to wait for when an operation would block that needs `want` on a plain socket. TLS may have
-    /// to read in order to write, and the other way round.
+    /// What to wait for when an operation would block that needs `want` on a plain socket. TLS may
+    /// have to read in order to write, and the other way round.
     pub(in crate::store) fn waits_for(&self, want: Want) -> Want {
         match self {
             Self::Plain(_) => want,

@@ -66,7 +66,7 @@ struct World {
 impl World {
     fn new(on_lost: OnLost, kill_after: Duration) -> Self {
         let now = Instant::at_millis(1_000_000);
-        let lease = Lease::won(now, TTL);
+        let lease = Lease::new(now, TTL);
         Self {
             machine: Machine::new(lease, LossPolicy { on_lost, kill_after }),
             on_lost,
@@ -102,7 +102,7 @@ impl World {
             Step::Renewed(ago) => {
                 let sent = self.now - millis(*ago);
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
-                    let renewed = Lease::won(sent, TTL);
+                    let renewed = Lease::new(sent, TTL);
                     // A renewal is too late for a command that has been asked to end.
                     if !self.asked_to_end {
                         self.lease = renewed;

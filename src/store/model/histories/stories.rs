@@ -46,7 +46,7 @@ fn a_late_duplicate_does_not_end_the_senders_revoked_hold() {
     play(|both| {
         let (first, second) = (a_client(0), a_client(1));
         assert!(is_granted(&both.answer(&first, 2, &[])));
-        both.play(&Step::Revoke(Revocation::WhenGone));
+        both.play(&Step::Revoke(Revocation::Graceful));
         assert_eq!(both.answer(&first, 1, &[]), Verdict::Again);
         assert_eq!(position(&both.answer(&second, 1, &[])), Some(1));
         // When it asks again, it has lost its turn.

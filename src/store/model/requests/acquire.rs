@@ -1,4 +1,4 @@
-//! Asks for the lock, or asks again.
+//! Requests the lock, for the first time or again.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Transaction<'_> {
             return Verdict::Again;
         }
         if self.last_attempt(token).is_some_and(|last| attempt <= last) {
-            // A grant that was not claimed yet lasts for less than the caller would believe.
+            // An unclaimed grant expires sooner than the caller would assume.
             let claimed = |hold: &&Hold| hold.deadline != hold.acquired + CLAIM_WINDOW;
             return match self.valid_hold(token).filter(claimed) {
                 Some(hold) => Verdict::Answer(Answer::Granted { fence: Fence(hold.fence) }),
@@ -36,7 +36,7 @@ impl Transaction<'_> {
         if self.is_ahead(furthest) {
             return Verdict::FenceAhead(Duration::from_millis(self.millis_ahead(furthest)));
         }
-        // A quorum asks for its fence here again, but the hold was revoked meanwhile.
+        // A quorum requests its fence for a hold that was revoked meanwhile.
         if wanted > 0 && self.valid_hold(token).is_none() {
             let recorded = self.recorded(token);
             let ended = recorded.is_some_and(|entry| entry.ending != Ending::Expired);
@@ -44,7 +44,7 @@ impl Transaction<'_> {
                 return Verdict::Answer(Answer::Busy(self.brief_view()));
             }
         }
-        // A caller that asks again no longer uses its revoked hold.
+        // A caller that asks again no longer relies on its revoked hold.
         let unexpired = self.unexpired_hold(token);
         if unexpired.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
@@ -126,7 +126,7 @@ impl Transaction<'_> {
             ttl,
             attempt,
         };
-        // What the owner holds may be entered past the queue: those who wait in it wait for this
+        // An owner may enter its own lock ahead of the queue, because the queue waits for that
         // owner.
         if entered.is_some() || self.admissible(request.mode) && head.is_none() {
             self.lock.queue.retain(|waiter| waiter.token != token);
@@ -144,7 +144,7 @@ impl Transaction<'_> {
         }
 
         self.begin_life(request);
-        // Alive for two heartbeats and a claim window, because one heartbeat may be lost on the way.
+        // Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
         let alive = now + 2 * heartbeat + CLAIM_WINDOW;
         let position = self.enqueue(Waiter { alive, ..waiter });
         if position == 1 {

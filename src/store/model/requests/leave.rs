@@ -1,10 +1,10 @@
-//! Gives up a request: its position in the queue, or a grant that it did not claim.
+//! Gives up a request: removes it from the queue, or drops a grant that it did not claim.
 
 use crate::lock::view::View;
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// `ttl` is what was asked for, in milliseconds.
+    /// `ttl` is that of the request, in milliseconds.
     pub(in crate::store::model) fn leave(&mut self, token: &str, ttl: u64) -> View {
         self.reconcile();
         self.lock.queue.retain(|waiter| waiter.token != token);

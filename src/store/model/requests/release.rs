@@ -1,4 +1,4 @@
-//! Ends a hold, or lets it cool until its minimum time is up, and hands the lock to the head of the
+//! Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
 //! queue.
 
 use crate::lock::view::{Ending, HoldState, Outcome};
@@ -17,8 +17,8 @@ impl Transaction<'_> {
             self.lock.holds.iter().find(|hold| hold.token == token).map_or(0, |hold| hold.ttl);
         let unexpired = self.unexpired_hold(token);
         let is_unexpired = unexpired.is_some();
-        // Anybody can see an id, so an id does not release a hold. A reinstated hold goes by its id,
-        // and the whole token releases it.
+        // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
+        // id, and the whole token releases it.
         let id = token.get(..8).filter(|id| *id != token);
         let own = unexpired.filter(|hold| hold.standing != HoldState::Cooling);
         let ended = id.and_then(|id| own.or_else(|| self.unexpired_hold(id)));
@@ -36,12 +36,12 @@ impl Transaction<'_> {
         } else if let Some(ended) = ended {
             self.drop_hold(&ended);
         }
-        // A waiter has nothing to release, and keeps waiting.
+        // A waiter has no hold to release, and keeps waiting.
         if is_unexpired || self.lock.queue.iter().all(|waiter| waiter.token != token) {
             self.mark_over(token, ttl);
         }
         let head = self.admit(token);
-        // The deadline that the head waits for may be earlier now.
+        // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {
             self.wake(&head.token);
         }

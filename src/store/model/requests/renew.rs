@@ -1,4 +1,4 @@
-//! Extends the caller's lease to another TTL from now.
+//! Extends the caller's lease to expire one TTL from now.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::store::Renewal;
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// `ttl` is in milliseconds; `None` for as long as it was.
+    /// `ttl` is in milliseconds; `None` keeps the previous one.
     pub(in crate::store::model) fn renew(&mut self, token: &str, ttl: Option<u64>) -> Renewal {
         self.reconcile();
         let held = self.valid_hold(token).map(|hold| {
-            // A process that rlock watches, under exec or a keeper, counts on what it has. A script
-            // that called acquire may shorten its lease.
+            // exec and a keeper rely on the lease that they have. Only a script that called acquire
+            // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);
             let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
             (Fence(hold.fence), ttl.unwrap_or(hold.ttl), at_least)

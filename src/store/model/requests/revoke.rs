@@ -21,7 +21,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// One call of the script. Returns the hold to continue from, if it is not finished.
+    /// Does the work of one call of the script. Returns the hold to continue from, unless it is
+    /// finished.
     fn revoke_batch(
         &mut self,
         revocation: Revocation,
@@ -34,7 +35,7 @@ impl Transaction<'_> {
         if self.leftovers {
             return (before, Some(0));
         }
-        if self.foreign() && revocation == Revocation::WhenGone {
+        if self.foreign() && revocation == Revocation::Graceful {
             return (before, None);
         }
         if self.live {
@@ -55,7 +56,7 @@ impl Transaction<'_> {
                 {
                     self.record(entry);
                 }
-                // A waiter that did not claim its grant keeps waiting with its token.
+                // A waiter that did not claim its grant yet keeps waiting with its token.
                 if hold.deadline != hold.acquired + CLAIM_WINDOW {
                     self.mark_over(&hold.token, hold.ttl);
                 }

@@ -51,7 +51,7 @@ pub(in crate::store::quorum) struct Tally<'a> {
 pub(in crate::store::quorum) enum NotGranted {
     /// `Nested` or `Upgrade`, which no server will change.
     Impossible(Answer),
-    /// Only so many members can vote.
+    /// Too few members can vote.
     TooFew(usize),
     /// The lock is held, or several clients asked at once and none of them has a majority.
     Busy { view: View, is_split: bool },
@@ -81,7 +81,7 @@ impl<'a> Tally<'a> {
     }
 
     /// The fencing token that each member gave whose grant counts, if enough members granted it.
-    pub(in crate::store::quorum) fn won(&self) -> Option<BTreeMap<usize, Fence>> {
+    pub(in crate::store::quorum) fn fences_if_granted(&self) -> Option<BTreeMap<usize, Fence>> {
         let fences = self.votes.values().filter_map(|(number, vote)| match vote.answer {
             Answer::Granted { fence } if self.counts(vote) => Some((number, fence)),
             _ => None,

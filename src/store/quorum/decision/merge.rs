@@ -14,9 +14,9 @@ struct Sighting {
     states: Vec<HoldState>,
 }
 
-/// The lock as it is on `servers` servers, of which those with a view have answered. A holder counts
-/// if enough servers have it, or would have it if all that did not answer did. If `lenient`, the
-/// holder that most servers have counts too, however few they are.
+/// The lock as it is on `servers` servers, of which those with a view have answered. A holder
+/// counts if enough servers have it, or would have it if all that did not answer did. If `lenient`,
+/// the holder that most servers have counts too, however few they are.
 ///
 /// All times are by the clock of the first server.
 pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
@@ -33,8 +33,8 @@ pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: b
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
     let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
     let state = match () {
-        () if holders.iter().any(|holder| holder.standing == HoldState::Held) => State::Held,
-        () if holders.iter().any(|holder| holder.standing == HoldState::Revoked) => State::Revoked,
+        () if holders.iter().any(|holder| holder.state == HoldState::Held) => State::Held,
+        () if holders.iter().any(|holder| holder.state == HoldState::Revoked) => State::Revoked,
         () if !holders.is_empty() => State::Cooling,
         () if is_foreign || lenient && !foreign.is_empty() => State::Foreign,
         () => State::Free,
@@ -70,8 +70,8 @@ pub(super) fn free_like(view: &View) -> View {
     }
 }
 
-/// The history that most of the servers remember, each entry by the clock of the server that it came
-/// from.
+/// The history that most of the servers remember, each entry by the clock of the server that it
+/// came from.
 fn history(views: &[View]) -> Vec<HistoryEntry> {
     let remembers = |view: &View, id: &str| view.history.iter().any(|past| past.id == id);
     let mut all = Vec::<HistoryEntry>::new();
@@ -105,7 +105,7 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
             };
             all[at].lefts.push(left);
             all[at].fences.push(holder.fence);
-            all[at].states.push(holder.standing);
+            all[at].states.push(holder.state);
         }
     }
     all
@@ -118,7 +118,7 @@ impl Sighting {
         self.lefts.sort_unstable_by(|one, other| other.cmp(one));
         let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
         let held = self.states.iter().filter(|s| **s == HoldState::Held).count();
-        let standing = if held >= enough {
+        let state = if held >= enough {
             HoldState::Held
         } else if self.states.contains(&HoldState::Revoked) {
             HoldState::Revoked
@@ -126,6 +126,6 @@ impl Sighting {
             HoldState::Cooling
         };
         let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
-        Holder { deadline: now + left, standing, fence, ..self.holder }
+        Holder { deadline: now + left, state, fence, ..self.holder }
     }
 }

@@ -67,8 +67,8 @@ impl<T> Replies<T> {
         self.withdrawal.wake();
     }
 
-    /// The next reply; `None` if there is none until `until`. An error means that the interrupt came
-    /// first, or that the system cannot wait.
+    /// The next reply; `None` if there is none until `until`. An error means that the interrupt
+    /// came first, or that the system cannot wait.
     pub(super) fn next(
         &self,
         until: Instant,

@@ -1,5 +1,5 @@
-//! What a new connection sends ahead of its first commands: AUTH, and one question about the server.
-//! Both travel in the same pipeline as those commands, so they cost no round trip.
+//! What a new connection sends ahead of its first commands: AUTH, and one question about the
+//! server. Both travel in the same pipeline as those commands, so they cost no round trip.
 
 use std::time::Duration;
 

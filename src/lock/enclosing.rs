@@ -1,34 +1,34 @@
-//! What a process runs inside of.
+//! The holds that enclose this process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{Key, Token};
 
-/// The holds around a process, as `RLOCK_HELD` hands them down: `key=token`, the innermost last.
-pub(crate) struct Held(Vec<String>);
+/// The holds that enclose a process, as `RLOCK_HELD` lists them: `key=token`, the innermost last.
+pub(crate) struct EnclosingHolds(Vec<String>);
 
-impl Held {
+impl EnclosingHolds {
     pub(crate) const VARIABLE: &str = "RLOCK_HELD";
 
     pub(crate) fn inherited() -> Self {
-        Self::of(&std::env::var_os(Self::VARIABLE).unwrap_or_default())
+        Self::parse(&std::env::var_os(Self::VARIABLE).unwrap_or_default())
     }
 
-    /// What cannot be read is no hold of ours, and hides none.
-    fn of(variable: &OsStr) -> Self {
+    /// Parses the variable. An entry that is not UTF-8 is skipped, and does not hide the others.
+    fn parse(variable: &OsStr) -> Self {
         let holds = variable.as_bytes().split(|&byte| byte == b' ').filter(|hold| !hold.is_empty());
         Self(holds.filter_map(|hold| Some(std::str::from_utf8(hold).ok()?.to_owned())).collect())
     }
 
-    /// Those of this key.
+    /// The tokens of the holds of this key.
     pub(crate) fn of_key(&self, key: &Key) -> Vec<Token> {
         let holds = self.0.iter().filter_map(|hold| hold.rsplit_once('='));
-        let ours = holds.filter(|(held, _)| *held == key.as_str());
-        ours.filter_map(|(_, token)| token.parse().ok()).collect()
+        let of_key = holds.filter(|(held, _)| *held == key.as_str());
+        of_key.filter_map(|(_, token)| token.parse().ok()).collect()
     }
 
-    /// The variable for what runs inside of one more.
+    /// The value of the variable for a command that one more hold encloses.
     pub(crate) fn and(mut self, key: &Key, token: &Token) -> String {
         self.0.push(format!("{}={}", key.as_str(), token.as_str()));
         self.0.join(" ")
@@ -44,25 +44,26 @@ mod tests {
     }
 
     fn tokens(held: &[u8], name: &str) -> Vec<String> {
-        let tokens = Held::of(OsStr::from_bytes(held)).of_key(&key(name));
+        let tokens = EnclosingHolds::parse(OsStr::from_bytes(held)).of_key(&key(name));
         tokens.into_iter().map(|token| token.as_str().to_owned()).collect()
     }
 
     #[test]
-    fn the_holds_of_a_lock_are_found_among_those_around_a_command() {
+    fn the_enclosing_holds_of_a_lock_are_found_among_all() {
         let held = b"p=a=t1 other=t2 p=a=t3 p=ab=t4";
         assert_eq!(tokens(held, "a"), ["t1", "t3"]);
         assert!(tokens(held, "b").is_empty());
         assert!(tokens(b"", "a").is_empty());
-        assert!(tokens(b"nonsense  p=a= ", "a").is_empty());
+        assert!(tokens(b"invalid  p=a= ", "a").is_empty());
     }
 
     #[test]
-    fn what_cannot_be_read_hides_no_other_hold_and_is_not_handed_on() {
+    fn an_unreadable_entry_does_not_hide_others_and_is_not_passed_on() {
         let held = b"\xff=t0 p=a=t1 p=a=\xc3 p=a=t2";
         assert_eq!(tokens(held, "a"), ["t1", "t2"]);
-        let inside = Held::of(OsStr::from_bytes(held)).and(&key("b"), &"t3".parse().unwrap());
-        assert_eq!(inside, "p=a=t1 p=a=t2 p=b=t3");
-        assert_eq!(Held(Vec::new()).and(&key("b"), &"t3".parse::<Token>().unwrap()), "p=b=t3");
+        let token: Token = "t3".parse().unwrap();
+        let nested = EnclosingHolds::parse(OsStr::from_bytes(held)).and(&key("b"), &token);
+        assert_eq!(nested, "p=a=t1 p=a=t2 p=b=t3");
+        assert_eq!(EnclosingHolds(Vec::new()).and(&key("b"), &token), "p=b=t3");
     }
 }
