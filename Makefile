@@ -1,4 +1,4 @@
-# For those who install by make: `make`, then `sudo make install`. Everything else is cargo's.
+# Installs rlock with make: run `make`, then `sudo make install`. Use cargo for everything else.
 PREFIX ?= /usr/local
 DESTDIR ?=
 PROGRAM ?= target/release/rlock

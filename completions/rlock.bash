@@ -402,9 +402,9 @@ else
     complete -F _rlock -o bashdefault -o default rlock
 fi
 
-# The names of locks that are held, from the server that RLOCK_URL names; none if it does not answer
-# soon. COMP_LINE has the word whole, which bash takes apart at each colon. Anybody may have chosen a
-# name, so it is quoted.
+# The names of held locks, from the server in RLOCK_URL; none if it does not answer soon. COMP_LINE
+# contains the whole word, which bash splits at each colon. Names are quoted, because any user may have
+# chosen them.
 _rlock_names() {
     local line="${COMP_LINE:0:COMP_POINT}"
     local word="${line##* }" before=""
@@ -420,7 +420,7 @@ _rlock_names() {
     done <<<"$names"
 }
 
-# Is it the name that comes next? Not after an option that takes a value, nor after a name.
+# Whether the next word is the name: not after an option that takes a value, and not after a name.
 _rlock_wants_name() {
     local line="${COMP_LINE:0:COMP_POINT}" word previous="" names=0
     local -a words

@@ -123,6 +123,5 @@ complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print o
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l names -d 'Print only the names, one per line'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 
-# The names of locks that are held, from the server that RLOCK_URL names; none if it does not answer
-# soon.
+# The names of held locks, from the server in RLOCK_URL; none if it does not answer soon.
 complete -c rlock -n "__fish_rlock_using_subcommand inspect; or __fish_rlock_using_subcommand release; or __fish_rlock_using_subcommand renew" -f -a "(rlock inspect --quiet --names --io-timeout 500ms 2>/dev/null)"

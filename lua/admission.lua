@@ -15,7 +15,7 @@ local function admissible(mode)
 end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
--- again. `named_owner` is the owner if a user chose it. `...` are details to write along.
+-- again. `named_owner` is the owner if a user chose it. `...` are more details to write.
 local function grant(token, mode, deadline, wanted, named_owner, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
@@ -27,7 +27,7 @@ local function grant(token, mode, deadline, wanted, named_owner, ...)
   if token == TOKEN then own.fence, own.standing = lock.fence, nil end
 end
 
--- Grants the lock to one head of the queue after another while they can join, and drops dead
+-- Admits waiters from the head of the queue while the lock can be granted to them, and drops dead
 -- waiters. Sends one message to each waiter that is granted, and one to the new head. Runs after
 -- any change that could admit a waiter or change the head. Returns the head if it must keep
 -- waiting.

@@ -19,7 +19,7 @@ local function valid_hold()
 end
 
 -- Makes the guard show that this hold, the one with the latest deadline, is live, and gives every
--- key an expiry. `...` are fields of the state to write along. Only for a guard that is rlock's or
+-- key an expiry. `...` are more fields of the state to write. Only for a guard that is rlock's or
 -- absent.
 local function set_guard(token, deadline, ...)
   write_guard(token, deadline)
@@ -41,9 +41,9 @@ local function set_deadline(token, deadline, ...)
   if lock.count > 1 then set_guard_to_latest(...) else set_guard(token, int(deadline), ...) end
 end
 
--- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. What is left of
--- the lease does not add up. Returns the milliseconds left. PEXPIREAT comes first, so that no
--- holder loses its lock because memory is full. `...` as for set_guard().
+-- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is
+-- not added. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses its lock
+-- because memory is full. `...` as for set_guard().
 local function extend(ttl, at_least, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
   local deadline = math.max(now + ttl, tonumber(own.keep_until or 0), at_least)

@@ -5,7 +5,7 @@
 
 -- How many tokens are remembered.
 local MAX_MARKS = 1000
--- For how long, or for the TTL if that is longer.
+-- How long they are remembered in ms, unless the TTL is longer.
 local MARK_DURATION = 60 * 1000
 
 local function mark_over(token, ttl)

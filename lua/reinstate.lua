@@ -1,4 +1,4 @@
--- Reinstating holds that a server lost together with its data.
+-- Reinstatement: restores holds that a server lost together with its data.
 --
 -- Reads:   holds, over; lock, now
 -- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode', 'reinstated' and details of the

@@ -3,7 +3,7 @@
 -- Reads:   guard, holds, state
 -- Changes: `own`, in delete_details(); the state, in delete_details()
 --
--- Every part shares these, and its header says which of them it changes:
+-- All parts share these variables, and the header of each names those that it changes:
 --   now, micros  the server's time; constant
 --   lock         the lock's own fields of the state (`fence` as text, or false), and
 --                  count      holds on record, expired ones included

@@ -72,15 +72,15 @@ pub(crate) enum Command {
     /// Run a command while holding a lock
     ///
     /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. Meanwhile, rlock
-    /// renews the lease. If it loses the lock, it stops COMMAND and everything that COMMAND started:
-    /// with SIGTERM, then with SIGKILL.
+    /// renews the lease. If it loses the lock, it stops COMMAND and everything that COMMAND
+    /// started: with SIGTERM, then with SIGKILL.
     ///
-    /// COMMAND runs as it would without rlock: with the same standard streams, terminal and signals.
-    /// rlock exits with the status of COMMAND.
+    /// COMMAND runs as it would without rlock: with the same standard streams, terminal and
+    /// signals. rlock exits with the status of COMMAND.
     ///
-    /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and RLOCK_HELD.
-    /// RLOCK_FENCE is the fencing token, a number that grows with each grant. A resource that
-    /// remembers the largest one can reject a late holder.
+    /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
+    /// RLOCK_HELD. RLOCK_FENCE is the fencing token, a number that grows with each grant. A
+    /// resource that remembers the largest one can reject a late holder.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -198,7 +198,7 @@ pub(crate) struct Common {
     ///
     /// Several URLs of independent servers form a quorum. In RLOCK_URL, separate them with spaces.
     /// ps shows a password in --url to all users; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
-    // A plain text: a URL that does not parse may contain a password, and clap would print it.
+    // Plain text: a URL that does not parse may contain a password, and clap would print it.
     #[arg(long, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Vec<String>,
     /// Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]
@@ -422,7 +422,7 @@ pub(crate) struct Inspect {
         num_args = 0..=1,
         default_missing_value = "1s"
     )]
-    // A text, since NAME may follow it.
+    // Plain text, because the next word may be NAME instead of a duration.
     pub(crate) watch: Option<String>,
 }
 
@@ -437,7 +437,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     let what = what.strip_prefix("error: ").unwrap_or(&what);
     // Show only a part of a value that is far too long.
     let what: String = what.chars().take(400).collect();
-    // What is wrong with a value comes with its own remedy.
+    // The error of an invalid value contains its own remedy.
     if error.kind() == ErrorKind::ValueValidation && what.contains("; ") {
         return what;
     }

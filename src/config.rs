@@ -1,4 +1,4 @@
-//! Turns words into decisions: the command line first, then the environment, then defaults. Each
+//! Turns options into decisions: the command line first, then the environment, then defaults. Each
 //! subcommand gets one type with everything resolved, and nothing is checked again after that.
 
 mod files;

@@ -73,8 +73,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Ends the process if it ends by a signal. Otherwise returns the status to exit with. It also
-    /// returns a status if the kernel protects the process from the signal, as it does process 1.
+    /// Ends the process by its signal, or returns the status to exit with. For a signal, it returns
+    /// only if the kernel protects the process from that signal, as it does process 1.
     pub fn leave(self) -> i32 {
         match self {
             Self::Status(_) => {}

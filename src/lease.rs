@@ -24,7 +24,7 @@ impl Lease {
     /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts
     /// from before the request. See
     /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#safety-arguments>.
-    /// The page leaves the allowance for the drift of the clocks open. The value is that of its
+    /// The page does not specify the allowance for clock drift. The value is that of its
     /// reference implementation, redlock-rb: 1 % for clocks of different speed, and 2 ms for the
     /// millisecond resolution of the server's expiry.
     ///

@@ -1,7 +1,7 @@
 //! The internals of the `rlock` program. This is not a library for other programs: only what `main`
 //! and the tests need is public, and it may change at any time.
 //!
-//! The path of one acquisition: [`cli`] parses the words, and `config` decides what they mean.
+//! The path of one acquisition: [`cli`] parses the arguments, and `config` decides what they mean.
 //! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease
 //! to an exit status). The scripts in `lua/` decide on the server.
 

@@ -166,14 +166,14 @@ pub(crate) struct Listing {
 /// Why there is no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// There is no connection, the connection broke, or no reply came in time.
+    /// There is no connection, the connection broke, or no reply arrived in time.
     Unreachable { fault: Fault, fate: Fate },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
     Unavailable(Fault),
     /// The reply is larger than any lock can be.
     TooLarge(Fault),
-    /// The user has to change something first. `executed`: the request may have taken effect all
+    /// The user must change something first. `executed`: the request may have taken effect all
     /// the same, because the server rejected the login but runs scripts for clients that are not
     /// logged in.
     Misconfigured { fault: Fault, executed: bool },
@@ -195,7 +195,7 @@ pub(crate) enum Fate {
 }
 
 impl Failure {
-    /// A misconfiguration because of which the request did not take effect.
+    /// A misconfiguration that kept the request from taking effect.
     pub(crate) fn misconfigured(fault: Fault) -> Self {
         Self::Misconfigured { fault, executed: false }
     }

@@ -1,7 +1,7 @@
 //! From a lease to an exit: runs a command, or watches a process, while a lease lasts.
 //!
-//! [`run`] and [`watch::run`] are event loops around one state machine (`machine`), which decides
-//! everything and does nothing.
+//! [`run`] and [`watch::run`] are event loops around one state machine (`machine`), which makes all
+//! decisions and has no side effects.
 
 mod child;
 mod command;

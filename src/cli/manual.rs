@@ -1,5 +1,5 @@
-//! The sections that the man pages share. A test writes the pages from these and from the command
-//! line; the program does not use them.
+//! The sections that the man pages share. A test generates the pages from these and from the
+//! command line; the program does not use them.
 
 /// Each variable that rlock reads or sets.
 pub const ENVIRONMENT: &[(&str, &str)] = &[
@@ -95,11 +95,11 @@ pub const JSON: &[(&str, &str)] = &[
         "Times of the end and of the grant, and the milliseconds between them.",
     ),
     ("history[].exit, .signal", "How the command of exec ended, if known."),
-    ("history[].by", "Who revoked the hold, as user@host."),
+    ("history[].by", "The client that revoked the hold, as user@host."),
     ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
 ];
 
-/// What all pages say about secrets, one paragraph each.
+/// The section about secrets, one paragraph per item.
 pub const SECURITY: &[&str] = &[
     "All users of a host can see a password in --url. Put it in RLOCK_PASSWORD, in RLOCK_URL, or \
      on the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, \

@@ -46,7 +46,7 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
         }
         Output::Shell => output::text(&assignments(&grant.variables(&terms.name))),
     };
-    // Take the lock back if nobody received its token, or if a signal ended the acquire.
+    // Release the lock if its token could not be printed, or if a signal ended the acquire.
     let unwanted = match (grant.signals.pending().first(), printed) {
         (Some(arrival), _) => Error::Stopped(arrival.signal),
         (None, Err(error @ Error::Internal(_))) => {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_evaluates_is_quoted() {
+    fn shell_assignments_are_quoted() {
         let variables = [("A", "it's $(x)".to_owned()), ("B", "2".to_owned())];
         assert_eq!(
             assignments(&variables),

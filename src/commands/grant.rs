@@ -1,4 +1,4 @@
-//! What exec and acquire share: from the options to a lock that is granted.
+//! What exec and acquire share: the steps from the options to a lock that is granted.
 
 use anyhow::Context;
 
@@ -22,7 +22,7 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Asks for the lock under this token, and waits for it. A token that holds the lock already
+    /// Requests the lock with this token, and waits for it. A token that already holds the lock
     /// keeps its hold.
     pub(super) fn obtain(
         terms: &Terms,

@@ -22,7 +22,7 @@ pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     }
 }
 
-/// Describes an acquire: its parent, usually a shell, because the acquire itself ends.
+/// Describes an acquire: its parent process, usually a shell, because rlock itself exits.
 pub(super) fn of_caller(label: Option<Label>) -> ClientInfo {
     of_process(getppid(), Kind::Acquire, label)
 }
@@ -56,7 +56,7 @@ pub(super) fn host() -> String {
         .map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned())
 }
 
-/// Taken from the environment, since the user database may be on a directory server.
+/// Read from the environment, because the user database may be on a directory server.
 fn user() -> String {
     ["LOGNAME", "USER"]
         .into_iter()

@@ -1,4 +1,4 @@
-//! `rlock inspect`: who holds a lock, and who waits for it.
+//! `rlock inspect`: the holders and waiters of locks.
 
 mod ctrl_c;
 
@@ -25,7 +25,7 @@ use crate::text::printable;
 
 pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     let prefix = &options.server.prefix;
-    let look = Look {
+    let inspection = Inspection {
         store: reported::open(&options.server, report)?,
         prefix,
         subject: options.subject.as_ref(),
@@ -34,13 +34,13 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
         report,
     };
     match options.watch {
-        None => look.once(),
-        Some(every) => look.again_and_again(every),
+        None => inspection.once(),
+        Some(every) => inspection.watch(every),
     }
 }
 
-/// What to look at, and how to show it.
-struct Look<'a> {
+/// What to show, and how.
+struct Inspection<'a> {
     store: Box<dyn Store>,
     prefix: &'a Prefix,
     subject: Option<&'a Subject>,
@@ -49,14 +49,14 @@ struct Look<'a> {
     report: &'a Report,
 }
 
-/// What was found.
+/// The locks that were found.
 struct Found {
     locks: Vec<(Name, View, Vec<Problem>)>,
     /// False if some locks could not be read.
     complete: bool,
 }
 
-impl Look<'_> {
+impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
         let found = self.find()?;
         let text = self.show(&found, Screen::of_stdout())?;
@@ -69,8 +69,8 @@ impl Look<'_> {
         }))
     }
 
-    /// Redraws until something stops rlock. A server that is away may come back.
-    fn again_and_again(mut self, every: Duration) -> Result<Exit, Error> {
+    /// Redraws until rlock is stopped. A server that does not answer may recover.
+    fn watch(mut self, every: Duration) -> Result<Exit, Error> {
         let ctrl_c = CtrlC::handle()?;
         let mut first = true;
         loop {
@@ -78,7 +78,7 @@ impl Look<'_> {
             let screen = Screen::of_stdout();
             let text = match self.find().and_then(|found| self.show(&found, screen)) {
                 Ok(text) => text,
-                // An error that stays until someone fixes it ends the watch.
+                // An error that the user must fix ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
@@ -128,8 +128,8 @@ impl Look<'_> {
         if locks.is_empty() && !unreadable.is_empty() {
             return Err(unreadable.swap_remove(0).1.into());
         }
-        for (whose, failure) in unreadable {
-            self.report.warn(format_args!("{whose}{failure}"));
+        for (prefix, failure) in unreadable {
+            self.report.warn(format_args!("{prefix}{failure}"));
         }
         Ok(Found { locks, complete })
     }

@@ -42,7 +42,7 @@ const READY: &[u8] = b"ready";
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let number = process.get();
     let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
-    // Its end ends all other processes, and nothing in its container can stop it.
+    // If it ends, all other processes end too, and no process in its container can stop it.
     if number == 1 {
         return Err(refused(
             "process 1 cannot be stopped; use rlock exec, or an init (docker run --init)",
@@ -81,11 +81,11 @@ pub(super) fn start(
     // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
     unsafe { keeper.pre_exec(close_others_at_exec) };
     let mut keeper = keeper.spawn().context("cannot start the keeper")?;
-    let mut said = Vec::new();
+    let mut written = Vec::new();
     if let Some(mut output) = keeper.stdout.take() {
-        let _ = output.read_to_end(&mut said);
+        let _ = output.read_to_end(&mut written);
     }
-    if said == READY {
+    if written == READY {
         return Ok(keeper);
     }
     let _ = keeper.kill();
@@ -104,7 +104,7 @@ fn close_others_at_exec() -> std::io::Result<()> {
     }
     // Linux before 5.11.
     for descriptor in 3..1024 {
-        // SAFETY: it takes numbers only; one that is not open is an error and nothing more.
+        // SAFETY: it takes numbers only; one that is not open causes only an error.
         unsafe { libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
@@ -147,7 +147,7 @@ pub(super) fn run(
         let (key, token) = (&request.key, &request.token);
         let ends = Some(Instant::now() + request.ttl.get());
         let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
-        // An error has no reader any longer, and the lease expires in any case.
+        // An error could no longer be reported, and the lease expires in any case.
         let _ = releasing::release(&mut *store, hold, report);
     }
     Ok(Exit::Status(match lock? {

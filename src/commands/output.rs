@@ -1,4 +1,4 @@
-//! Results on stdout, for people, scripts and programs.
+//! Results on stdout: text for users, assignments for scripts, JSON for programs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -61,7 +61,7 @@ struct Failed<'a> {
     holders: Option<Vec<HolderDocument<'a>>>,
 }
 
-/// Prints the JSON document of a command that failed, and how rlock ends because of that.
+/// Prints the JSON document of a command that failed, including the exit status.
 pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
     let holders = match error {
         Error::Busy { view, .. } => Some(HolderDocument::all(view)),
@@ -115,7 +115,7 @@ impl Formatter for Escaping {
     }
 }
 
-/// The terminal that stdout is, if it is one.
+/// Stdout, if it is a terminal.
 #[derive(Clone, Copy)]
 pub(super) struct Screen {
     /// Columns and lines.
@@ -127,15 +127,15 @@ impl Screen {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
         let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
         // A terminal that does not know its size reports 0.
-        let or = |count: usize, usual| if count == 0 { usual } else { count };
+        let or = |count: usize, default| if count == 0 { default } else { count };
         Self { size: size.map(|(columns, lines)| (or(columns, 80), or(lines, 24))) }
     }
 
-    /// No color if the user asked for none (no-color.org).
+    /// The layout of a table. There is no color without a terminal or with NO_COLOR (no-color.org).
     pub(super) fn style(self) -> Style {
-        let said = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let color = self.size.is_some() && !said("NO_COLOR") && !dumb;
+        let color = self.size.is_some() && !is_set("NO_COLOR") && !dumb;
         Style { width: self.size.map(|(columns, _)| columns), color }
     }
 
@@ -155,7 +155,7 @@ pub(super) fn text(text: &str) -> Result<(), Error> {
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let written = stdout.and_then(|stdout| File::from(stdout).write_all(text.as_bytes()));
     match written {
-        // Most programs die of SIGPIPE here; rlock ignores that signal.
+        // SIGPIPE ends most programs here, but rlock ignores it.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Error::Unread),
         written => Ok(written.context("cannot write to standard output")?),
     }
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_says_everything_and_does_nothing_to_a_terminal() {
+    fn json_is_complete_and_safe_for_a_terminal() {
         let text = "a\u{1b}\"\\\n\u{7f}\u{9b}2J\u{202e}\u{e0041}ä日";
         let json = json(&text).unwrap();
         let line = json.strip_suffix('\n').unwrap();

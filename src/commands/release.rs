@@ -1,4 +1,4 @@
-//! `rlock release`: the end of a lock that was acquired.
+//! `rlock release`: releases a lock from acquire, or revokes all holds.
 
 use super::output::{self, Done};
 use super::releasing::{self, Releasing};

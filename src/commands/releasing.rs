@@ -1,5 +1,5 @@
-//! Releases a hold. If the server is away, it may be back before the lease expires, and retrying
-//! until then spares the waiters the rest of the lease.
+//! Releases a hold. If the server does not answer, it may recover before the lease expires.
+//! Retrying until then saves the waiters the rest of the lease.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
 
-/// The longest that a release may delay the exit, apart from its last attempt.
+/// The longest time that a release may delay the exit, not counting its last attempt.
 const AT_MOST: Duration = Duration::from_secs(10);
 
-/// Between two attempts.
+/// The pause between two attempts.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// What to release, how long that matters, and what ends the attempts.
+/// What to release, and what ends the attempts.
 pub(super) struct Releasing<'a> {
     pub(super) key: &'a Key,
     pub(super) token: &'a Token,
     pub(super) outcome: Outcome,
-    /// When the lease expires at the latest, if that is known.
+    /// The latest time at which the lease expires, if known.
     pub(super) ends: Option<Instant>,
     /// `None` if rlock does not handle signals, so that they end the process.
     pub(super) signals: Option<&'a mut Signals>,
 }
 
-/// Releases it, and retries while the server is away.
+/// Releases the hold, and retries while the server does not answer.
 pub(super) fn release(
     store: &mut dyn Store,
     mut hold: Releasing<'_>,
@@ -42,7 +42,7 @@ pub(super) fn release(
     loop {
         let Releasing { key, token, outcome, .. } = &hold;
         let failure = match store.release(key, token, *outcome) {
-            // An earlier attempt may have released it, and only its reply was lost.
+            // An earlier attempt may have released it, and its reply was lost.
             Ok(Release::NotHeld(why)) if maybe_done && why.is_released() => {
                 return Ok(Release::Released);
             }
@@ -70,10 +70,10 @@ pub(super) fn release(
     }
 }
 
-/// Waits until then. Returns true if a signal that ends a process comes first.
+/// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
 fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
     let Some(signals) = signals else {
-        // On an error there is no wait; time still bounds the attempts.
+        // On an error this does not wait, and time still limits the attempts.
         let _ = ready([], Some(moment));
         return false;
     };

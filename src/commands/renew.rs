@@ -1,4 +1,4 @@
-//! `rlock renew`: more time for a lock that is held.
+//! `rlock renew`: extends the lease of a lock from acquire.
 
 use super::output::{self, Done};
 use super::reported;

@@ -14,8 +14,8 @@ use crate::store::{
     Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
 };
 
-/// Opens the store of a server. Prints what is wrong with the configuration now, and after each
-/// call what the servers said during it.
+/// Opens the store of a server. Prints warnings about the configuration now, and the diagnostics of
+/// each call after it.
 pub(super) fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, Error> {
     for warning in &server.warnings {
         report.note(warning);

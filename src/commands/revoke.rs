@@ -18,8 +18,9 @@ use crate::system::clock::Instant;
 use crate::system::poll::ready;
 use crate::text::printable;
 
-/// Between two looks at whether the revoked holders are gone; no message announces that.
-const LOOK: Duration = Duration::from_millis(250);
+/// The pause between two checks for whether the revoked holders are gone. No message announces
+/// that.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 
 /// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
@@ -59,7 +60,7 @@ pub(super) fn run(
     Ok(Exit::Status(exit::OK))
 }
 
-/// Waits until none of these holders has the lock any more.
+/// Waits until none of these holders has the lock.
 fn until_gone(
     store: &mut dyn Store,
     key: &Key,
@@ -91,7 +92,7 @@ fn until_gone(
             ));
             announced = true;
         }
-        let soon = Instant::now() + LOOK;
+        let soon = Instant::now() + CHECK_EVERY;
         ready([], Some(soon)).context("cannot wait")?;
     }
 }

@@ -1,4 +1,4 @@
-//! Environment variables, each of which stands in for an option.
+//! Environment variables, each of which is the default for an option.
 
 use std::env;
 use std::ffi::OsString;

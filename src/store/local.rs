@@ -37,7 +37,7 @@ use crate::system::clock::Instant;
 pub(super) struct Local {
     directory: Directory,
     io_timeout: Duration,
-    /// The clock of this process; read on first use.
+    /// The clock of this process, read on first use.
     clock: Option<Clock>,
     /// The mailbox of the request that is queued.
     mailbox: Option<Mailbox>,
@@ -81,7 +81,7 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks();
-        // The mailbox has to exist before another process can read that there is a waiter.
+        // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_woken();
         let woken: Vec<String> = woken.iter().filter_map(|it| file.mail.get(it).cloned()).collect();

@@ -7,7 +7,7 @@ use super::wire::Address;
 
 pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
-/// Where locks are kept, before anything is opened or connected to.
+/// Where locks are kept. Nothing is opened or connected yet.
 pub(crate) enum Location {
     /// On one server.
     Server(Address),
@@ -21,7 +21,7 @@ pub(crate) enum Location {
     Local(Directory),
 }
 
-/// Some sentinels, and the service whose master they are asked for.
+/// Some sentinels, and the service whose master they name.
 pub(crate) struct Sentinels {
     pub(super) sentinels: Vec<Address>,
     pub(super) service: String,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn sentinels_have_a_service_and_a_master_behind_it() {
+    fn a_sentinel_url_names_a_service_and_its_sentinels() {
         let url = "redis+sentinel://u:p,%40@h1:1,h2,[::1]:3,[::2]/svc/4";
         let Ok(Location::Sentinels(found)) = Location::parse(&[url], None) else { panic!("{url}") };
         assert_eq!(all(&found.sentinels), "h1:1 h2:26379 [::1]:3 [::2]:26379 ");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_refused_without_showing_a_password() {
+    fn other_urls_are_rejected_without_showing_a_password() {
         for bad in [
             &["redis+sentinel://:secret@h"][..],
             &["redis+sentinel://:secret@h/"],

@@ -8,17 +8,17 @@
 //! - Each server runs the same scripts as a single server does, so modes, histories and reasons
 //!   exist here too. A slot of N needs more servers than a majority: see `decision::required`.
 //! - A majority agrees on one fencing token: see `fence`.
-//! - A restarted server does not vote until any lease that it may have forgotten is over, so its
-//!   restart need not be delayed: see `decision::Tally`.
-//! - Holds that a minority has lost are put back with the next renewal.
+//! - A restarted server does not vote until every lease that it may have forgotten has expired, so
+//!   its restart need not be delayed: see `decision::Tally`.
+//! - The next renewal restores holds that a minority of servers has lost.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! Waiters are not queued, since no server could order them for all. They retry after random
-//! pauses, as Redlock does.
+//! Waiters are not queued, because no single server could order them. They retry after random
+//! pauses, as in Redlock.
 //!
-//! `decision` is pure and says what votes mean; `members` has the threads and carries the messages.
+//! `decision` interprets the votes and is pure. `members` contains the threads and their messages.
 
 mod acquire;
 mod decision;
@@ -49,8 +49,8 @@ use crate::report::Diagnostic;
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
-/// Between two attempts at a busy lock. Half of each pause is random, so that two clients that
-/// started together do not keep colliding.
+/// The pauses between two attempts at a busy lock. Half of each pause is random, so that two
+/// clients that started together do not keep colliding.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(200), Duration::from_secs(2));
 
 /// Several servers.
@@ -64,15 +64,15 @@ pub(super) struct Quorum {
     /// A hold that some members may have released, though too few confirmed it.
     maybe_released: Option<Token>,
     diagnostics: Vec<Diagnostic>,
-    /// The numbers of the members that a warning has been given about. Each gets one.
+    /// The numbers of the members that rlock has warned about: once each.
     warned: Vec<usize>,
-    /// Whether any request could change a lock, so that slow members still have to get it.
+    /// Whether any request could change a lock, so that slow members must still receive it.
     has_written: bool,
     /// Whether a member has already used up its time for a reply.
     timed_out: bool,
 }
 
-/// The last grant, to put it back on a server that has lost it.
+/// The last grant, to restore it on a server that has lost it.
 struct Granted {
     request: Request,
     at: Instant,
@@ -177,8 +177,8 @@ impl Quorum {
         Ok(merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false))
     }
 
-    /// Puts a hold back on members that have lost it while enough others have it, so that the loss
-    /// of one more member does not end it. Their replies are not awaited.
+    /// Restores a hold on members that have lost it while enough others have it, so that the loss
+    /// of one more member does not end it. Does not wait for their replies.
     fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
         let Some(Granted { request, at }) = &self.granted else { return };
         if request.token != *token {
@@ -259,7 +259,7 @@ impl Store for Quorum {
         let required = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
         let votes = self.ask(
-            // Wait even for a busy member: a renewal that keeps it busy does not matter any more.
+            // Wait even for a busy member: a renewal that keeps it busy no longer matters.
             |_, _| Delivery::Await,
             move |store, _| store.release(&key, &its_token, outcome),
             |votes| is_release_decided(votes, required),
@@ -344,14 +344,14 @@ impl Store for Quorum {
 }
 
 impl Drop for Quorum {
-    /// Gives slow members the time for one reply, so that they get the requests that are queued for
-    /// them.
+    /// Gives slow members the time for one reply, so that they receive the requests that are queued
+    /// for them.
     fn drop(&mut self) {
         let unfinished = |_: usize, member: &Member| match member.is_busy() && self.has_written {
             true => Delivery::Await,
             false => Delivery::Skip,
         };
-        // If some have used up that time already, a short rest is enough.
+        // If some have already used up that time, a short wait is enough.
         let timeout = if self.timed_out { self.io_timeout / 4 } else { self.io_timeout };
         let nothing = |_: &mut MemberStore, _: Interrupt<'_>| Ok(());
         let _ = members::ask(

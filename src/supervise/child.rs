@@ -20,7 +20,7 @@ use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::thread::without_signals;
 
-/// A command that has been started. No other process gets its number until it is reaped.
+/// A command that has been started. The kernel does not reuse its process ID until it is reaped.
 pub(super) struct Child {
     pid: Pid,
     /// The group it was started in, unless that is rlock's group.
@@ -28,13 +28,12 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command with everything that rlock was given, but not after `stop_at`, however
-    /// long the start takes. Call this on the main thread, because the command dies with the thread
-    /// that started it.
+    /// Starts the command with everything that rlock inherited, but never after `stop_at`. Call
+    /// this on the main thread, because the command dies with the thread that started it.
     ///
     /// This does not use `std::process::Command`, for two reasons. A child that shares memory with
     /// its parent until it execs (as after vfork(2)) needs no copy of the page tables, which is a
-    /// tenth of the time that a short command takes. And all that happens before the exec is
+    /// tenth of the time that a short command takes. And every step before the exec is
     /// visible here.
     pub(super) fn start(
         command: &Command,
@@ -94,7 +93,7 @@ impl Child {
     }
 
     /// Sends a signal to the command, even if it has left the group that was made for it, and to
-    /// all of that group. An error only means that no process is left there.
+    /// all of that group. An error only means that no such process is left.
     pub(super) fn signal(&self, signal: Signal) {
         let own = self.group.as_ref().map(OwnGroup::id);
         if let Some(group) = own {
@@ -142,17 +141,18 @@ impl Child {
         }
     }
 
-    /// Whether the command has ended. Does not reap it, so that its number is not used again.
+    /// Whether the command has ended. Does not reap it, so that its process ID is not reused.
     pub(super) fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         match waitid(Id::Pid(self.pid), flags) {
             Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => false,
-            // EINVAL, too, means an end: by a real-time signal, which nix cannot represent.
+            // EINVAL also means that it has ended: by a real-time signal, which nix cannot
+            // represent.
             _ => true,
         }
     }
 
-    /// Waits for the end and returns how rlock should end to look the same to its caller.
+    /// Waits for the command to end. Returns how rlock must end to look the same to its caller.
     pub(super) fn reap(self) -> io::Result<Exit> {
         let mut status = 0;
         loop {

@@ -77,7 +77,8 @@ impl From<Errno> for NotStarted {
     }
 }
 
-/// A command as exec(3) takes it. Made before the fork, because a child may not allocate.
+/// A command in the form that exec(3) takes. Prepared before the fork, because the child must not
+/// allocate.
 pub(super) struct Prepared {
     words: Strings,
     environment: Strings,
@@ -93,8 +94,8 @@ impl Command {
 }
 
 impl Prepared {
-    /// Loads the program in place of this process. Returns only if it cannot be executed. Makes no
-    /// allocation.
+    /// Replaces this process with the program. Returns only if that cannot be executed. Does not
+    /// allocate.
     pub(super) fn exec(&self) -> Errno {
         // SAFETY: both are arrays of NUL-terminated strings with a null at the end, the first has
         // at least one string, and both outlive the call.

@@ -13,20 +13,20 @@ use super::child::Child;
 use super::process::{Process, ROUNDS};
 use crate::lock::Token;
 
-/// A number that no process has.
+/// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
 
 /// Finds the descendants of the command.
 pub(super) struct Descendants {
     /// Children that this process had before it became rlock. `exec` in a shell keeps its children.
     strangers: Vec<Pid>,
-    /// The environment of the command and its descendants contains it; that of strangers does not.
+    /// The environments of the command and its descendants contain it; those of strangers do not.
     token: Token,
 }
 
 impl Descendants {
-    /// From now on orphans among rlock's descendants become children of rlock rather than of init.
-    /// Call this before the command starts.
+    /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
+    /// the command starts.
     pub(super) fn adopt(token: &Token) -> io::Result<Self> {
         nix::sys::prctl::set_child_subreaper(true)?;
         let mut strangers = Vec::new();
@@ -40,9 +40,9 @@ impl Descendants {
     /// Sends a signal to all descendants that a signal to the command does not reach.
     pub(super) fn signal_all(&self, command: &Child, signal: Signal) {
         for process in self.beyond(command, &Process::all()) {
-            // Since it was found, its number cannot have passed to a stranger. Adopted children
-            // keep their numbers until rlock reaps them. Any other would have had to end and be
-            // reaped while all other numbers were used up.
+            // Its process ID cannot have passed to a stranger since the scan. Adopted children keep
+            // their IDs until rlock reaps them. The ID of any other process is reused only after
+            // all other IDs.
             let _ = kill(process, signal);
         }
     }
@@ -70,7 +70,7 @@ impl Descendants {
     }
 
     fn kill_adopted(&self, command: &Child) {
-        // None of them has been reaped, so each still has its number.
+        // None of them has been reaped, so each still has its process ID.
         for child in Process::children().unwrap_or_default() {
             if child != command.pid() && self.is_of(command, child) {
                 let _ = kill(child, Signal::SIGKILL);
@@ -135,13 +135,13 @@ impl Descendants {
     /// Reaps adopted children that have ended, but not the command.
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
-            // Once the command has ended, those behind it in the kernel's list wait for rlock's
-            // end.
+            // Once the command has ended, children after it in the kernel's list remain until rlock
+            // ends.
             if ended == command.pid() || reap(ended).is_err() {
                 return;
             }
-            // From now on the kernel may reuse the number. The orphans that it left are children
-            // now.
+            // From now on the kernel may reuse the process ID. The orphans that it left are now
+            // children of rlock.
             for stranger in &mut self.strangers {
                 if *stranger == ended {
                     *stranger = GONE;

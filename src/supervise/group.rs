@@ -14,7 +14,7 @@ use nix::unistd::{Pid, setpgid};
 const STACK: usize = 16 * 1024;
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
-/// number.
+/// ID.
 pub(super) struct OwnGroup {
     leader: Pid,
 }

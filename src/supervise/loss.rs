@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::duration::show;
 use crate::lock::view::Reason;
 
-/// What became of the lock while the command ran.
+/// Whether the lock was kept while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockOutcome {
     Kept,
     Lost,
 }
 
-/// Why a command may not go on.
+/// Why a command must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
     pub(super) cause: Cause,

@@ -1,5 +1,4 @@
-//! The decisions of a supervisor, as a pure state machine: events and the time come in, actions go
-//! out.
+//! The decisions of a supervisor, as a pure state machine from events and the time to actions.
 
 use std::time::Duration;
 
@@ -12,14 +11,14 @@ use crate::policy::{LossPolicy, OnLost};
 use crate::system::clock::Instant;
 
 /// How long a command may take to stop after ^Z. Then SIGSTOP stops it, because a suspended rlock
-/// does not renew the lease and the command must not run on. A command may ignore ^Z, or be unable
-/// to stop because it waits for a child that has stopped already (vfork).
+/// does not renew the lease and the command must not keep running. A command may ignore ^Z, or be
+/// unable to stop because it waits for a child that has stopped already (vfork).
 const SUSPEND_GRACE: Duration = Duration::from_millis(200);
 
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Nothing but time has passed.
+    /// Only time has passed.
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
     Signal { signal: Signal, reached: bool },
@@ -27,12 +26,12 @@ pub(super) enum Event {
     Renewed(Lease),
     /// A renewal got no answer. The renewer tries again.
     Unanswered(String),
-    /// The server says that this hold does not exist.
+    /// The server reports that this hold does not exist.
     NotHeld(Reason),
     /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`:
     /// this job is in the foreground of the terminal.
     Stopped { signal: Signal, foreground: bool },
-    /// rlock itself was stopped and goes on.
+    /// rlock itself was stopped and has been continued.
     Resumed,
     /// The command has ended. It has not been reaped.
     Ended,
@@ -92,14 +91,14 @@ enum Phase {
         /// Whether the command itself has ended; processes that it started may remain.
         ended: bool,
     },
-    /// The command was killed, or may go on without its lock. It is only waited for.
+    /// The command was killed, or may continue without its lock. rlock only waits for it.
     Left,
     Over,
 }
 
 impl Machine {
-    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, the command
-    /// would have to be stopped before a renewal could succeed.
+    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, rlock
+    /// would have to stop the command before a renewal could succeed.
     pub(super) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
@@ -161,7 +160,7 @@ impl Machine {
                 actions.push(Action::Continue);
             }
             Event::NotHeld(why) => {
-                // After a revocation the server keeps others out until the lease expires.
+                // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
                 self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
             }
@@ -258,7 +257,7 @@ impl Machine {
         self.lease.stop_at(self.kill_after)
     }
 
-    /// Whether the command has ended and nothing more will be awaited.
+    /// Whether the command has ended and nothing remains to wait for.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_cannot_be_renewed_ends_the_command_before_it_ends_itself() {
+    fn the_command_ends_before_a_lease_that_cannot_be_renewed_expires() {
         let mut machine = machine();
         machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
@@ -306,8 +305,8 @@ mod tests {
         let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
             panic!("{actions:?}")
         };
-        let told = "the lease was not renewed for 24s (refused) and expires in 5s";
-        assert_eq!(loss.to_string(), told);
+        let message = "the lease was not renewed for 24s (refused) and expires in 5s";
+        assert_eq!(loss.to_string(), message);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
         assert!(!machine.is_over());
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_is_lent_when_the_command_touches_it_and_the_job_has_it() {
+    fn the_terminal_is_lent_when_the_command_uses_it_and_the_job_is_in_the_foreground() {
         let mut machine = machine();
         let now = Instant::at_millis(1_000);
         let stopped = |signal, foreground| Event::Stopped { signal, foreground };
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspend_is_not_lost_on_a_command_that_waits_for_the_terminal() {
+    fn a_suspend_reaches_a_command_that_waits_for_the_terminal() {
         let mut machine = machine();
         let now = Instant::at_millis(1_000);
         let suspend = Action::Forward(Signal::SIGTSTP);
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_does_not_stop_for_a_suspend_is_stopped() {
+    fn a_command_that_ignores_a_suspend_is_stopped_by_force() {
         let mut machine = machine();
         machine.on(signal(Signal::SIGTSTP), Instant::at_millis(1_000));
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(1_200)));
@@ -377,16 +376,16 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_not_continued_before_it_is_killed_when_its_lease_has_ended() {
+    fn a_command_is_killed_before_it_is_continued_if_its_lease_has_expired() {
         let mut machine = machine();
         let actions = machine.on(Event::Resumed, Instant::at_millis(60_000));
         let kill = actions.iter().position(|action| *action == Action::Kill);
-        let go_on = actions.iter().position(|action| *action == Action::Continue);
-        assert!(kill.is_some() && kill < go_on, "{actions:?}");
+        let continued = actions.iter().position(|action| *action == Action::Continue);
+        assert!(kill.is_some() && kill < continued, "{actions:?}");
     }
 
     #[test]
-    fn what_the_command_leaves_behind_dies_with_a_lost_lock_and_lives_otherwise() {
+    fn descendants_end_with_a_lost_lock_and_survive_otherwise() {
         let mut lost = machine();
         lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
         assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);

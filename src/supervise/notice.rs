@@ -27,13 +27,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a release waits for the keeper, which needs one answer from the server.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// An abstract socket, which exists until the keeper ends. Any process of the host can connect to
+/// An abstract socket, which exists until the keeper ends. Any process on the host can connect to
 /// it and see its name, which does not reveal the token.
 pub(crate) struct Notice {
     socket: Socket,
     /// Connections that wait for the server's answer.
     waiting: Vec<Socket>,
-    next_look: Instant,
+    next_check: Instant,
 }
 
 impl Notice {
@@ -42,13 +42,13 @@ impl Notice {
         socket.bind(&address(token)?)?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, waiting: Vec::new(), next_look: Instant::now() })
+        Ok(Self { socket, waiting: Vec::new(), next_check: Instant::now() })
     }
 
-    /// Notifies the keeper of this hold, if this host has one, and waits until the server has
-    /// answered it.
+    /// Notifies the keeper of this hold, if it runs on this host, and waits until the server has
+    /// answered the keeper.
     pub(crate) fn give(token: &Token) {
-        // After a failure the keeper only learns of the release later.
+        // If this fails, the keeper only learns of the release later.
         let _ = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
             // This also limits the wait for a full backlog.
             socket.set_write_timeout(Some(PATIENCE))?;
@@ -58,14 +58,14 @@ impl Notice {
         });
     }
 
-    /// When to look again; `None` if that is when the next notice arrives.
+    /// When to check again; `None` if that is when the next notice arrives.
     pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
-        (now < self.next_look).then_some(self.next_look)
+        (now < self.next_check).then_some(self.next_check)
     }
 
-    /// Whether a notice has arrived since the last look, from a user who may also kill the keeper.
+    /// Whether a notice has arrived since the last check, from a user who may also kill the keeper.
     pub(crate) fn is_given(&mut self, now: Instant) -> bool {
-        if now < self.next_look {
+        if now < self.next_check {
             return false;
         }
         let before = self.waiting.len();
@@ -74,17 +74,17 @@ impl Notice {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 accepted => accepted,
             };
-            self.next_look = now + PAUSE;
+            self.next_check = now + PAUSE;
             // For example, no descriptor is left.
             let Ok((peer, _)) = peer else { break };
-            if self.waiting.len() < 2 * BACKLOG as usize && may_tell(&peer) {
+            if self.waiting.len() < 2 * BACKLOG as usize && may_notify(&peer) {
                 self.waiting.push(peer);
             }
         }
         self.waiting.len() > before
     }
 
-    /// Ends the wait of those who gave notice.
+    /// Ends the wait of the releases that gave notice.
     pub(crate) fn answer(&mut self) {
         self.waiting.clear();
     }
@@ -97,11 +97,11 @@ impl AsFd for Notice {
 }
 
 /// The kernel's rule for who may send a signal.
-fn may_tell(peer: &Socket) -> bool {
+fn may_notify(peer: &Socket) -> bool {
     user_of(peer).is_ok_and(|user| user == getuid() || user.is_root())
 }
 
-/// The user that has connected.
+/// The user at the other end of the connection.
 fn user_of(peer: &Socket) -> nix::Result<Uid> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;

@@ -16,13 +16,13 @@ pub(super) struct Process {
     pub(super) group: Pid,
     pub(super) session: Pid,
     pub(super) is_dead: bool,
-    /// In clock ticks since boot. The number and this identify a process.
+    /// In clock ticks since boot. Together with the process ID it identifies a process.
     pub(super) started: u64,
 }
 
 impl Process {
-    /// Whether there is a /proc and it lists the processes that rlock sees. That of another
-    /// container has different numbers.
+    /// Whether there is a /proc and it lists the processes that rlock sees. The /proc of another
+    /// container has different process IDs.
     pub(super) fn can_be_found() -> bool {
         fs::read_link("/proc/self")
             .is_ok_and(|itself| itself.as_os_str() == getpid().to_string().as_str())

@@ -1,4 +1,5 @@
-//! The event loop around a command: it feeds the state machine and carries out what that decides.
+//! The event loop around a command: it passes events to the state machine and carries out its
+//! actions.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -29,16 +30,16 @@ use crate::system::signals::{self, Arrival, Signals};
 pub(crate) struct Completion {
     /// How rlock ends, so that its caller sees how the command ended.
     pub(crate) exit: Exit,
-    /// Whether the lock was still held then.
+    /// Whether the lock was kept until then.
     pub(crate) lock: LockOutcome,
-    /// A signal to end the command that arrived after it had ended by itself.
+    /// A signal that asks the command to end, but arrived after it had ended.
     pub(crate) late: Option<Signal>,
     /// The lease as last renewed.
     pub(crate) lease: Lease,
 }
 
 /// Runs the command to its end, renews the lease meanwhile and passes signals on. Returns the store
-/// for the release, unless the thread that had it is lost.
+/// for the release, unless the renewing thread did not return it.
 pub(crate) fn run(
     command: &Command,
     hold: RenewableHold,
@@ -110,8 +111,8 @@ impl Supervisor<'_> {
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
         let by_terminal = self.terminal.was_lent() && !self.interrupted;
         let ending = self.child.reap().map(|exit| match exit {
-            // Only the command's group has seen this ^C or ^\. A script that runs rlock has to see
-            // it too, or it would go on with its next line.
+            // Only the command's group received this ^C or ^\. A script that runs rlock must
+            // receive it too, or it would continue with its next line.
             Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
                 Completion { exit: Exit::Job(signal), lock, late, lease }
             }
@@ -138,7 +139,7 @@ impl Supervisor<'_> {
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
         let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
         self.alarm.set(wake_at.into_iter().flatten().min())?;
-        let [_, signalled, renewed] = ready(
+        let [_, signaled, renewed] = ready(
             [
                 (self.alarm.as_fd(), Want::Read),
                 (self.signals.arrival(), Want::Read),
@@ -146,12 +147,12 @@ impl Supervisor<'_> {
             ],
             self.signals.has_kept().then(Instant::now),
         )?;
-        let signalled = signalled || self.signals.has_kept();
+        let signaled = signaled || self.signals.has_kept();
         // A renewal comes first: it may have been in time even if this runs late.
         let mut events = if renewed { self.renewer.events() } else { Vec::new() };
         events.push(Event::Tick);
         events.extend(self.renewer.start_if_due(Instant::now()).err());
-        if signalled {
+        if signaled {
             events.extend(self.signal_events());
         }
         Ok(events)
@@ -215,9 +216,9 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Selects which processes stop along with the command. All of the job stops for a background
-    /// job's access to the terminal, and for a ^Z that only the command got because it had the
-    /// terminal. Any other ^Z has reached the rest of the job already.
+    /// Selects which processes stop along with the command. The whole job stops if it accessed the
+    /// terminal in the background, and after a ^Z that only the command received because it had the
+    /// terminal. Any other ^Z has already reached the rest of the job.
     fn stop_target(&self, signal: Signal) -> StopTarget {
         let is_access = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
         match self.child.group() {
@@ -234,7 +235,7 @@ impl Supervisor<'_> {
             Action::Lend => self.terminal.lend(self.child.present_group()),
             Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {
-                // If this fails, rlock did not stop, and goes on all the same.
+                // If this fails, rlock did not stop, and simply continues.
                 let _ = terminal::stop(signal, self.stop_target(signal));
                 // A ^Z reaches rlock and a command in its group at the same time, in either order.
                 self.signals.forget(Signal::SIGTSTP);

@@ -37,13 +37,14 @@ impl Terminal {
         self.device.is_some()
     }
 
-    /// Whether this job is in its foreground: rlock's group, or a group it may be lent to.
+    /// Whether this job is in the foreground of the terminal: rlock's group, or a group that may
+    /// have borrowed it.
     pub(super) fn is_foreground(&self, lent_to: [Option<Pid>; 2]) -> bool {
         let holder = self.device.as_ref().and_then(|device| tcgetpgrp(device).ok());
         holder == Some(getpgrp()) || holder.is_some() && lent_to.contains(&holder)
     }
 
-    /// Puts a group in its foreground.
+    /// Moves a group to the foreground of the terminal.
     pub(super) fn lend(&mut self, group: Option<Pid>) {
         if let (Some(device), Some(group)) = (&self.device, group) {
             self.loan = match tcsetpgrp(device, group) {
@@ -53,8 +54,8 @@ impl Terminal {
         }
     }
 
-    /// Takes it back if it was lent. rlock does this from the background, and ignores the SIGTTOU
-    /// by which the kernel would stop it for that.
+    /// Takes the terminal back if it was lent. rlock does this from the background, and ignores the
+    /// SIGTTOU with which the kernel would stop it.
     pub(super) fn take_back(&mut self) {
         self.loan = match (&self.device, self.loan) {
             (Some(device), Loan::Lent) => {
@@ -65,13 +66,13 @@ impl Terminal {
         };
     }
 
-    /// Whether the last `take_back` found it lent.
+    /// Whether the last `take_back` found the terminal lent.
     pub(super) fn was_lent(&self) -> bool {
         self.loan == Loan::Returned
     }
 }
 
-/// Which processes a stop is for.
+/// Selects which processes stop.
 #[derive(Clone, Copy)]
 pub(super) enum StopTarget {
     Process,
@@ -80,7 +81,8 @@ pub(super) enum StopTarget {
 
 /// Stops rlock, or its process group, as the terminal would have. Returns when rlock is continued.
 /// Does nothing in an orphaned group, which no shell could continue: the kernel drops the signal.
-/// Call this on the main thread. Only that one takes signals, so it stops before this returns.
+/// Call this on the main thread. Only that thread receives signals, so it stops before this
+/// returns.
 pub(super) fn stop(signal: Signal, target: StopTarget) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action runs no code of this program.
@@ -89,7 +91,7 @@ pub(super) fn stop(signal: Signal, target: StopTarget) -> io::Result<()> {
         StopTarget::Process => raise(signal),
         StopTarget::Job => killpg(getpgrp(), signal),
     };
-    // SAFETY: this was the action before.
+    // SAFETY: this restores the previous action.
     unsafe { sigaction(signal, &before) }?;
     Ok(stopped?)
 }

@@ -1,5 +1,5 @@
-//! The event loop around a process that rlock has not started. The process is left alone, but is
-//! stopped as a command would be if its lease cannot be renewed.
+//! The event loop around a process that rlock did not start. rlock does not touch the process,
+//! unless the lease cannot be renewed: then it stops the process as it would stop a command.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -129,21 +129,21 @@ impl Watcher<'_> {
     }
 
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
-        let look_at = self.notice.wake_at(Instant::now());
-        let wake_at = [self.machine.wake_at(), self.renewer.wake_at(), look_at];
+        let check_at = self.notice.wake_at(Instant::now());
+        let wake_at = [self.machine.wake_at(), self.renewer.wake_at(), check_at];
         self.alarm.set(wake_at.into_iter().flatten().min())?;
         let alarm = self.alarm.as_fd();
-        // Between two looks only the alarm counts.
-        let notice = if look_at.is_some() { alarm } else { self.notice.as_fd() };
+        // Between two checks only the alarm counts.
+        let notice = if check_at.is_some() { alarm } else { self.notice.as_fd() };
         let end = self.end_of_awaited().unwrap_or(alarm);
         let wanted = [alarm, notice, end, self.renewer.arrival()];
         let [_, _, _, renewed] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), None)?;
         let mut events = if renewed { self.renewer.events() } else { Vec::new() };
         events.extend(self.renewer.start_if_due(Instant::now()).err());
         events.push(Event::Tick);
-        // If the lock is not held, those who gave notice wait until the keeper ends.
-        let goes_on = |event: &Event| matches!(event, Event::Renewed(_) | Event::Unanswered(_));
-        if events.iter().any(goes_on) {
+        // If the lock is not held, the releases that gave notice wait until the keeper ends.
+        let is_held = |event: &Event| matches!(event, Event::Renewed(_) | Event::Unanswered(_));
+        if events.iter().any(is_held) {
             self.notice.answer();
         }
         Ok(events)

@@ -1,4 +1,4 @@
-//! A process that rlock has not started: its descendants, and its stderr.
+//! A process that rlock did not start: its descendants, and its stderr.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::system::poll::{Want, is_ready};
 /// How many descriptors are kept free to read /proc and to report the loss.
 const RESERVE: u64 = 8;
 
-/// A process, identified by a pidfd rather than by its number, which may be reused.
+/// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
     pid: Pid,
     process: OwnedFd,
@@ -40,7 +40,7 @@ pub(super) enum Remaining<'a> {
 }
 
 impl Watched {
-    /// `process` is a pidfd of the process with this number.
+    /// `process` is a pidfd of the process with this ID.
     pub(crate) fn new(pid: Pid, process: OwnedFd) -> Self {
         Self { pid, process, descendants: Vec::new(), descriptors: raise_limit() }
     }
@@ -50,7 +50,7 @@ impl Watched {
         // First, because descendants can be found only while their parents exist.
         self.find_descendants();
         for signal in [Signal::TERM, Signal::CONT] {
-            // The script first, or it could go on with its next line when its child ends.
+            // The script first, or it could continue with its next line when its child ends.
             let _ = pidfd_send_signal(&self.process, signal);
             for descendant in &self.descendants {
                 descendant.signal(signal);
@@ -150,7 +150,7 @@ impl Watched {
         let mut options = OpenOptions::new();
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let stderr = options.open(format!("/proc/{}/fd/{}", self.pid, libc::STDERR_FILENO)).ok();
-        // If the process has ended, its number may have led to another process.
+        // If the process has ended, its ID may have led to another process.
         stderr.filter(|_| !has_ended(self.process.as_fd()))
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     use crate::system::poll::{Want, ready};
 
     #[test]
-    fn an_alarm_goes_off_at_its_moment_and_not_before() {
+    fn an_alarm_goes_off_on_time_and_not_before() {
         let alarm = Alarm::new().unwrap();
         let moment = Instant::now() + Duration::from_millis(50);
         alarm.set(Some(moment)).unwrap();

@@ -75,7 +75,8 @@ impl Signals {
         self.delivery.get_read().as_fd()
     }
 
-    /// The first signal that has arrived. It stays in `pending`, but `arrival` no longer announces it.
+    /// The first signal that has arrived. It stays in `pending`, but `arrival` no longer announces
+    /// it.
     pub(crate) fn first(&mut self) -> Option<Signal> {
         self.kept = self.pending();
         self.kept.first().map(|arrival| arrival.signal)

@@ -73,7 +73,7 @@ mod tests {
     use crate::system::poll::{Want, Woken, wait};
 
     #[test]
-    fn a_thread_starts_with_all_signals_blocked_and_leaves_those_of_its_starter() {
+    fn a_thread_starts_with_all_signals_blocked_and_its_starter_keeps_its_mask() {
         let before = SigSet::thread_get_mask().unwrap();
         let blocked = start("masked", || SigSet::thread_get_mask().unwrap()).unwrap();
         // The kernel never blocks SIGKILL and SIGSTOP.

@@ -28,7 +28,8 @@ impl CtrlC {
         let frame = Arc::new(Mutex::new(()));
         if stdout().is_terminal() {
             let drawn = Arc::clone(&frame);
-            // On a thread of the crate: a server that does not answer cannot delay the end.
+            // The handler runs on a thread of the ctrlc crate, so a server that does not answer
+            // cannot delay it.
             match ctrlc::try_set_handler(move || {
                 let _drawn = drawn.lock();
                 end();
@@ -43,7 +44,7 @@ impl CtrlC {
 
     /// Writes a frame to stdout, all of it before Ctrl-C ends rlock.
     pub(super) fn draw(&self, frame: &str) -> Result<(), Error> {
-        // A terminal that takes nothing (^S) must not delay the end either.
+        // A terminal that is stopped (^S) must not delay it either.
         ready([(stdout().as_fd(), Want::Write)], None).context("cannot wait")?;
         let _drawing = self.frame.lock();
         output::text(frame)

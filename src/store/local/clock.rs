@@ -12,7 +12,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::store::model::{Lock, Times};
 use crate::system::clock::Instant;
 
-/// Times from here on are damage. In milliseconds since the epoch; in the year 37,648.
+/// A time from here on means that the file is damaged. In milliseconds since the epoch; it is in
+/// the year 37,648.
 const TOO_FAR: u64 = 1 << 50;
 
 /// The name of a clock that runs since boot and cannot be set.
@@ -42,8 +43,8 @@ pub(super) struct Dates {
     stamps: Vec<Stamp>,
 }
 
-/// When a clock started, from one look at the wall clock. It makes the times in the file readable,
-/// and lets them grow from boot to boot.
+/// When a clock started, from one reading of the wall clock. It makes the times in the file
+/// readable, and lets them grow from boot to boot.
 #[derive(Serialize, Deserialize)]
 struct Epoch {
     clock: Clock,
@@ -72,9 +73,9 @@ struct Stamp {
 
 /// The times of a lock by the clock of this process.
 ///
-/// A hold that was made under another clock counts from when this clock first saw it, because its
-/// holder may have renewed it just before. That moment is stored, so that each clock extends a hold
-/// once. A hold ends for all when it is over by the first clock.
+/// A hold that was granted under another clock counts from when this clock first saw it, because
+/// its holder may have renewed it just before. That moment is stored, so that each clock extends a
+/// hold once. A hold ends for all clocks when it has expired by the first one.
 pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,
@@ -140,7 +141,7 @@ impl Timeline {
     }
 
     /// Converts the times back to the clocks that they were stored by. Times that have changed are
-    /// by this clock from now on.
+    /// stored by this clock from now on.
     pub(super) fn write(self, lock: &mut Lock) -> Dates {
         let Self { mut clocks, own, now, mut read, .. } = self;
         let mut moved = HashMap::new();

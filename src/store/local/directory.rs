@@ -25,7 +25,7 @@ const MAIL: &str = ".mail";
 /// The suffix of a state that is being written, which is hidden.
 const DRAFT: &str = ".draft";
 
-/// The suffix of a directory that has the beginning of a long name as its own name.
+/// The suffix of a directory whose name is the beginning of a long lock name.
 const MORE: char = '+';
 
 /// How many bytes of a lock's name go into one file name. File systems allow 255.
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_has_a_file_of_its_own_and_comes_back_from_its_name() {
+    fn each_key_has_its_own_file_name_which_decodes_to_it() {
         let root = tempfile::tempdir().unwrap();
         let directory = Directory::chosen(root.path().to_owned());
         let long = "ä".repeat(100);

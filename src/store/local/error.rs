@@ -14,12 +14,12 @@ pub(super) enum Error {
     Busy,
     /// The system lacks space or descriptors now.
     Full(Fault),
-    /// The user has to change something first.
+    /// The user must change something first.
     Unusable(Fault),
 }
 
 impl Error {
-    /// Classifies what the system reports about a file.
+    /// Classifies a system error about a file.
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
         match error.raw_os_error().map(Errno::from_raw) {

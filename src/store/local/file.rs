@@ -119,7 +119,7 @@ impl LockFile {
             _ => fail(error),
         })?;
         let content = match text.as_str() {
-            // A new file. With a guard it is not new: its content was lost.
+            // A new file, unless there is a guard: then its content was lost.
             "" if !has_guard && !may_create => return Ok(None),
             "" if !has_guard => {
                 let new = Content::default();
@@ -177,8 +177,8 @@ impl LockFile {
         draft.replace(&self.place.state).map_err(fail)
     }
 
-    /// Removes the files of a lock if all of it was over before `moment`, in milliseconds since the
-    /// epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
+    /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
+    /// the epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
     pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Error> {
         if !self.lock.is_unused_since(moment) {
             return if self.timeline.has_first_sight() { self.write() } else { Ok(()) };

@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 
-/// The flags for directories: they only serve to reach files.
+/// The flags for directories, which rlock opens only to reach files.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// The flags for everything else: do not follow a link, and do not block on a pipe.
@@ -23,7 +23,7 @@ const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_
 pub(super) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Opens a directory. It may be a link, since the user named it.
+    /// Opens a directory. It may be a link, because the user named it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(nix::fcntl::open(path, DIRECTORY, Mode::empty())?))
     }

@@ -55,7 +55,7 @@ impl Drop for Mailbox {
     }
 }
 
-/// Wakes the waiter that reads a mailbox. A dead one does not react, and loses its turn.
+/// Wakes the waiter that reads a mailbox. A dead waiter does not respond, and loses its position.
 pub(super) fn wake(folder: &Folder, name: &str) {
     if is_mail(name) {
         let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(b"!"));
@@ -69,8 +69,8 @@ pub(super) fn remove(folder: &Folder, name: &str) {
     }
 }
 
-/// Whether a live waiter reads the mailbox, whatever its age. If permissions do not allow to find
-/// out, the answer is yes. A file that is not a named pipe has no reader.
+/// Whether a live waiter reads the mailbox, whatever its age. If permissions make it
+/// impossible to tell, the answer is yes. A file that is not a named pipe has no reader.
 pub(super) fn is_read(folder: &Folder, name: &str) -> bool {
     match folder.pipe(name, OFlag::O_WRONLY) {
         Ok(_) => true,

@@ -16,7 +16,7 @@ use super::mailbox;
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A file whose modification time says when the directory was last cleaned up.
+/// A file whose modification time is that of the last cleanup.
 const SWEPT: &str = ".swept";
 
 /// Removes, once a day, files that have not been used for a day: those of free locks, mailboxes

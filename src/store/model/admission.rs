@@ -46,8 +46,8 @@ impl Transaction<'_> {
         self.set_guard_to_latest();
     }
 
-    /// Grants the lock to one head of the queue after another while they can join, and drops dead
-    /// waiters. Returns the head if it must keep waiting.
+    /// Admits waiters from the head of the queue while the lock can be granted to them, and drops
+    /// dead waiters. Returns the head if it must keep waiting.
     pub(super) fn admit(&mut self, caller: &str) -> Option<Waiter> {
         for _ in 0..BATCH {
             let Some(head) = self.lock.queue.first().cloned() else {

@@ -10,7 +10,7 @@ use crate::lock::view::{Ending, HoldState, Reason};
 /// How many tokens are remembered.
 const MAX_MARKS: usize = 1_000;
 
-/// For how long, or for the TTL if that is longer, in milliseconds.
+/// How long they are remembered in milliseconds, unless the TTL is longer.
 const MARK_DURATION: u64 = 60_000;
 
 impl Transaction<'_> {

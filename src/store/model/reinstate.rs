@@ -1,4 +1,4 @@
-//! Reinstating holds that a server lost together with its data.
+//! Reinstatement: restores holds that a server lost together with its data.
 
 use super::lock::Hold;
 use super::transaction::Transaction;

@@ -9,7 +9,7 @@ impl Transaction<'_> {
     pub(super) fn hold_state(&self, hold: &Hold) -> HoldState {
         match hold.standing {
             HoldState::Held if hold.fence <= self.lock.floor.fence => HoldState::Revoked,
-            standing => standing,
+            state => state,
         }
     }
 

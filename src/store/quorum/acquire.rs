@@ -1,8 +1,8 @@
 //! One attempt at a lock on a quorum.
 //!
-//! Each step asks the members, and leaves it to `decision` what their votes mean: all members are
-//! asked at once; with enough grants, a majority agrees on a fencing token; otherwise the request
-//! is undone on every member that may have granted it.
+//! Each step asks the members, and `decision` interprets their votes. First all members are asked
+//! at once. With enough grants, a majority then agrees on a fencing token. Otherwise the request is
+//! undone on every member that may have granted it.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use crate::report::Fault;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
 use crate::system::clock::Instant;
 
-/// The longest pauses, in milliseconds, before one attempt after another at a lock that several
-/// clients asked for at once, so that none of them got it.
+/// The longest pauses before further attempts after a split vote, in milliseconds: several clients
+/// asked for the lock at once, so that none of them got it.
 const SPLIT_PAUSES: &[u64] = &[10, 20, 40, 80, 160, 320];
 
-/// What came of asking once.
+/// The result of asking once.
 struct Attempt {
     answer: Answer,
-    /// The lock is free, but several clients have each got some of the members.
+    /// The lock is free, but several clients each have the votes of some members.
     is_split: bool,
 }
 
 impl Quorum {
     /// Asks once. If a split vote is the only reason why the lock is not granted, one of the
-    /// clients should get it by asking again after a short random pause, so the answer says so a
-    /// few times.
+    /// clients should get it by asking again after a short random pause, so the first few answers
+    /// request that.
     pub(super) fn attempt(
         &mut self,
         request: &Request,

@@ -1,5 +1,5 @@
-//! What the members' votes mean. Everything here is pure: votes in, decisions out. How votes are
-//! collected is the business of `members`.
+//! Interprets the votes of the members. Everything here is pure: votes in, decisions out. `members`
+//! collects the votes.
 
 mod grant;
 mod listing;

@@ -1,4 +1,4 @@
-//! Refuses URLs of a quorum that lead to the same server, which would then have two votes.
+//! Rejects URLs of a quorum that lead to the same server, which would then have two votes.
 
 use std::fs::canonicalize;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
     Ok(())
 }
 
-/// The search for where a server listens.
+/// A lookup of where a server listens.
 enum Lookup {
     Done(Vec<Listener>),
     Running(JoinHandle<Vec<Listener>>),

@@ -18,7 +18,7 @@ use crate::store::{Answer, Failure, Interrupt, Request, Store};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
-/// Between two rounds if too few members answered.
+/// The pause between two rounds if too few members answered.
 const BETWEEN_ROUNDS: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(200));
 
 /// How far the first round may leap past a larger token, and how far any round may.
@@ -32,8 +32,8 @@ const TOO_LARGE: Fence = Fence(1 << 53);
 impl Quorum {
     /// Gives the hold the same fencing token on a majority: the largest that a member gave it.
     ///
-    /// A member that has given a larger one to another hold meanwhile answers with one that is
-    /// larger still. Several clients may then be outbidding each other, so each leaps ahead by a
+    /// A member that has meanwhile given a larger one to another hold answers with an even larger
+    /// one. Several clients may then be outbidding each other, so each leaps ahead by a
     /// random number. If a member does not answer, a leap would not help.
     pub(super) fn agree_on_fence(
         &mut self,
@@ -55,7 +55,7 @@ impl Quorum {
             let request = Request { fence: Some(fence), heartbeat: None, ..request.clone() };
             let has = move |answer: &Answer| *answer == Answer::Granted { fence };
             let votes = self.ask(
-                // Ask also the members whose first answer came too late to count.
+                // Also ask the members whose first answer came too late to count.
                 |number, member| match fences.get(&number) {
                     Some(theirs) if *theirs == fence => Delivery::Skip,
                     _ => skip_if_busy(number, member),
@@ -86,7 +86,7 @@ impl Quorum {
 }
 
 /// Asks one member for the lock. A fencing token that neither a clock nor counting can have reached
-/// shows damaged data, so the grant is undone and refused.
+/// shows damaged data, so the grant is undone and rejected.
 pub(super) fn acquire(
     store: &mut MemberStore,
     request: &Request,

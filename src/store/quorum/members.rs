@@ -1,5 +1,5 @@
-//! The members of a quorum, one thread each, and the messages to and from them. Nothing here knows
-//! what the messages mean: that is the business of `decision`.
+//! The members of a quorum, one thread each, and the messages to and from them. `decision`
+//! interprets the messages.
 
 mod member;
 mod replies;
@@ -15,10 +15,10 @@ use crate::report::{Diagnostic, Fault};
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 
-/// What happens with a request to a member.
+/// How to send a request to a member.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// The member does not get it.
+    /// Do not send it.
     Skip,
     /// The member carries it out after earlier requests, and its reply is not awaited.
     Send,
@@ -26,18 +26,18 @@ pub(super) enum Delivery {
     Await,
 }
 
-/// For requests that a slow member need not carry out.
+/// For requests that a slow member may skip.
 pub(super) fn skip_if_busy(_number: usize, member: &Member) -> Delivery {
     if member.is_busy() { Delivery::Skip } else { Delivery::Await }
 }
 
-/// For requests that every member has to carry out, a slow one later.
+/// For requests that every member must carry out, even if late.
 pub(super) fn send_if_busy(_number: usize, member: &Member) -> Delivery {
     if member.is_busy() { Delivery::Send } else { Delivery::Await }
 }
 
 /// Sends a request to members at once. Collects the replies that are awaited until there are
-/// `enough`, or until `timeout` is over. If the interrupt comes first, members that can stop
+/// `enough`, or until `timeout` has passed. If the interrupt comes first, members that can stop
 /// working on the request do so.
 pub(super) fn ask<T: Send + 'static>(
     members: &[Member],

@@ -18,10 +18,10 @@ use crate::system::clock::Instant;
 /// How many redirections in a row are followed before they count as a loop.
 const MAX_REDIRECTIONS: u32 = 8;
 
-/// Between two attempts while the lock's keys are divided between two nodes.
+/// The pause between two attempts while the lock's keys are divided between two nodes.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
 
-/// The nodes that are known so far.
+/// The nodes known so far.
 pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
     /// The index of the node to ask first.
@@ -36,7 +36,7 @@ impl Cluster {
     /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
     /// be used.
     pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        // Until one answers, the nodes share the time for one reply.
+        // Until one node answers, all share the timeout of one reply.
         let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
@@ -53,7 +53,7 @@ impl Cluster {
                 self.nodes.len() - 1
             }
         };
-        // No other node can be asked instead, so it gets the whole time.
+        // There is no other node to ask, so this one gets the whole timeout.
         self.nodes[index].set_io_timeout(self.io_timeout);
         Ok(index)
     }

@@ -1,4 +1,4 @@
-//! All locks under a prefix, on every server that has some.
+//! Lists the locks under a prefix on all servers.
 
 mod views;
 
@@ -13,13 +13,13 @@ use crate::lock::{Name, Prefix};
 use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
 
-/// How many keys one SCAN looks at. More would block the server for longer than a few milliseconds.
+/// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
 
 /// How many locks are read in one pipeline.
 const BATCH: usize = 1_250;
 
-/// The locks under a prefix that are not free, sorted by name. A server that cannot be asked does
+/// The locks under a prefix that are not free, sorted by name. A server that does not answer does
 /// not hide the locks of the others.
 pub(super) fn list(
     topology: &mut impl Topology,
@@ -75,7 +75,7 @@ fn names(
 }
 
 /// Reads locks in batches. A lock that is too large to read does not hide the others: its batch is
-/// halved until it stands alone.
+/// halved until it is alone.
 fn views(
     node: &mut Node,
     database: u32,

@@ -161,8 +161,8 @@ impl Node {
         call.as_hash(self.verbs(call))
     }
 
-    /// The WAIT that follows a script whose success has to reach replicas. It may take a quarter of
-    /// the I/O timeout, because the server notices only ten times a second that the time is over.
+    /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
+    /// the I/O timeout, because the server checks for timeouts only ten times a second.
     fn wait(&self, call: &Call) -> Option<Cmd> {
         let timeout = (self.link.io_timeout / 4).as_millis();
         (call.min_replicas() > 0)
@@ -170,7 +170,7 @@ impl Node {
     }
 
     /// Runs a blocking command for `at_most`, on the existing connection. Returns at once without
-    /// one: the wake-up message may have been lost with the connection, so the caller has to ask
+    /// one: the wake-up message may have been lost with the connection, so the caller must ask
     /// again anyway.
     pub(in crate::store) fn sleep(
         &mut self,
@@ -186,7 +186,7 @@ impl Node {
         let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
         match replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default().last() {
             Some(Value::ServerError(error)) => Err(self.refused(error)),
-            // Whether a message came or the time is over, the caller asks again.
+            // The caller asks again, whether a message arrived or the time has passed.
             _ => Ok(()),
         }
     }

@@ -19,7 +19,7 @@ pub(in crate::store) enum Refusal {
     Moving {
         peer: String,
     },
-    /// The server is not a master, or is one no longer.
+    /// The server is not a master, or no longer one.
     Demoted {
         peer: String,
     },
@@ -33,7 +33,7 @@ impl From<Failure> for Refusal {
 }
 
 impl From<Refusal> for Failure {
-    /// What the refusal means where there is only one server.
+    /// What the refusal means if there is only one server.
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Failed(failure) => failure,
@@ -59,7 +59,7 @@ const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WR
 /// Describes a server that does not have a command; `sentinel` recognizes it.
 pub(super) const UNSUPPORTED_COMMAND: &str = "does not support a command";
 
-/// Classifies an error reply: whether the cause may pass by itself, or the user has to fix it.
+/// Classifies an error reply: the cause may pass without any action, or the user must fix it.
 pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
     let peer = address.to_string();
     let text = error.details().unwrap_or_default();
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::store::server::scripts;
 
-    /// Whether the user has to fix the cause of an error reply to an acquire, and the message.
+    /// Whether the user must fix the cause of an error reply to an acquire, and the message.
     fn classified(reply: &str) -> (bool, String) {
         let address = Address::parse("redis://h:1").unwrap();
         let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_that_is_missing_is_named_in_the_words_of_every_version() {
+    fn a_missing_permission_is_named_for_every_server_version() {
         let source = scripts::ACQUIRE.source();
         let line = 1 + source.lines().position(|line| line.contains("call('TIME'")).unwrap();
         for user in ["ci", "ROOM", "AUTHOR", "monkeys"] {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn another_node_is_found_whatever_way_it_is_named() {
+    fn every_form_of_a_redirection_names_the_other_node() {
         let here = Endpoint::Tcp { host: "h".into(), port: 1 };
         let found = |text| other_node(text, &here).map(|node| node.to_string());
         assert_eq!(found("5 10.0.0.1:7").as_deref(), Some("10.0.0.1:7"));
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(found("5 :7").as_deref(), Some("h:7"));
         assert_eq!(found("5 ?:7").as_deref(), Some("h:7"));
         assert_eq!(found("5 h"), None);
-        assert_eq!(found("nonsense"), None);
+        assert_eq!(found("invalid"), None);
         assert_eq!(found("5 h:99999"), None);
     }
 }

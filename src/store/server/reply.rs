@@ -54,12 +54,13 @@ impl Fields {
         Some(Reason::new(ending, ago, &self.text()?))
     }
 
-    /// A number that travels as text; 0 if it was lost.
+    /// A number in the form of text; 0 if it was lost.
     fn number(&mut self) -> Option<u64> {
         Some(self.text()?.parse().unwrap_or(0))
     }
 
-    /// A fencing token. Unlike other numbers it must not be lost: 0 would be smaller than any.
+    /// A fencing token. Unlike other numbers, it must not be missing: 0 would be smaller than any
+    /// token.
     fn fence(&mut self) -> Option<Fence> {
         self.text()?.parse().ok().map(Fence)
     }
@@ -128,7 +129,7 @@ pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     }
 }
 
-/// Parses the reply of LEAVE: the lock as it is afterwards.
+/// Parses the reply of LEAVE: the lock as it is afterward.
 pub(in crate::store) fn left(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {

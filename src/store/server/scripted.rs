@@ -1,4 +1,4 @@
-//! The store that runs the scripts of `lua/`, whatever the topology of the servers.
+//! The store that runs the scripts in `lua/`, on any topology of servers.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(in crate::store) struct Scripted<T> {
 }
 
 impl<T: Topology> Scripted<T> {
-    /// A grant or a renewal has to reach `min_replicas` replicas; 0 asks none.
+    /// A grant or a renewal must reach `min_replicas` replicas; 0 means none.
     pub(in crate::store) fn new(topology: T, min_replicas: u32) -> Self {
         Self {
             topology,
@@ -182,8 +182,8 @@ impl<T: Topology> Store for Scripted<T> {
             Revocation::Graceful => "",
             Revocation::Now => "now",
         };
-        // Revoke only grants up to this fencing token. Later ones are not meant, even if this
-        // request arrives late.
+        // Revoke only grants up to this fencing token, so that a request that arrives late does not
+        // affect later grants.
         let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
         let seen = self.run(&inspect, reply::view, None)?.value.fence.map_or(0, |fence| fence.0);
         let (mut first, mut from) = (None, String::new());

@@ -1,4 +1,4 @@
-//! The scripts of `lua/`, and calls of them.
+//! The scripts in `lua/`, and how to call them.
 
 #[cfg(test)]
 mod test_clock;
@@ -68,7 +68,7 @@ impl Call {
         Self { min_replicas, ..self }
     }
 
-    /// How many replicas have to confirm a success; 0 if none.
+    /// How many replicas must confirm a success; 0 if none.
     pub(in crate::store) fn min_replicas(&self) -> u32 {
         self.min_replicas
     }
@@ -81,7 +81,7 @@ impl Call {
         call.split('\'').next()
     }
 
-    /// The key patterns that an ACL rule has to allow for the lock: its guard and its side keys.
+    /// The key patterns that an ACL rule must allow for the lock: its guard and its side keys.
     pub(in crate::store) fn key_patterns(&self) -> [String; 2] {
         let key = |index: usize| {
             String::from_utf8_lossy(self.arguments.get(index).map_or(&[][..], Vec::as_slice))

@@ -1,4 +1,4 @@
-//! One server, which has all locks.
+//! A single server, which has all locks.
 
 use std::time::Duration;
 

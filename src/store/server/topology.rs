@@ -27,6 +27,6 @@ pub(in crate::store) trait Topology: Send {
     /// The number of the database that the locks are in.
     fn database(&self) -> u32;
 
-    /// What there is to report about the servers since the last call.
+    /// Messages about the servers since the last call.
     fn take_diagnostics(&mut self) -> Vec<Diagnostic>;
 }

@@ -8,7 +8,7 @@ use socket2::SockAddr;
 
 use super::tls::TlsFiles;
 
-/// The forms of a URL, for the messages about one that has none of them.
+/// The remedy for a URL that has none of these forms.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
                      unix:///path/to/socket[?db=N], redis+sentinel://host,…/service, \
                      redis+cluster://host,… or local:";
@@ -119,7 +119,7 @@ impl Address {
         Self { endpoint, ..self.clone() }
     }
 
-    /// The same address, as that of a sentinel.
+    /// The same address, for a sentinel.
     pub(in crate::store) fn of_a_sentinel(self) -> Self {
         Self { password_setting: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_clients_ignore_is_refused_without_showing_the_password() {
+    fn parts_that_other_clients_ignore_are_rejected_without_showing_the_password() {
         for bad in [
             "",
             "h:6379",

@@ -1,7 +1,7 @@
 //! One connection: commands out, replies in, with one deadline for the whole exchange.
 //!
 //! The redis crate packs the commands and parses the replies. Its own connection is not used: a
-//! signal ends its reads, and it does not tell "not sent" from "no reply".
+//! signal ends its reads, and it does not distinguish "not sent" from "no reply".
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -258,14 +258,14 @@ mod tests {
         }
     }
 
-    /// A pending reply is read on after a wait that was cut short in the midst of it.
+    /// A wait that is cut short in the middle of a reply does not lose the part read so far.
     #[test]
     fn a_reply_may_be_read_in_pieces() {
-        let said = b"*2\r\n$7\r\ngranted\r\n*1\r\n:7\r\n+OK\r\n";
-        let mut trickle = Trickle(said, false);
+        let bytes = b"*2\r\n$7\r\ngranted\r\n*1\r\n:7\r\n+OK\r\n";
+        let mut trickle = Trickle(bytes, false);
         let mut parser = Parser::new();
         let mut next =
-            || (0..2 * said.len()).find_map(|_| parser.parse_value(&mut trickle).ok()).unwrap();
+            || (0..2 * bytes.len()).find_map(|_| parser.parse_value(&mut trickle).ok()).unwrap();
         let number = Value::Array(vec![Value::Int(7)]);
         assert_eq!(next(), Value::Array(vec![Value::BulkString(b"granted".to_vec()), number]));
         assert_eq!(next(), Value::Okay);

@@ -16,8 +16,8 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
 use crate::system::thread;
 
-/// Between two attempts while the backlog of a unix socket is full. The system does not announce
-/// when it has room again.
+/// The pause between two attempts while the backlog of a Unix socket is full. The system does not
+/// announce when it has room again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
 /// Why there is no connection. Nothing has been sent.
@@ -140,7 +140,7 @@ fn connect(
                 if until.since(Instant::now()).is_zero() {
                     return Err(error.into());
                 }
-                // The backlog of the unix socket is full.
+                // The backlog of the Unix socket is full.
                 let soon = until.min(Instant::now() + BACKLOG_RETRY);
                 if wait(None, interrupt, soon)? == Woken::Interrupted {
                     return Err(DialError::Interrupted);

@@ -136,7 +136,7 @@ impl Pem {
     }
 }
 
-/// Why TLS failed, for the user who has to fix it.
+/// Why TLS failed, and how to fix it.
 pub(in crate::store) fn reason(error: &io::Error) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
@@ -208,8 +208,8 @@ impl Stream {
         }
     }
 
-    /// What to wait for when an operation would block that needs `want` on a plain socket. TLS may
-    /// have to read in order to write, and the other way round.
+    /// What to wait for when an operation that needs `want` on a plain socket would block. TLS may
+    /// need to read in order to write, and vice versa.
     pub(in crate::store) fn waits_for(&self, want: Want) -> Want {
         match self {
             Self::Plain(_) => want,

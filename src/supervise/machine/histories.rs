@@ -15,12 +15,12 @@ enum Step {
     Wait(u64),
     /// Time passes while the supervisor is stopped or the machine is suspended.
     Pause(u64),
-    /// The answer arrives to a renewal that was sent so many milliseconds ago.
+    /// The answer arrives to a renewal that was sent this many milliseconds ago.
     Renewed(u64),
     Unanswered,
     NotHeld,
     Signal(Signal, bool),
-    /// The command stops. If that stops the job, it is continued so many milliseconds later.
+    /// The command stops. If that stops the job, it is continued this many milliseconds later.
     Stops(Signal, bool, u64),
     /// The command ends and leaves descendants behind, or none.
     Ends(bool),

@@ -1,4 +1,4 @@
-//! The player: what the clients do, on a server and in the model at once.
+//! The player: does what the clients do, both on a server and in the model.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ pub(super) fn on_a_server(test: impl FnOnce(&mut Scripted<Single>)) {
     test(&mut Scripted::on_a_test_clock(address, Duration::from_secs(10)));
 }
 
-/// A lock on a server and in the model, and the time that both go by.
+/// A lock on a server and in the model, and the time that both use.
 pub(super) struct Both<'a> {
     pub(super) server: &'a mut Scripted<Single>,
     pub(super) key: Key,
@@ -250,8 +250,8 @@ impl<'a> Both<'a> {
                 }
             }
             Step::Revoke(revocation) => {
-                let reply = self.server.revoke(&key, *revocation, "somebody").unwrap();
-                assert_eq!(reply, self.model.revoke(*revocation, "somebody", now));
+                let reply = self.server.revoke(&key, *revocation, "someone").unwrap();
+                assert_eq!(reply, self.model.revoke(*revocation, "someone", now));
             }
             Step::Pass(time) => {
                 self.now += time;

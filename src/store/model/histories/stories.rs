@@ -56,7 +56,7 @@ fn a_late_duplicate_does_not_end_the_senders_revoked_hold() {
 }
 
 #[test]
-fn a_request_that_arrives_after_it_was_given_up_or_released_is_refused() {
+fn a_request_that_arrives_after_it_was_given_up_or_released_is_rejected() {
     play(|both| {
         let over = |verdict| matches!(verdict, Verdict::Answer(Answer::Over(_)));
         both.play(&Step::LeaveEarly(0));
@@ -75,7 +75,7 @@ fn a_request_that_arrives_after_it_was_given_up_or_released_is_refused() {
 }
 
 #[test]
-fn a_holder_that_a_waiter_remembers_keeps_others_out_after_the_server_loses_its_data() {
+fn a_holder_that_a_waiter_has_seen_excludes_others_after_the_server_loses_its_data() {
     play(|both| {
         let shared = |client| Ask { mode: Mode::Shared, ..a_client(client) };
         assert!(is_granted(&both.answer(&shared(0), 1, &[])));
@@ -85,7 +85,7 @@ fn a_holder_that_a_waiter_remembers_keeps_others_out_after_the_server_loses_its_
         assert!(is_granted(&both.answer(&shared(2), 1, &[])));
         assert_eq!(position(&both.answer(&a_client(1), 2, &seen)), Some(1));
         both.play(&Step::Leave(1));
-        // The reinstated hold also keeps out others.
+        // The reinstated hold also excludes others.
         assert_eq!(position(&both.answer(&shared(3), 1, &[])), Some(1));
         // Another reminder does not extend it.
         both.play(&Step::Pass(15_000));

@@ -31,13 +31,13 @@ impl Vote {
     }
 }
 
-/// The votes on one request, as they stand at one moment.
+/// The votes on one request so far.
 ///
 /// A server that was restarted may have forgotten a lease, so its grants do not count until it has
 /// been up for longer than any lease can last. Redlock has an operator delay such restarts instead:
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
 ///
-/// Two URLs may lead to the same server. Its run ID tells, and it has one vote.
+/// Two URLs may lead to the same server. Its run ID reveals this, and it gets one vote.
 pub(in crate::store::quorum) struct Tally<'a> {
     votes: &'a Votes<Vote>,
     required: usize,
@@ -51,14 +51,14 @@ pub(in crate::store::quorum) struct Tally<'a> {
 pub(in crate::store::quorum) enum NotGranted {
     /// `Nested` or `Upgrade`, which no server will change.
     Impossible(Answer),
-    /// Too few members can vote.
+    /// Only this number of members can vote, which is too few.
     TooFew(usize),
     /// The lock is held, or several clients asked at once and none of them has a majority.
     Busy { view: View, is_split: bool },
 }
 
 impl<'a> Tally<'a> {
-    /// `lease` is the one that is requested, and `required` how many members have to grant it.
+    /// `lease` is the length of the requested lease, and `required` how many members must grant it.
     pub(in crate::store::quorum) fn of(
         votes: &'a Votes<Vote>,
         lease: Duration,
@@ -173,7 +173,7 @@ impl<'a> Tally<'a> {
         vote.is_granted() && !self.counts(vote)
     }
 
-    /// How many different servers vote so.
+    /// How many different servers have a vote that satisfies `is`.
     fn distinct(&self, is: impl Fn(&Vote) -> bool) -> usize {
         let voting = self.votes.values().filter(|(_, vote)| is(vote));
         let runs: BTreeSet<_> =

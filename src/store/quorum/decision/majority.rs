@@ -3,12 +3,12 @@
 use crate::lock::view::Reason;
 use crate::lock::{Fence, Mode};
 
-/// How many of `servers` servers a hold of this mode needs: for an exclusive or shared hold a
-/// majority, as in Redlock.
+/// How many of `servers` servers a hold with this mode needs. For an exclusive or shared hold that
+/// is a majority, as in Redlock.
 ///
 /// Any two holds that exclude each other then meet on at least one server. N slots are full on a
-/// server that has N holds, so N + 1 holds must not be able to share the N slots of all servers
-/// among them. That takes more than N / (N + 1) of the servers.
+/// server that has N holds. N + 1 holds must not be able to divide the N slots of all servers among
+/// themselves, so each needs more than N / (N + 1) of the servers.
 pub(in crate::store::quorum) fn required(mode: Mode, servers: usize) -> usize {
     let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
@@ -20,7 +20,7 @@ pub(super) fn most_common(fences: &[Fence]) -> Option<Fence> {
     fences.iter().copied().max_by_key(|fence| (count(fence), *fence))
 }
 
-/// The first reason that explains anything.
+/// The first known reason.
 pub(super) fn first_known(reasons: impl Iterator<Item = Reason>) -> Reason {
     reasons
         .reduce(|one, other| if one.is_known() { one } else { other })

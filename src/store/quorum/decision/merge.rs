@@ -6,7 +6,7 @@ use super::majority::{most_common, required};
 use crate::lock::Fence;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View};
 
-/// A holder, with what each server that knows it says about it.
+/// A holder, with what each server that knows it reports.
 struct Sighting {
     holder: Holder,
     lefts: Vec<Duration>,
@@ -15,8 +15,8 @@ struct Sighting {
 }
 
 /// The lock as it is on `servers` servers, of which those with a view have answered. A holder
-/// counts if enough servers have it, or would have it if all that did not answer did. If `lenient`,
-/// the holder that most servers have counts too, however few they are.
+/// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the
+/// holder that most servers have counts too, however few they are.
 ///
 /// All times are by the clock of the first server.
 pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
@@ -112,7 +112,7 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
 }
 
 impl Sighting {
-    /// The holder as enough servers see it: its lease lasts until fewer than enough have it.
+    /// The holder as enough servers see it: its lease expires when too few of them have it.
     fn combine(mut self, now: ServerTime, servers: usize) -> Holder {
         let enough = required(self.holder.mode, servers).min(self.lefts.len());
         self.lefts.sort_unstable_by(|one, other| other.cmp(one));

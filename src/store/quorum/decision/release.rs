@@ -7,7 +7,7 @@ use crate::store::{Fate, Release};
 /// What the votes on a release mean.
 pub(in crate::store::quorum) enum ReleaseDecision {
     Decided(Release),
-    /// Only so many members answered, some of which may have released the hold.
+    /// Only `answered` members answered, which is too few. Some may have released the hold.
     TooFew {
         answered: usize,
         maybe_released: bool,
@@ -22,7 +22,7 @@ pub(in crate::store::quorum) fn is_release_decided(
     votes.count(|release| !is_not_held(release)) >= required || is_lost(votes, required)
 }
 
-/// Decides from the votes of members, `required` of which have to answer. `maybe_released`: an
+/// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
 /// earlier release of the same hold reached some members but not enough.
 pub(in crate::store::quorum) fn decide_release(
     votes: &Votes<Release>,
@@ -47,8 +47,8 @@ pub(in crate::store::quorum) fn decide_release(
     ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })
 }
 
-/// Whether so many members do not have the hold that it was not on a majority, even if all others
-/// had it.
+/// Whether too many members lack the hold for it to have been on a majority, even if all others had
+/// it.
 fn is_lost(votes: &Votes<Release>, required: usize) -> bool {
     votes.count(is_not_held) > votes.servers() - required
 }

@@ -18,7 +18,7 @@ pub(in crate::store::quorum) enum RenewalDecision {
         lost: Vec<usize>,
     },
     NotHeld(Reason),
-    /// Only so many members renewed it.
+    /// Only this number of members renewed it, which is too few.
     TooFew(usize),
 }
 
@@ -30,7 +30,7 @@ pub(in crate::store::quorum) fn is_renewal_decided(
     votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
 }
 
-/// Decides from the votes of members, `required` of which have to have the hold.
+/// Decides from the votes of members, of which `required` must have the hold.
 pub(in crate::store::quorum) fn decide_renewal(
     votes: &Votes<Renewal>,
     required: usize,
@@ -60,7 +60,7 @@ pub(in crate::store::quorum) fn decide_renewal(
     }
 }
 
-/// Whether so many members do not have the hold that the others cannot be enough.
+/// Whether too many members lack the hold for the others to be enough.
 fn is_lost(votes: &Votes<Renewal>, required: usize) -> bool {
     votes.count(is_not_held) > votes.servers() - required
 }

@@ -43,7 +43,7 @@ impl<T> Votes<T> {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
-    /// What may have become of the request on the members that did not answer it.
+    /// What may have happened to the request on the members that did not answer it.
     pub(in crate::store::quorum) fn fate(&self) -> Fate {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
@@ -65,7 +65,7 @@ impl<T> Votes<T> {
         let lasting = |vote: &&Option<Result<T, Failure>>| {
             matches!(vote, Some(Err(Failure::Misconfigured { .. })))
         };
-        // If the rest cannot be enough until the user fixes one of these, waiting does not help.
+        // Waiting does not help if the others are too few until the user fixes one of these.
         if servers - self.votes.iter().filter(lasting).count() < required
             && let Some(Some(Err(failure))) = self.votes.iter().find(lasting)
         {
@@ -81,7 +81,7 @@ impl<T> Votes<T> {
         }
         let why = failures.join("; ");
         let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
-        // A server that recovers by itself is the best hope.
+        // Prefer the failure of a server that may recover.
         let recovery = self.votes.iter().find_map(|vote| match vote {
             Some(Err(Failure::Unavailable(fault))) => fault.remedy().map(str::to_owned),
             _ => None,

@@ -1,5 +1,5 @@
-//! One member of a quorum: a server, and the thread that talks to it. With a thread each, no member
-//! waits for another.
+//! One member of a quorum: a server, and the thread that talks to it. Each has its own thread, so
+//! no member waits for another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +55,7 @@ impl Member {
     }
 
     /// Queues a request, whose result goes to `reply_sender`. The request gets a descriptor that
-    /// becomes readable when the reply is not needed any more.
+    /// becomes readable when the reply is no longer needed.
     pub(in crate::store::quorum) fn ask<T: Send + 'static>(
         &self,
         number: usize,

@@ -14,7 +14,7 @@ use crate::system::wakeup::Wakeup;
 pub(super) struct MemberReply<T> {
     pub(super) number: usize,
     pub(super) answer: Result<T, Failure>,
-    /// What there is to report about the member's server.
+    /// Messages about the member's server.
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
@@ -49,7 +49,7 @@ impl<T> Clone for ReplySender<T> {
 }
 
 impl<T> ReplySender<T> {
-    /// Sends a reply. It is dropped if it is not awaited any more.
+    /// Sends a reply. It is dropped if it is no longer awaited.
     pub(super) fn send(&self, reply: MemberReply<T>) {
         let _ = self.replies.send(reply);
         self.arrival.wake();

@@ -1,5 +1,5 @@
-//! What some locks on one server look like. A script for each lock would take ten times longer than
-//! the plain commands that read it, so scripts read only the locks that need one.
+//! Reads many locks on one server. A script takes ten times longer than the plain commands that
+//! read a lock, so scripts read only the locks that need one.
 
 use crate::lock::view::View;
 use crate::lock::{Key, Name, Prefix};
@@ -68,7 +68,7 @@ fn questions(key: &Key) -> [Cmd; 3] {
 /// What is known of a lock before the details of its holds are read.
 enum Outline {
     Plain(Snapshot),
-    /// A script has to read it.
+    /// A script must read it.
     Unclear,
     Unreadable(Failure),
 }
@@ -112,7 +112,7 @@ fn with_names(
     all.filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// Reads the details of the holds by plain commands. `None` where a script has to read the lock.
+/// Reads the details of the holds by plain commands. `None` if a script must read the lock.
 fn by_commands(
     node: &mut Node,
     keys: &[Key],

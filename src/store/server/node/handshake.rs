@@ -9,7 +9,7 @@ use crate::system::clock::Instant;
 /// What a new connection asks about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Probe {
-    /// Whether it is a master. A server that is not one is refused.
+    /// Whether it is a master. rlock rejects any other server.
     Role,
     /// Which run of the server program answers, and how long it has been up.
     Run,

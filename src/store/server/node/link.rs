@@ -1,5 +1,5 @@
-//! The link to one server: a connection that is opened when first needed, kept, and opened again
-//! after a failure.
+//! The link to one server: a connection that rlock opens on first use, keeps, and opens again after
+//! a failure.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ impl Link {
         refusal::of(error, &self.address)
     }
 
-    /// Closes the connection: what it carries cannot be understood.
+    /// Closes the connection, because its replies cannot be parsed.
     pub(super) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
@@ -110,7 +110,7 @@ impl Link {
 
     /// Sends commands and reads their replies. The server may have closed a connection that was
     /// idle, so a lost one is replaced and the commands are sent once more; all scripts can be
-    /// repeated. The second value says whether the first copy may have been executed too.
+    /// repeated. The second value is whether the first copy may have been executed too.
     ///
     /// A server that did not answer within the timeout is not asked a second time.
     pub(super) fn exchange(
@@ -134,7 +134,7 @@ impl Link {
             }
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
-                // right order, and the connection is of no further use.
+                // right order, and the connection is useless.
                 if purpose == Purpose::Any {
                     self.keep_unanswered(connection, pipeline, &failure);
                 }
@@ -157,7 +157,7 @@ impl Link {
         Ok(Some(replies))
     }
 
-    /// Keeps a connection on which a reply is missing if the undo has to follow the request there.
+    /// Keeps a connection on which a reply is missing if the undo must follow the request there.
     fn keep_unanswered(
         &mut self,
         connection: Connection,
@@ -167,7 +167,7 @@ impl Link {
         let purpose = match (failure, pipeline.kind) {
             (_, Kind::Blocking) => return,
             (Failure::Interrupted { sent: true }, _) => Purpose::Any,
-            // Nothing follows an undo, and a new connection may fare better.
+            // No request follows an undo, and a new connection may work.
             (Failure::Unreachable { fate: Fate::Pending, .. }, Kind::Ordinary) => Purpose::UndoOnly,
             _ => return,
         };

@@ -31,7 +31,7 @@ end
 const BATCH: &str = "local BATCH = 100";
 
 thread_local! {
-    /// One of each script, since their sources are never freed.
+    /// One of each script, because their sources are never freed.
     static CHANGED: RefCell<HashMap<&'static str, Script>> = RefCell::default();
 }
 
