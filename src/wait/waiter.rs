@@ -159,9 +159,9 @@ impl Waiter {
     }
 
     fn ask(&self, now: Instant) -> Step {
-        // Without a queue, each attempt has its own token, and the store has undone the last
-        // attempt.
-        Step::Ask { seen: self.seen(now), fresh: !self.has_queue && !self.repeated }
+        // Without a queue each attempt has its own token, because the store has undone the last one. It
+        // has not undone a grant that came too late: only the same token can claim that again.
+        Step::Ask { seen: self.seen(now), fresh: !self.has_queue && !self.maybe_queued }
     }
 
     fn answered(
@@ -395,6 +395,15 @@ mod tests {
         assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
         let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
         assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
+    }
+
+    #[test]
+    fn a_late_grant_without_a_queue_is_claimed_again_with_its_token() {
+        let (mut waiter, _) = Waiter::new(Ttl::from_millis(TTL), None, false);
+        let ask = |fresh| Step::Ask { seen: Vec::new(), fresh };
+        waiter.on(answered(0, queued(10)), None, at(1));
+        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(11)).1, ask(true));
+        assert_eq!(waiter.on(answered(11, granted()), None, at(11 + TTL)).1, ask(false));
     }
 
     #[test]
