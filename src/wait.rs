@@ -54,6 +54,7 @@ pub(crate) fn acquire(
     };
     let mut request = request.clone();
     let mut messages = Messages::new(report, request.mode, started, until);
+    let mut gave_up = None;
     let (mut waiter, mut step) = Waiter::new(request.ttl, until, store.has_queue());
     loop {
         let event = match step {
@@ -72,10 +73,15 @@ pub(crate) fn acquire(
                 ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;
                 Event::Rested
             }
-            Step::Withdraw(end) => Event::Withdrawn(end, store.leave(&request)),
+            Step::Withdraw(end) => {
+                // An unreachable server delays the exit, but was not waited for.
+                gave_up = Some(Instant::now());
+                Event::Withdrawn(end, store.leave(&request))
+            }
             Step::End(end) => {
                 drop(messages);
-                return ended(end, request, started, report);
+                let waited = gave_up.unwrap_or_else(Instant::now).since(started);
+                return ended(end, request, waited, report);
             }
         };
         let (now, signal) = (Instant::now(), signals.first());
@@ -87,9 +93,8 @@ pub(crate) fn acquire(
     }
 }
 
-fn ended(end: End, request: Request, started: Instant, report: &Report) -> Result<Acquired, Error> {
+fn ended(end: End, request: Request, waited: Duration, report: &Report) -> Result<Acquired, Error> {
     let busy = |view, waited| Error::Busy { view: Box::new(view), asked: request.mode, waited };
-    let waited = Instant::now().since(started);
     Err(match end {
         End::Granted(lease, fence) => {
             report.detail(format_args!("granted after {}, fencing token {fence}", show(waited)));

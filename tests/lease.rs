@@ -523,7 +523,7 @@ fn a_holder_survives_brief_errors_of_the_server_and_stops_its_command_in_time_ot
     first.told("renewed for");
     refuse();
     let told = first.told("was not renewed for");
-    assert!(told.contains("password") && told.contains("and expires in"), "{told}");
+    assert!(told.contains("password") && told.contains("the lease expires in"), "{told}");
     assert_eq!(first.end().code(), 76);
     // Its lease was not released and has not expired yet.
     let key = server.cli(&[&AUTH[..], &["EXISTS", "rlock:L"]].concat());
@@ -557,7 +557,7 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
         }
         kill("CONT", &ours);
         let told = first.told("was not renewed");
-        assert!(told.contains("and has expired"), "{told}");
+        assert!(told.contains("the lease has expired"), "{told}");
         assert_eq!(first.end().code(), 76);
         assert!(!ran.exists(), "{paused}");
     }

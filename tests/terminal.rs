@@ -195,7 +195,7 @@ fn a_suspended_job_that_outlived_its_lease_is_not_brought_back() {
     terminal.sees("Stopped");
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     terminal.enters("fg; echo status-$?");
-    terminal.sees("the lease was not renewed");
+    terminal.sees("was not renewed");
     terminal.sees("status-76");
     assert!(!ran.exists());
 }

@@ -38,11 +38,11 @@ impl fmt::Display for Loss {
         match cause {
             Cause::NotHeld(why) => write!(f, "the lock {why}"),
             Cause::Unanswered(reason) => {
-                write!(f, "the lease was not renewed for {renewed_ago} ({reason}) and ")?;
                 match left.is_zero() {
-                    true => f.write_str("has expired"),
-                    false => write!(f, "expires in {}", show(*left)),
+                    true => f.write_str("the lease has expired")?,
+                    false => write!(f, "the lease expires in {}", show(*left))?,
                 }
+                write!(f, " and was not renewed for {renewed_ago}: {reason}")
             }
         }
     }

@@ -305,7 +305,7 @@ mod tests {
         let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
             panic!("{actions:?}")
         };
-        let message = "the lease was not renewed for 24s (refused) and expires in 5s";
+        let message = "the lease expires in 5s and was not renewed for 24s: refused";
         assert_eq!(loss.to_string(), message);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);

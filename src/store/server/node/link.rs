@@ -238,11 +238,8 @@ impl Link {
             }
             (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
                 self.connection = Some((connection, Purpose::UndoOnly));
-                let fault = fault.reworded(|what| {
-                    format!(
-                        "{what}, but executed the unauthenticated request, which rlock is undoing"
-                    )
-                });
+                let fault = fault
+                    .reworded(|what| format!("{what}, but executed the unauthenticated request"));
                 Err(Failure::Misconfigured { fault, executed }.into())
             }
             (refused, _) => Err(refused),
