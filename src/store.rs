@@ -166,8 +166,9 @@ pub(crate) struct Listing {
 /// Why there is no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// There is no connection, the connection broke, or no reply arrived in time.
-    Unreachable { fault: Fault, fate: Fate },
+    /// There is no connection, the connection broke, or no reply arrived in time. `others_answer`:
+    /// sentinels or other nodes of the cluster answered.
+    Unreachable { fault: Fault, fate: Fate, others_answer: bool },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
     Unavailable(Fault),
@@ -223,7 +224,15 @@ impl Failure {
 
     /// Whether no server has answered at all.
     pub(crate) fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Unreachable { .. })
+        matches!(self, Self::Unreachable { others_answer: false, .. })
+    }
+
+    /// The same failure, of one server among others that answered.
+    fn while_others_answer(mut self) -> Self {
+        if let Self::Unreachable { others_answer, .. } = &mut self {
+            *others_answer = true;
+        }
+        self
     }
 
     /// Whether the request may have taken effect although there is no answer.

@@ -257,10 +257,10 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
         // As if their clocks differed by up to a minute.
         let ahead = usize::try_from(random.below(5)).unwrap();
         let fence = u64::try_from(
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis(),
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros(),
         )
         .unwrap();
-        let fence = (fence + random.below(60_000)).max(last);
+        let fence = (fence + random.below(60_000_000)).max(last);
         servers[ahead].cli(&["HSET", "{rlock:L}?state", "fence", &fence.to_string()]);
         let some = urls(&servers, &mask(random));
         let shared = random.below(2) == 0;

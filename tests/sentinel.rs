@@ -67,6 +67,21 @@ fn a_release_survives_a_failover() {
 }
 
 #[test]
+fn a_command_does_not_run_unlocked_while_a_sentinel_answers() {
+    let mut service = Service::start(0, &[], &[]);
+    let exec = ["exec", "--io-timeout", "300ms", "--on-unreachable", "run", "L", "true"];
+    service.master().signal("STOP");
+    let output = run(&mut on(&service, &exec));
+    assert_eq!(output.code(), 69, "{output:?}");
+    for sentinel in 0..3 {
+        service.signal_sentinel(sentinel, "KILL");
+    }
+    let output = run(&mut on(&service, &exec));
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.err().contains("running the command without a lock"), "{output:?}");
+}
+
+#[test]
 fn dead_and_frozen_sentinels_cost_their_share_of_the_timeout_at_most() {
     let service = Service::start(0, &[], &[]);
     service.signal_sentinel(0, "STOP");

@@ -136,6 +136,7 @@ impl Local {
                 ))
                 .with_remedy("check whether that process is stopped"),
                 fate: Fate::NotSent,
+                others_answer: false,
             },
             Error::Full(fault) => Failure::Unavailable(fault),
             Error::Unusable(fault) => Failure::misconfigured(fault),

@@ -60,6 +60,7 @@ impl NotStarted {
                 fault: Fault::new("the lease nearly expired before the command could start")
                     .with_remedy("raise --ttl"),
                 fate: Fate::NotSent,
+                others_answer: false,
             }),
         }
     }

@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn unreachable(fate: Fate) -> Failure {
-        Failure::Unreachable { fault: Fault::new("refused"), fate }
+        Failure::Unreachable { fault: Fault::new("refused"), fate, others_answer: false }
     }
 
     fn ask() -> Step {

@@ -121,7 +121,9 @@ impl Topology for Cluster {
         let mut absent = Vec::<(usize, Failure)>::new();
         loop {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
-                return Err(absent.swap_remove(known).1);
+                let failure = absent.swap_remove(known).1;
+                // Another node has redirected the request to this one.
+                return Err(if redirections > 0 { failure.while_others_answer() } else { failure });
             }
             let refusal = match self.nodes[at].run_script(call, asking, interrupt) {
                 Ok(reply) => {

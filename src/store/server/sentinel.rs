@@ -115,7 +115,7 @@ fn none_of(mut failures: Vec<Failure>) -> Failure {
             let fault = Fault::new(what).with_remedy("check the sentinels");
             match answers {
                 true => Failure::Unavailable(fault),
-                false => Failure::Unreachable { fault, fate: Fate::NotSent },
+                false => Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false },
             }
         }
     }
@@ -130,7 +130,8 @@ impl Topology for Sentinel {
                 let remedy = "try again when the failover has ended";
                 Failure::Unavailable(Fault::new(what).with_remedy(remedy))
             }
-            refusal => refusal.into(),
+            // A sentinel has just named this server.
+            refusal => Failure::from(refusal).while_others_answer(),
         })
     }
 

@@ -167,7 +167,7 @@ impl Connection {
                 (fault.with_remedy("check the server and the network"), Fate::Lost)
             }
         };
-        Failure::Unreachable { fault, fate }
+        Failure::Unreachable { fault, fate, others_answer: false }
     }
 
     /// For bytes that are not RESP: the server is not Redis or Valkey.

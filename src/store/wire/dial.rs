@@ -56,7 +56,7 @@ pub(in crate::store) fn dial(
                 fault
             };
             let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
-            Failure::Unreachable { fault, fate: Fate::NotSent }
+            Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false }
         }
     })
 }

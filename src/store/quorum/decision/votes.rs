@@ -93,7 +93,7 @@ impl<T> Votes<T> {
             None => true,
         };
         if self.votes.iter().all(is_absent) {
-            Failure::Unreachable { fault, fate: self.fate() }
+            Failure::Unreachable { fault, fate: self.fate(), others_answer: false }
         } else {
             Failure::Unavailable(fault)
         }
