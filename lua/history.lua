@@ -10,6 +10,8 @@
 
 -- How many holds the history keeps.
 local HISTORY_LENGTH = 16
+-- Longest entry that a reply shows, in bytes.
+local MAX_ENTRY = 5 * MAX_DETAIL
 
 -- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
 -- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
@@ -33,9 +35,11 @@ local function history_entry(token, ending, ended, outcome, by)
     details[3], by, details[4] }, '\n')
 end
 
--- Never the first write of a script, because it takes memory.
-local function record(entry)
-  redis.call('RPUSH', HISTORY, entry)
+-- Never the first write of a script, because it takes memory; and only once the holds are dropped, so
+-- that a failure to record does not keep the lock from moving on.
+local function record(entries)
+  if #entries == 0 then return end
+  redis.call('RPUSH', HISTORY, unpack(entries))
   redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1)
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
@@ -52,17 +56,19 @@ local function recorded(token)
   return nil, nil, nil, #entries < HISTORY_LENGTH
 end
 
--- Records the last of these expired holds, pairs of token and deadline, the earliest first.
-local function record_expired(expired)
+-- The entries for the last of these expired holds, pairs of token and deadline, the earliest first.
+local function expired_entries(expired)
+  local entries = {}
   for i = math.max(1, #expired - 2 * HISTORY_LENGTH + 1), #expired, 2 do
-    local entry = history_entry(expired[i], 'expired', expired[i + 1], '')
-    if entry then record(entry) end
+    entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')
   end
+  return entries
 end
 
 -- How the last holds ended, including those that expired since the last write.
 local function history()
   local entries = redis.call('LRANGE', HISTORY, 0, -1)
+  for i, entry in ipairs(entries) do entries[i] = string.sub(entry, 1, MAX_ENTRY) end
   local expired = lock.written and redis.call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
     'WITHSCORES', 'LIMIT', 0, HISTORY_LENGTH) or {}
   for i = #expired - 1, 1, -2 do

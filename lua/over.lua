@@ -17,8 +17,10 @@ local function mark_over(token, ttl)
   if left < duration then redis.call('PEXPIREAT', OVER, int(now + duration)) end
 end
 
+-- A cooling hold was released, even if its mark is lost.
 local function is_over(token)
-  return tonumber(redis.call('ZSCORE', OVER, token) or 0) >= now
+  local cooling = token == TOKEN and own.standing == 'cooling' and unexpired_hold(token)
+  return cooling or tonumber(redis.call('ZSCORE', OVER, token) or 0) >= now
 end
 
 -- Why the calling token does not hold the lock, as three values of a reply: how it ended (as in the

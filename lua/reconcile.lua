@@ -23,14 +23,14 @@ local function drop_expired()
     'LIMIT', 0, BATCH)
   if #expired == 0 then return end
   bypass_oom()
-  record_expired(expired)
-  local tokens = {}
+  local tokens, entries = {}, expired_entries(expired)
   for i = 1, #expired, 2 do
     uncount(expired[i])
     delete_details(expired[i])
     tokens[#tokens + 1] = expired[i]
   end
   redis.call('ZREM', HOLDS, unpack(tokens))
+  record(entries)
   lock.count = lock.count - #tokens
   lock.leftovers = #tokens == BATCH
     and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) > 0
@@ -42,8 +42,9 @@ local function reconcile()
     revoke_up_to(last_fence(), 'deleted', '')
     set_guard_to_latest()
     lock.deleted = false
-  elseif lock.foreign and lock.written and lock.floor < last_fence() then
-    -- When the other tool's key is gone, these holds exclude others again until they end.
+  elseif lock.written and (lock.foreign or lock.count == 0) and lock.floor < last_fence() then
+    -- When the other tool's key is gone, these holds exclude others again until they end. If the
+    -- holds are lost, this voids what was counted of them.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
@@ -51,15 +52,17 @@ local function reconcile()
   if not lock.live and not lock.foreign and (not lock.ticket or redis.call('ZCARD', QUEUE) == 0) then
     -- All leases have expired, and there are no waiters.
     bypass_oom()
-    record_expired(redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
+    local entries = expired_entries(
+      redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
     redis.call('UNLINK', HOLDS)
     lock.count = 0
-    return become_idle()
+    become_idle()
+    return record(entries)
   end
   drop_expired()
   if lock.live then
     settle_mode()
   elseif lock.count == 0 then
-    redis.call('HDEL', STATE, 'guard', 'mode')
+    redis.call('HDEL', STATE, 'guard', 'mode', 'reinstated')
   end
 end

@@ -59,7 +59,8 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
       renewed, scored[i + 1], its_state == 'held' and '' or its_state }
   end
-  return { int(now), state, lock.live and lock.mode or '', left, lock.fence or '', lock.life or '',
+  local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
+  return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), cut(lock.life),
     number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 

@@ -12,7 +12,7 @@ use crate::support::acl::{TO_INSPECT, as_ci, as_inspector, rule, rule_to_inspect
 use crate::support::limit::limit;
 use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
-use crate::support::{self, Finished, Running, Server, acquire, rlock, run};
+use crate::support::{self, Finished, Running, Server, acquire, rlock, run, until};
 
 /// Checks that a command fails with one line that contains each part.
 #[track_caller]
@@ -515,6 +515,26 @@ fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
         server.cli(&[&["RPUSH", "{rlock:L}?past"][..], &["x"; 16]].concat());
         denied(&server, rule, everything, "ci")
     });
+}
+
+#[test]
+fn a_lock_whose_history_cannot_be_written_moves_on() {
+    let server = Server::start();
+    let without: Vec<_> = rule(&[]).into_iter().filter(|word| word != "+rpush").collect();
+    set_up(&server, &without);
+    let takes_back = ["release", "--force", "--now", "L"];
+    acquire(&server, &[], "L");
+    let output = as_ci(&mut server.rlock(takes_back));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("rpush"), "{output:?}");
+    assert!(server.is_free("L"));
+    acquire(&server, &["--ttl", "100ms"], "L");
+    until("the lease expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    // One call fails, because it cannot record the hold that expired.
+    let output = as_ci(&mut server.rlock(["renew", "L", "token"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    let output = as_ci(&mut server.rlock(["renew", "L", "token"]));
+    assert_eq!(output.code(), 77, "{output:?}");
 }
 
 #[test]

@@ -44,5 +44,5 @@ local head = admit()
 -- The head may now wait for an earlier deadline.
 if cools and head then wake(head) end
 -- Last, so that a failure to record does not block the queue.
-if entry then record(entry) end
+if entry then record({ entry }) end
 return reply

@@ -24,7 +24,7 @@ bypass_oom()
 if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
 
 -- Half a batch, because each hold is marked and recorded as well.
-local next_hold = FROM
+local next_hold, entries = FROM, {}
 local batch = redis.call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
 for i, token in ipairs(batch) do
   local standing, fence, acquired, ttl = unpack(redis.call('HMGET', STATE, token .. ':standing',
@@ -33,7 +33,7 @@ for i, token in ipairs(batch) do
   local cooling, meant = standing == 'cooling', tonumber(fence or 0) <= UP_TO
   if NOW and meant then
     if not cooling and i > #batch - HISTORY_LENGTH then
-      record(history_entry(token, 'revoked', now, '', BY))
+      entries[#entries + 1] = history_entry(token, 'revoked', now, '', BY)
     end
     -- A waiter that did not claim its grant yet keeps waiting with its token.
     if deadline ~= tonumber(acquired or 0) + CLAIM_WINDOW then mark_over(token, tonumber(ttl or 0)) end
@@ -45,11 +45,12 @@ for i, token in ipairs(batch) do
     next_hold = next_hold + 1
   end
 end
+record(entries)
 if lock.count > next_hold then return { 'again', before, next_hold } end
 
 if lock.foreign then
   redis.call('DEL', GUARD)
-  redis.call('HDEL', STATE, 'guard', 'mode')
+  redis.call('HDEL', STATE, 'guard', 'mode', 'reinstated')
   lock.written, lock.foreign = nil, false
 end
 admit()

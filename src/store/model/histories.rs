@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 use crate::lock::{Kind, Mode};
 use crate::store::Revocation;
-use play::{Ask, Both, Step, on_a_server};
+use play::{Ask, Both, SideKey, Step, on_a_server};
 
 fn client() -> impl Strategy<Value = u8> {
     0..6_u8
@@ -63,6 +63,15 @@ fn ask() -> impl Strategy<Value = Ask> {
     )
 }
 
+fn side_key() -> impl Strategy<Value = SideKey> {
+    prop_oneof![
+        Just(SideKey::Holds),
+        Just(SideKey::Queue),
+        Just(SideKey::Past),
+        Just(SideKey::Over),
+    ]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => ask().prop_map(Step::Ask),
@@ -79,13 +88,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => option::of(1..5_000_u64).prop_map(Step::Write),
         1 => Just(Step::Delete),
         1 => Just(Step::Forget),
+        1 => side_key().prop_map(Step::Lose),
     ]
 }
 
-/// Plays 300 histories, or more if PROPTEST_CASES asks for more than 256.
+/// Plays 500 histories, or more if PROPTEST_CASES asks for more than 256.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
-    let cases = if default.cases > 256 { default.cases } else { 300 };
+    let cases = if default.cases > 256 { default.cases } else { 500 };
     ProptestConfig { cases, failure_persistence: None, ..default }
 }
 

@@ -52,8 +52,8 @@ impl Transaction<'_> {
         })
     }
 
-    pub(super) fn record(&mut self, entry: HistoryEntry) {
-        self.lock.history.push(entry);
+    pub(super) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
+        self.lock.history.extend(entries);
         let surplus = self.lock.history.len().saturating_sub(HISTORY_LENGTH);
         self.lock.history.drain(..surplus);
     }
@@ -64,14 +64,10 @@ impl Transaction<'_> {
         self.lock.history.iter().rev().find(|entry| entry.id == id)
     }
 
-    /// Records the last of these expired holds, the earliest first.
-    pub(super) fn record_expired(&mut self, expired: &[Hold]) {
+    /// The entries for the last of these expired holds, the earliest first.
+    pub(super) fn expired_entries(&self, expired: &[Hold]) -> Vec<HistoryEntry> {
         let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
-        for hold in &expired[surplus..] {
-            if let Some(entry) = self.expired_entry(hold) {
-                self.record(entry);
-            }
-        }
+        expired[surplus..].iter().filter_map(|hold| self.expired_entry(hold)).collect()
     }
 
     fn expired_entry(&self, hold: &Hold) -> Option<HistoryEntry> {

@@ -24,8 +24,11 @@ impl Transaction<'_> {
         over.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
     }
 
+    /// A cooling hold was released, even if its mark is lost.
     pub(super) fn is_over(&self, token: &str) -> bool {
-        self.lock.over.iter().any(|mark| mark.token == token && mark.until >= self.now)
+        let hold = self.unexpired_hold(token);
+        let cooling = hold.is_some_and(|hold| hold.standing == HoldState::Cooling);
+        cooling || self.lock.over.iter().any(|mark| mark.token == token && mark.until >= self.now)
     }
 
     /// Why this token does not hold the lock.

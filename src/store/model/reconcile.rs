@@ -1,6 +1,5 @@
 //! Reconciliation: brings the lock up to date before anything is decided.
 
-use super::history::HISTORY_LENGTH;
 use super::lock::{BATCH, Floor, Hold};
 use super::transaction::Transaction;
 use crate::lock::view::Ending;
@@ -23,9 +22,10 @@ impl Transaction<'_> {
             self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
         expired.sort_by(Hold::by_deadline);
         let later = expired.split_off(BATCH.min(expired.len()));
-        self.record_expired(&expired);
         self.leftovers = !later.is_empty();
         self.lock.holds.extend(later);
+        let entries = self.expired_entries(&expired);
+        self.record(entries);
     }
 
     pub(super) fn reconcile(&mut self) {
@@ -33,8 +33,9 @@ impl Transaction<'_> {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
             self.set_guard_to_latest();
             self.deleted = false;
-        } else if self.foreign() && self.lock.written.is_some() {
-            // When the other tool's key is gone, these holds exclude others again until they end.
+        } else if self.lock.written.is_some() && (self.foreign() || self.lock.holds.is_empty()) {
+            // When the other tool's key is gone, these holds exclude others again until they end. If
+            // the holds are lost, this voids what was counted of them.
             self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
         }
         if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
@@ -44,9 +45,9 @@ impl Transaction<'_> {
             // All leases have expired, and there are no waiters.
             let mut expired = std::mem::take(&mut self.lock.holds);
             expired.sort_by(Hold::by_deadline);
-            let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
-            self.record_expired(&expired[surplus..]);
+            let entries = self.expired_entries(&expired);
             self.become_idle();
+            self.record(entries);
             return;
         }
         self.drop_expired();

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::server::Server;
 use crate::duration::Ttl;
-use crate::lock::view::Outcome;
+use crate::lock::view::{Outcome, Reason};
 use crate::lock::{ClientInfo, Fence, Key, Kind, Label, Mode, Owner, Token};
 use crate::store::model::lock::{Guard, Lock};
 use crate::store::server::{Scripted, Single};
 use crate::store::wire::{self, Address};
-use crate::store::{Answer, Request, Revocation, Seen, Store, Verdict};
+use crate::store::{Answer, Release, Renewal, Request, Revocation, Seen, Store, Verdict};
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
 const START: u64 = 4_000_000_000_000;
@@ -34,8 +34,19 @@ pub(super) enum Step {
     Write(Option<u64>),
     /// Another tool deletes the key.
     Delete,
+    /// A side key is lost, as if it had been evicted.
+    Lose(SideKey),
     /// The server loses all its data.
     Forget,
+}
+
+/// A key beside the guard, named as in `lua/lock.lua`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SideKey {
+    Holds,
+    Queue,
+    Past,
+    Over,
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +155,9 @@ pub(super) struct Both<'a> {
     pub(super) model: Lock,
     pub(super) now: u64,
     seen: Vec<Seen>,
+    /// Whether the holds or the queue were lost. The server still has details of the tokens, so it
+    /// recognizes a duplicate of a request. The model does not, so none is sent.
+    has_remains: bool,
     pub(super) tokens: Tokens,
     /// What each client asks for until it releases it. A repeated request is the same request.
     asked: [Option<Ask>; 6],
@@ -160,6 +174,7 @@ impl<'a> Both<'a> {
             model: Lock::default(),
             now: START,
             seen: Vec::new(),
+            has_remains: false,
             tokens: Tokens::default(),
             asked: Default::default(),
             attempts: [0; 6],
@@ -186,6 +201,23 @@ impl<'a> Both<'a> {
         verdict
     }
 
+    fn agree_on_release(&self, reply: &Release, expected: &Release) {
+        match (reply, expected) {
+            (Release::NotHeld(told), Release::NotHeld(known)) => self.agree(told, known),
+            _ => assert_eq!(reply, expected),
+        }
+    }
+
+    /// A server that has lost the holds still has details of them, so it knows that they are forgotten.
+    /// The model has nothing left of them. Users read the same text.
+    fn agree(&self, told: &Reason, known: &Reason) {
+        if self.has_remains && !known.is_known() {
+            assert_eq!(told.to_string(), known.to_string());
+        } else {
+            assert_eq!(told, known);
+        }
+    }
+
     pub(super) fn play(&mut self, step: &Step) {
         let (key, now) = (self.key.clone(), self.now);
         match step {
@@ -196,7 +228,8 @@ impl<'a> Both<'a> {
                 let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += 1;
-                let attempt = self.attempts[client].saturating_sub(new.overtaken);
+                let overtaken = if self.has_remains { 0 } else { new.overtaken };
+                let attempt = self.attempts[client].saturating_sub(overtaken);
                 let verdict = self.ask(&request, attempt, &seen);
                 if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view)) = verdict {
                     let seen = view.holders.into_iter().map(|holder| {
@@ -206,10 +239,14 @@ impl<'a> Both<'a> {
                     self.seen = seen.collect();
                 }
             }
+            Step::AskLate(_) if self.has_remains => {}
             Step::AskLate(ask) => {
-                let request = ask.request(&key, &self.tokens, now);
-                let request = Request { token: self.tokens.former(ask.client), ..request };
-                self.ask(&request, self.attempts[usize::from(ask.client)], &[]);
+                let client = usize::from(ask.client);
+                let token = self.tokens.former(ask.client);
+                let is_former = token != self.tokens.present(ask.client);
+                let ask = self.asked[client].as_ref().filter(|_| !is_former).unwrap_or(ask);
+                let request = Request { token, ..ask.request(&key, &self.tokens, now) };
+                self.ask(&request, self.attempts[client], &[]);
             }
             Step::Renew(client, ttl) | Step::RenewLate(client, ttl) => {
                 let token = match step {
@@ -218,20 +255,26 @@ impl<'a> Both<'a> {
                 };
                 let ttl = ttl.map(Ttl::from_millis);
                 let reply = self.server.renew(&key, &token, ttl, None).unwrap();
-                assert_eq!(reply, self.model.renew(&token, ttl, now));
+                let expected = self.model.renew(&token, ttl, now);
+                match (&reply, &expected) {
+                    (Renewal::NotHeld(told), Renewal::NotHeld(known)) => self.agree(told, known),
+                    _ => assert_eq!(reply, expected),
+                }
             }
             Step::Release(client, exit) => {
                 let token = self.tokens.present(*client);
                 let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
                 let reply = self.server.release(&key, &token, outcome).unwrap();
-                assert_eq!(reply, self.model.release(&token, outcome, now));
+                let expected = self.model.release(&token, outcome, now);
+                self.agree_on_release(&reply, &expected);
                 self.tokens.used_up(*client);
                 self.asked[usize::from(*client)] = None;
             }
             Step::ReleaseLate(client) => {
                 let token = self.tokens.former(*client);
                 let reply = self.server.release(&key, &token, Outcome::Unknown).unwrap();
-                assert_eq!(reply, self.model.release(&token, Outcome::Unknown, now));
+                let expected = self.model.release(&token, Outcome::Unknown, now);
+                self.agree_on_release(&reply, &expected);
             }
             Step::Leave(client) | Step::LeaveLate(client) | Step::LeaveEarly(client) => {
                 let token = match step {
@@ -269,6 +312,38 @@ impl<'a> Both<'a> {
             Step::Delete => {
                 self.send(&["DEL", key.as_str()]);
                 self.model.guard = None;
+            }
+            Step::Lose(side_key) => {
+                let (name, model) = (key.as_str(), &mut self.model);
+                let lost = match side_key {
+                    SideKey::Holds => {
+                        // A holder that loses its hold ends. It does not ask again.
+                        for client in 0..6_u8 {
+                            let token = self.tokens.present(client);
+                            if model.holds.iter().any(|hold| hold.token == token.as_str()) {
+                                self.tokens.used_up(client);
+                                self.asked[usize::from(client)] = None;
+                            }
+                        }
+                        model.holds.clear();
+                        self.has_remains = true;
+                        "holds"
+                    }
+                    SideKey::Queue => {
+                        model.queue.clear();
+                        self.has_remains = true;
+                        "queue"
+                    }
+                    SideKey::Past => {
+                        model.history.clear();
+                        "past"
+                    }
+                    SideKey::Over => {
+                        model.over.clear();
+                        "over"
+                    }
+                };
+                self.send(&["DEL", &format!("{{{name}}}?{lost}")]);
             }
             Step::Forget => {
                 self.send(&["FLUSHALL"]);

@@ -45,9 +45,7 @@ impl Transaction<'_> {
         if let Some(head) = head.filter(|_| cools.is_some()) {
             self.wake(&head.token);
         }
-        if let Some(entry) = entry {
-            self.record(entry);
-        }
+        self.record(entry);
         release
     }
 }

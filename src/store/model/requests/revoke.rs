@@ -44,17 +44,13 @@ impl Transaction<'_> {
 
         self.lock.holds.sort_by(Hold::by_deadline);
         let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
-        let mut next_hold = from;
+        let (mut next_hold, mut entries) = (from, Vec::new());
         for (index, hold) in batch.iter().enumerate() {
             let cooling = hold.standing == HoldState::Cooling;
             if revocation == Revocation::Now {
                 let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
-                if !cooling
-                    && index + HISTORY_LENGTH >= batch.len()
-                    && let Some(entry) =
-                        self.history_entry(hold, ending, self.now, unknown, Some(by))
-                {
-                    self.record(entry);
+                if !cooling && index + HISTORY_LENGTH >= batch.len() {
+                    entries.extend(self.history_entry(hold, ending, self.now, unknown, Some(by)));
                 }
                 // A waiter that did not claim its grant yet keeps waiting with its token.
                 if hold.deadline != hold.acquired + CLAIM_WINDOW {
@@ -68,6 +64,7 @@ impl Transaction<'_> {
                 next_hold += 1;
             }
         }
+        self.record(entries);
         if self.lock.holds.len() > next_hold {
             return (before, Some(next_hold));
         }
