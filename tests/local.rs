@@ -183,7 +183,7 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     assert_eq!(other.line(), "READY");
     let output = run(&mut local.rlock(&["exec", "--io-timeout", "200ms", "L", "true"]));
     assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("check whether it is stopped"), "{output:?}");
+    assert!(output.err().contains("check whether that process is stopped"), "{output:?}");
     other.finish();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
 }

@@ -244,7 +244,11 @@ impl<'a> Both<'a> {
                 let client = usize::from(ask.client);
                 let token = self.tokens.former(ask.client);
                 let is_former = token != self.tokens.present(ask.client);
-                let ask = self.asked[client].as_ref().filter(|_| !is_former).unwrap_or(ask);
+                let ask = match is_former {
+                    true => ask,
+                    // It is the same request as any other with this token.
+                    false => self.asked[client].get_or_insert_with(|| ask.clone()),
+                };
                 let request = Request { token, ..ask.request(&key, &self.tokens, now) };
                 self.ask(&request, self.attempts[client], &[]);
             }
