@@ -870,10 +870,12 @@ fn a_signal_on_a_slow_network_leaves_nothing_on_the_server() {
 #[test]
 fn a_lock_with_too_much_data_hides_no_other() {
     let server = Server::start();
-    acquire(&server, &[], "held");
-    acquire(&server, &[], "huge");
+    // A slow machine takes its time to fill that much memory.
+    let long = ["--ttl", "1h"];
+    acquire(&server, &long, "held");
+    acquire(&server, &long, "huge");
     server.cli(&["SETRANGE", "rlock:theirs", "70000000", "x"]);
-    let listed = run(&mut server.rlock(["inspect"]));
+    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
     assert_eq!(listed.code(), 0, "{listed:?}");
     for name in ["held ", "huge ", "theirs "] {
         assert!(listed.out().contains(&format!("\n{name}")), "{listed:?}");
@@ -881,13 +883,13 @@ fn a_lock_with_too_much_data_hides_no_other() {
     let fill = "local token = redis.call('GET', KEYS[1])
         redis.call('HSET', KEYS[2], token .. ':about', string.rep('x', 70000000))";
     server.cli(&["EVAL", fill, "2", "rlock:huge", "{rlock:huge}?state"]);
-    let listed = run(&mut server.rlock(["inspect"]));
+    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
     assert_eq!(listed.code(), 0, "{listed:?}");
     assert!(listed.out().contains("\nheld "), "{listed:?}");
     assert!(listed.err().contains("huge: "), "{listed:?}");
     assert!(listed.err().contains("exceeds 64 MiB"), "{listed:?}");
     // Inspected alone, it shows as much as can be read.
-    let shown = run(&mut server.rlock(["inspect", "huge"]));
+    let shown = run(&mut server.rlock(["inspect", "--io-timeout", "1m", "huge"]));
     assert!(shown.code() == 0 && shown.out().len() < 10_000, "{shown:?}");
     // A server takes about as long as the I/O timeout to read 70 MB on a loaded machine.
     let release = ["release", "--io-timeout", "1m", "--force", "--now", "huge"];
