@@ -442,7 +442,8 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
         return what;
     }
     let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
-    if let Some(tip) = tip {
+    // It may quote an argument.
+    if let Some(tip) = tip.map(line) {
         return match tip.split_once(" exists: ") {
             Some((_, similar)) => format!("{what}; use {similar}"),
             None => format!("{what}; {tip}"),
