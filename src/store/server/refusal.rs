@@ -76,7 +76,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
     let passing = |what: &str, remedy: &str| Failure::Unavailable(fault(what, remedy)).into();
     let lasting = |what: &str, remedy: &str| Failure::misconfigured(fault(what, remedy)).into();
     let unknown = || {
-        let what = format!("{peer} replied with {code} {}", first_line(text));
+        let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
         Failure::misconfigured(Fault::new(what)).into()
     };
     match code {

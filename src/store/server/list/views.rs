@@ -23,7 +23,7 @@ pub(super) fn read(
     let commands: Vec<Cmd> = [wire::cmd("TIME")].into_iter().chain(questions).collect();
     let mut replies = node.ask_all(commands)?.into_iter();
     let (seconds, micros): (u64, u64) = parse(node, replies.next())?;
-    let now = seconds * 1000 + micros / 1000;
+    let now = seconds.saturating_mul(1000).saturating_add(micros / 1000);
     let mut outlines = Vec::with_capacity(keys.len());
     for _ in &keys {
         // Take all three even if one is an error: the next lock's replies follow.
