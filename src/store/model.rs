@@ -138,6 +138,31 @@ impl Lock {
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
+    /// Whether all times are before `limit`, in milliseconds since the epoch, and fencing tokens and
+    /// TTLs are accordingly small, so that no sum of them overflows.
+    pub(super) fn is_before(&self, limit: u64) -> bool {
+        let is_time = |time: u64| time < limit;
+        let is_fence = |fence: u64| fence / 1_000 < limit;
+        let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;
+        is_fence(self.fence)
+            && is_fence(self.floor.fence)
+            && is_time(self.floor.at)
+            && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
+            && self.over.iter().all(|mark| is_time(mark.until))
+            && self.holds.iter().all(|hold| {
+                let times = [hold.acquired, hold.renewed, hold.deadline, hold.keep_until];
+                times.into_iter().all(is_time) && is_fence(hold.fence) && is_ttl(hold.ttl)
+            })
+            && self
+                .queue
+                .iter()
+                .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
+            && self
+                .history
+                .iter()
+                .all(|entry| is_time(entry.at) && is_time(entry.acquired) && is_fence(entry.fence))
+    }
+
     /// The tokens of all waiters and holds.
     pub(super) fn tokens(&self) -> impl Iterator<Item = &str> {
         let waiting = self.queue.iter().map(|waiter| waiter.token.as_str());

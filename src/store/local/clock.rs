@@ -93,8 +93,8 @@ struct Read {
 }
 
 impl Timeline {
-    /// Converts the times of a lock to this clock.
-    pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Self {
+    /// Converts the times of a lock to this clock; `None` if one of them is damage.
+    pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Option<Self> {
         let Dates { mut clocks, stamps } = dates;
         let since_boot = Instant::now().millis_since_boot();
         let own = clocks.iter().position(|epoch| epoch.clock == *clock);
@@ -127,7 +127,7 @@ impl Timeline {
                 }
             }
         }
-        Self { clocks, own, now, read, first_sight }
+        lock.is_before(TOO_FAR).then_some(Self { clocks, own, now, read, first_sight })
     }
 
     /// The time by this clock, in milliseconds since the epoch.

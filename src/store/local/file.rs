@@ -139,7 +139,7 @@ impl LockFile {
         if !has_guard {
             lock.lose_guard();
         }
-        let timeline = Timeline::read(dates, clock, &mut lock);
+        let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
         Ok(Some(Self { place, _locked: locked, status, has_guard, timeline, lock, mail }))
     }
 

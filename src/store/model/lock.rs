@@ -14,6 +14,9 @@ pub(super) const CLAIM_WINDOW: u64 = 2_000;
 /// A day, in milliseconds.
 pub(super) const DAY: u64 = 24 * 3_600 * 1_000;
 
+/// The longest lease, a week, in milliseconds.
+pub(super) const LONGEST_TTL: u64 = 7 * DAY;
+
 /// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
 /// remains for the next call.
 pub(super) const BATCH: usize = if cfg!(test) { 3 } else { 100 };
