@@ -72,10 +72,13 @@ enum Verdict {
     FenceAhead(Duration),
 }
 
+/// How many attempts one request takes at most. Each cleans up 100 expired holds or waiters.
+const MOST_ATTEMPTS: usize = 1_000;
+
 /// Repeats `ask` until it returns an answer. Each call gets a larger attempt number: the
 /// microseconds since boot, which also exceed the numbers of all earlier processes on this host.
 fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
-    loop {
+    for _ in 0..MOST_ATTEMPTS {
         match ask(Instant::now().micros_since_boot())? {
             Verdict::Answer(answer) => return Ok(answer),
             Verdict::Again => {}
@@ -90,6 +93,9 @@ fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answe
             }
         }
     }
+    // Only a damaged lock or a hostile server gets here.
+    let fault = Fault::new(format!("no decision after {MOST_ATTEMPTS} attempts"));
+    Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
 }
 
 /// The answer to a request.
