@@ -10,6 +10,8 @@ use std::io::Write;
 
 pub mod cli;
 pub mod exit;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 mod commands;
 mod config;

@@ -23,6 +23,8 @@ use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 pub(crate) use crate::system::poll::Interrupt;
+#[cfg(any(test, fuzzing))]
+pub(crate) use server::fuzz;
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ impl EnclosingHolds {
     }
 
     /// Parses the variable. An entry that is not UTF-8 is skipped, and does not hide the others.
-    fn parse(variable: &OsStr) -> Self {
+    pub(crate) fn parse(variable: &OsStr) -> Self {
         let holds = variable.as_bytes().split(|&byte| byte == b' ').filter(|hold| !hold.is_empty());
         Self(holds.filter_map(|hold| Some(std::str::from_utf8(hold).ok()?.to_owned())).collect())
     }

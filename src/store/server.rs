@@ -3,6 +3,8 @@
 
 mod cluster;
 mod eviction;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod list;
 mod node;
 mod refusal;

@@ -10,7 +10,7 @@ mod tls;
 
 pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(super) use redis::parse_redis_value;
 
 pub(crate) use address::Credentials;

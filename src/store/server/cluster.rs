@@ -91,7 +91,7 @@ impl Cluster {
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
 /// where each server is `host, port, …`. An empty host means the host of the node that answered.
-fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
+pub(super) fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
     let Value::Array(slots) = slots else { return None };
     let master = |slot: &Value| -> Option<Endpoint> {
         let Value::Array(slot) = slot else { return None };

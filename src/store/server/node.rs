@@ -1,6 +1,6 @@
 //! One Redis or Valkey server: runs scripts and other commands on it.
 
-mod handshake;
+pub(super) mod handshake;
 mod link;
 
 use std::time::Duration;

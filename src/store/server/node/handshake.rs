@@ -40,7 +40,7 @@ pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
 }
 
 /// Whether the reply to ROLE is that of a master.
-pub(super) fn is_master(role: &Value) -> bool {
+pub(in crate::store::server) fn is_master(role: &Value) -> bool {
     match role {
         Value::Array(fields) => {
             matches!(fields.first(), Some(Value::BulkString(role)) if role == b"master")
@@ -51,7 +51,7 @@ pub(super) fn is_master(role: &Value) -> bool {
 
 impl Run {
     /// Reads the reply to INFO; `None` if a field is missing or malformed.
-    pub(super) fn from_info(information: &Value) -> Option<Self> {
+    pub(in crate::store::server) fn from_info(information: &Value) -> Option<Self> {
         let text = match information {
             Value::BulkString(text) => String::from_utf8_lossy(text),
             _ => return None,

@@ -1,0 +1,81 @@
+//! What is shown to users.
+
+use super::{printable, text};
+use crate::inspect::problem::{self, Here};
+use crate::inspect::table::Style;
+use crate::inspect::{json, page, table};
+use crate::lock::view::View;
+use crate::lock::{ClientInfo, Mode, Name, Prefix};
+use crate::text::{at_most, columns, cut, padded, quoted};
+
+/// Checks that any text can be shown, cut, aligned and quoted, and that a client's details, whoever
+/// wrote them, can be shown and read again.
+pub fn prints(bytes: &[u8]) {
+    let text = &*text(bytes);
+    let shown = crate::text::printable(text);
+    printable(&shown);
+    assert_eq!(crate::text::printable(&shown), shown);
+    for limit in [0, 1, 2, 7, 80] {
+        let start = at_most(limit, text);
+        assert!(
+            text.starts_with(start)
+                && start.len() <= limit
+                && start.len() + 4 > limit.min(text.len())
+        );
+        let cut = cut(&shown, limit);
+        assert!(columns(&cut) <= limit, "{cut:?}");
+        assert!(columns(&padded(&shown, limit)) >= limit);
+    }
+    assert_eq!(unquoted(&quoted(text)), text);
+    client(&ClientInfo::from_lines(text));
+}
+
+/// A word as a POSIX shell reads it, if it consists of bare and single-quoted parts.
+fn unquoted(word: &str) -> String {
+    let (mut plain, mut in_quotes, mut characters) = (String::new(), false, word.chars());
+    while let Some(c) = characters.next() {
+        match c {
+            '\'' => in_quotes = !in_quotes,
+            '\\' if !in_quotes => plain.extend(characters.next()),
+            c => {
+                assert!(in_quotes || !"|&;<>()$`\" \t\n*?[#~=".contains(c), "{word:?}");
+                plain.push(c);
+            }
+        }
+    }
+    assert!(!in_quotes && !word.is_empty(), "{word:?}");
+    plain
+}
+
+fn client(client: &ClientInfo) {
+    printable(&client.to_string());
+    let label = client.label().unwrap_or_default();
+    printable(label);
+    assert!(label.len() <= 1_000);
+    for name in [&client.host, &client.user, &client.command] {
+        assert!(name.len() <= 255, "{name:?}");
+    }
+    assert_eq!(ClientInfo::from_lines(&client.to_lines()), *client);
+}
+
+/// Checks that a lock can be shown in each form, whoever wrote what is in it.
+pub(crate) fn view(view: &View) {
+    let prefix = Prefix::default();
+    let name: Name = "L".parse().expect("a name");
+    let here = Here::new("host".into(), &prefix);
+    let problems = problem::of(&name, view, &here);
+    page::page(&name, view, &problems, &[]).lines().for_each(printable);
+    let locks = [(name.clone(), view.clone(), problems)];
+    for width in [None, Some(0), Some(80)] {
+        table::list(&locks, Style { width, color: false }).lines().for_each(printable);
+    }
+    let json = serde_json::to_string(&json::documents(&prefix, [(&name, view)], true));
+    assert!(json.is_ok_and(|json| !json.contains(crate::text::is_unsafe)));
+    printable(&view.to_string());
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        printable(&view.mismatch(mode));
+    }
+    let clients = view.holders.iter().map(|holder| &holder.client);
+    let clients = clients.chain(view.waiters.iter().map(|waiter| &waiter.client));
+    clients.chain(view.history.iter().map(|entry| &entry.client)).for_each(client);
+}
