@@ -8,7 +8,7 @@ mod inspect;
 mod keeper;
 mod output;
 mod release;
-mod releasing;
+pub(crate) mod releasing;
 mod renew;
 mod reported;
 mod revoke;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The pauses double, from the first to the longest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BackOff {
     next: Duration,
     longest: Duration,

@@ -11,7 +11,7 @@ use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags
 use nix::time::{ClockId, clock_gettime};
 
 /// A moment since boot, suspend included. Never a wall-clock time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
 
 impl Instant {
