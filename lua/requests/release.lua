@@ -38,8 +38,16 @@ if cools then
 elseif ended then
   drop_hold(ended)
 end
--- A waiter has no hold to release, and keeps waiting.
-if unexpired or not (lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then mark_over(TOKEN, ttl) end
+-- A waiter has no hold to release, and keeps waiting. But if the token had a hold, a late copy of its
+-- request has queued it again.
+local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
+if not is_queued or recorded(TOKEN) then
+  if is_queued then
+    redis.call('ZREM', QUEUE, TOKEN)
+    delete_details(TOKEN)
+  end
+  mark_over(TOKEN, ttl)
+end
 local head = admit()
 -- The head may now wait for an earlier deadline.
 if cools and head then wake(head) end

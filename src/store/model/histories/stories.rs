@@ -75,6 +75,21 @@ fn a_request_that_arrives_after_it_was_given_up_or_released_is_rejected() {
 }
 
 #[test]
+fn a_release_ends_what_a_late_copy_of_its_request_queued_after_the_lease_had_expired() {
+    play(|both| {
+        assert!(is_granted(&both.answer(&a_client(0), 2, &[])));
+        both.play(&Step::Pass(30_001));
+        assert!(is_granted(&both.answer(&a_client(1), 1, &[])));
+        assert_eq!(position(&both.answer(&a_client(0), 1, &[])), Some(1));
+        assert_eq!(position(&both.answer(&a_client(2), 1, &[])), Some(2));
+        both.play(&Step::Release(0, Some(0)));
+        // Nobody waits for the dead entry: the next one holds the lock.
+        both.play(&Step::Release(1, Some(0)));
+        assert!(is_granted(&both.answer(&a_client(2), 2, &[])));
+    });
+}
+
+#[test]
 fn a_holder_that_a_waiter_has_seen_excludes_others_after_the_server_loses_its_data() {
     play(|both| {
         let shared = |client| Ask { mode: Mode::Shared, ..a_client(client) };

@@ -13,10 +13,10 @@ impl Transaction<'_> {
             Some(_) => Release::Released,
             None => Release::NotHeld(self.why_not_held(token)),
         };
-        let ttl =
-            self.lock.holds.iter().find(|hold| hold.token == token).map_or(0, |hold| hold.ttl);
+        let hold = self.lock.holds.iter().find(|hold| hold.token == token);
+        let waiter = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
         let unexpired = self.unexpired_hold(token);
-        let is_unexpired = unexpired.is_some();
         // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
         // id, and the whole token releases it.
         let id = token.get(..8).filter(|id| *id != token);
@@ -36,8 +36,11 @@ impl Transaction<'_> {
         } else if let Some(ended) = ended {
             self.drop_hold(&ended);
         }
-        // A waiter has no hold to release, and keeps waiting.
-        if is_unexpired || self.lock.queue.iter().all(|waiter| waiter.token != token) {
+        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, a late copy
+        // of its request has queued it again.
+        let is_queued = self.lock.queue.iter().any(|waiter| waiter.token == token);
+        if !is_queued || self.recorded(token).is_some() {
+            self.lock.queue.retain(|waiter| waiter.token != token);
             self.mark_over(token, ttl);
         }
         let head = self.admit(token);
