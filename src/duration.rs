@@ -66,7 +66,7 @@ impl FromStr for Timeout {
 }
 
 /// The length of a lease: 100 ms to a week, in whole milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ttl(Duration);
 
 impl Ttl {

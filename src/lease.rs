@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::duration::Ttl;
+use crate::seeded::{Flaw, seeded};
 use crate::system::clock::Instant;
 
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lease {
     sent: Instant,
     ttl: Ttl,
@@ -31,7 +32,7 @@ impl Lease {
     /// Two deviations make it safer. It applies to a single server too. And the clock keeps running
     /// while the host is suspended, so that on a laptop that wakes up the lease has expired.
     pub(crate) fn deadline(&self) -> Instant {
-        let ttl = self.ttl.get();
+        let ttl = self.ttl.get() + Duration::from_secs(seeded(Flaw::CountsTooLong).into());
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 
@@ -55,6 +56,14 @@ impl Lease {
     /// The length of the lease, as requested.
     pub(crate) fn ttl(&self) -> Ttl {
         self.ttl
+    }
+}
+
+#[cfg(test)]
+impl Lease {
+    /// The same lease on a clock that shows this much less.
+    pub(crate) fn shifted(self, back: Duration) -> Self {
+        Self { sent: self.sent - back, ..self }
     }
 }
 

@@ -13,6 +13,8 @@ pub mod exit;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 
+#[cfg(test)]
+mod check;
 mod commands;
 mod config;
 mod duration;
@@ -22,6 +24,7 @@ mod lease;
 mod lock;
 mod policy;
 mod report;
+mod seeded;
 mod store;
 mod supervise;
 mod system;

@@ -163,7 +163,7 @@ impl FromStr for Token {
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub(crate) struct Fence(pub(crate) u64);
 
@@ -175,7 +175,7 @@ impl fmt::Display for Fence {
 
 /// Which holds may coexist. Different modes exclude each other, and so do different numbers of
 /// slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Mode {
     /// One hold.

@@ -13,7 +13,7 @@ pub(crate) enum WaitLimit {
 }
 
 /// What happens to a command that has lost its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum OnLost {
     Kill,
     Continue,

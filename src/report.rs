@@ -30,7 +30,7 @@ pub(crate) enum Diagnostic {
 
 /// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
 /// wraps the problem in another sentence still ends with one remedy, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fault {
     problem: String,
     remedy: Option<String>,

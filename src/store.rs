@@ -6,7 +6,7 @@
 
 mod local;
 pub(crate) mod location;
-mod model;
+pub(crate) mod model;
 mod open;
 mod quorum;
 mod server;
@@ -54,7 +54,7 @@ pub(crate) struct Request {
 }
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
     /// The lock's life mark at that time. A server that has lost its data makes another one.
@@ -64,8 +64,8 @@ pub(crate) struct Seen {
 }
 
 /// What a single attempt at a lock returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
     Answer(Answer),
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.
@@ -101,7 +101,7 @@ fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answe
 }
 
 /// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     Granted {
         fence: Fence,
@@ -128,7 +128,7 @@ pub(crate) enum Answer {
 }
 
 /// The answer to a renewal.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Renewal {
     /// The lease expires after `left`. That is longer than the TTL asked for if the lease already
     /// lasted longer.
@@ -151,7 +151,7 @@ pub(crate) enum Revocation {
 }
 
 /// The answer to a release.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Release {
     Released,
     NotHeld(Reason),
@@ -172,7 +172,7 @@ pub(crate) struct Listing {
 }
 
 /// Why there is no answer. The texts are for the user: one line, lower case, no period.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
     /// There is no connection, the connection broke, or no reply arrived in time. `others_answer`:
     /// sentinels or other nodes of the cluster answered.
@@ -193,7 +193,7 @@ pub(crate) enum Failure {
 }
 
 /// What may have happened to a request without an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     /// It did not reach the server.
     NotSent,

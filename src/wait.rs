@@ -3,7 +3,7 @@
 
 mod live;
 mod messages;
-mod waiter;
+pub(crate) mod waiter;
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ const LONGEST_NAME: usize = 255;
 /// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
 /// accepted, because a label must not make a command fail. Characters that would break a line
 /// become spaces, and the text is cut at 1,000 bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Label(String);
 
 impl Label {
@@ -36,7 +36,7 @@ impl From<OsString> for Label {
 }
 
 /// Which command requested a hold, and therefore what renews it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// `exec` renews it.
@@ -69,7 +69,7 @@ impl FromStr for ProcessId {
 }
 
 /// What others see of a holder or a waiter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientInfo {
     pub(crate) host: String,
     pub(crate) user: String,

@@ -10,7 +10,7 @@ use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerTime(pub(crate) u64);
 
 impl ServerTime {
@@ -34,7 +34,7 @@ impl Sub<Duration> for ServerTime {
 }
 
 /// One hold, as others see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
     /// The first 8 characters of the token.
     pub(crate) id: String,
@@ -49,7 +49,7 @@ pub(crate) struct Holder {
 }
 
 /// The state of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
     Held,
@@ -60,7 +60,7 @@ pub(crate) enum HoldState {
 }
 
 /// One waiter, as others see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waiter {
     /// The first 8 characters of the token.
     pub(crate) id: String,
@@ -70,7 +70,7 @@ pub(crate) struct Waiter {
 }
 
 /// An entry in the history of a lock: how a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HistoryEntry {
     pub(crate) ending: Ending,
     pub(crate) at: ServerTime,
@@ -86,7 +86,7 @@ pub(crate) struct HistoryEntry {
 }
 
 /// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ending {
     Released,
@@ -136,7 +136,7 @@ impl TryFrom<&str> for Ending {
 }
 
 /// Why a token does not hold the lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reason {
     /// `None` if the server has no record of the hold.
     ending: Option<Ending>,
@@ -190,7 +190,7 @@ impl fmt::Display for Reason {
 }
 
 /// How the command that ran under a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     /// Not reported, or there was no command.
     Unknown,
@@ -224,7 +224,7 @@ impl From<&str> for Outcome {
 }
 
 /// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     Free,
@@ -239,7 +239,7 @@ pub(crate) enum State {
 }
 
 /// A lock at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) now: ServerTime,
     pub(crate) state: State,

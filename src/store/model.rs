@@ -9,12 +9,14 @@
 //! of its deadline.
 
 mod admission;
+#[cfg(test)]
+mod canonical;
 mod fence;
 #[cfg(test)]
 mod histories;
 mod history;
 mod holds;
-mod lock;
+pub(crate) mod lock;
 mod over;
 mod owners;
 mod queue;
@@ -26,7 +28,7 @@ mod snapshot;
 mod transaction;
 mod view;
 
-pub(super) use lock::Lock;
+pub(crate) use lock::Lock;
 pub(super) use snapshot::Snapshot;
 use transaction::Transaction;
 
@@ -41,7 +43,7 @@ pub(super) struct Times([u64; 3]);
 
 impl Lock {
     /// Requests the lock, for the first time or again: `attempt` grows each time.
-    pub(super) fn acquire(
+    pub(crate) fn acquire(
         &mut self,
         request: &Request,
         attempt: u64,
@@ -52,27 +54,27 @@ impl Lock {
     }
 
     /// Extends a lease to `ttl` from now; `None` keeps its TTL.
-    pub(super) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
+    pub(crate) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
         Transaction::begin(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
     }
 
     /// Ends a hold, or keeps it as cooling until its minimum time is up.
-    pub(super) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
+    pub(crate) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
         Transaction::begin(self, now).release(token.as_str(), outcome)
     }
 
     /// Gives up a request.
-    pub(super) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
+    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
         Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis())
     }
 
     /// Revokes all holds, and returns the lock as it was before.
-    pub(super) fn revoke(&mut self, revocation: Revocation, by: &str, now: u64) -> View {
+    pub(crate) fn revoke(&mut self, revocation: Revocation, by: &str, now: u64) -> View {
         Transaction::begin(self, now).revoke(revocation, by)
     }
 
     /// Shows the lock with all its holders and waiters, and how its last holds ended.
-    pub(super) fn inspect(&self, now: u64) -> View {
+    pub(crate) fn inspect(&self, now: u64) -> View {
         // On a copy, because this drops an expired guard.
         Transaction::begin(&mut self.clone(), now).inspect()
     }
@@ -80,7 +82,7 @@ impl Lock {
     /// Moves the times at which each hold and each position in the queue ends to another clock: by
     /// the milliseconds that `by` returns for its token. The times at which they began stay,
     /// because they are only for display.
-    pub(super) fn shift(&mut self, by: impl Fn(&str) -> i64) {
+    pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
             for time in [&mut hold.renewed, &mut hold.deadline] {
@@ -110,30 +112,30 @@ impl Lock {
     }
 
     /// Whether the lock has a guard, which is what other tools see.
-    pub(super) fn is_guarded(&self) -> bool {
+    pub(crate) fn is_guarded(&self) -> bool {
         self.guard.is_some()
     }
 
     /// Records that another tool deleted the guard.
-    pub(super) fn lose_guard(&mut self) {
+    pub(crate) fn lose_guard(&mut self) {
         self.guard = None;
     }
 
     /// Forgets all but the last few tokens that are over. If requests cannot arrive late, these
     /// tokens only explain how a hold ended.
-    pub(super) fn forget_marks(&mut self) {
+    pub(crate) fn forget_marks(&mut self) {
         const KEPT: usize = 64;
         let surplus = self.over.len().saturating_sub(KEPT);
         self.over.drain(..surplus);
     }
 
     /// The waiters that have been woken since the last call.
-    pub(super) fn take_woken(&mut self) -> Vec<String> {
+    pub(crate) fn take_woken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.woken)
     }
 
     /// Whether all holds and all positions in the queue ended before `time`.
-    pub(super) fn is_unused_since(&self, time: u64) -> bool {
+    pub(crate) fn is_unused_since(&self, time: u64) -> bool {
         self.holds.iter().all(|hold| hold.deadline < time)
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
@@ -164,7 +166,7 @@ impl Lock {
     }
 
     /// The tokens of all waiters and holds.
-    pub(super) fn tokens(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
         let waiting = self.queue.iter().map(|waiter| waiter.token.as_str());
         waiting.chain(self.holds.iter().map(|hold| hold.token.as_str()))
     }

@@ -15,16 +15,16 @@ pub(crate) enum LockOutcome {
 
 /// Why a command must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Loss {
-    pub(super) cause: Cause,
+pub(crate) struct Loss {
+    pub(crate) cause: Cause,
     /// Since the last renewal that succeeded.
-    pub(super) renewed_ago: Duration,
+    pub(crate) renewed_ago: Duration,
     /// Until the lease expires.
-    pub(super) left: Duration,
+    pub(crate) left: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// Another client may hold the lock by now.
     NotHeld(Reason),
     /// The lease is about to expire and could not be renewed, for the reason of the last attempt.

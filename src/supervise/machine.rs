@@ -8,6 +8,7 @@ use super::loss::{Cause, Loss};
 use crate::lease::Lease;
 use crate::lock::view::Reason;
 use crate::policy::{LossPolicy, OnLost};
+use crate::seeded::{Flaw, seeded};
 use crate::system::clock::Instant;
 
 /// How long a command may take to stop after ^Z. Then SIGSTOP stops it, because a suspended rlock
@@ -17,7 +18,7 @@ const SUSPEND_GRACE: Duration = Duration::from_millis(200);
 
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// Only time has passed.
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
@@ -41,7 +42,7 @@ pub(super) enum Event {
 
 /// What the supervisor must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// Pass a signal on to the command and its process group.
     Forward(Signal),
     /// Give the terminal to the command.
@@ -62,7 +63,7 @@ pub(super) enum Action {
 
 impl Action {
     /// The loss that this action reports.
-    pub(super) fn loss(&self) -> Option<&Loss> {
+    pub(crate) fn loss(&self) -> Option<&Loss> {
         match self {
             Self::ReportLoss(loss) => Some(loss),
             _ => None,
@@ -71,8 +72,8 @@ impl Action {
 }
 
 /// The supervisor's state.
-#[derive(Debug)]
-pub(super) struct Machine {
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Machine {
     lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
@@ -82,7 +83,7 @@ pub(super) struct Machine {
     phase: Phase,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 enum Phase {
     Running,
     /// The command has been asked to end and is killed at `kill_at`.
@@ -99,7 +100,7 @@ enum Phase {
 impl Machine {
     /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, rlock
     /// would have to stop the command before a renewal could succeed.
-    pub(super) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
+    pub(crate) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
         Self {
@@ -114,7 +115,7 @@ impl Machine {
 
     /// Handles one event. The time comes first, because the lease may have expired while rlock
     /// itself was suspended.
-    pub(super) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         // Before the time is checked: a renewal that was sent in time counts, even if this runs
         // late.
@@ -159,6 +160,7 @@ impl Machine {
                 self.suspending = None;
                 actions.push(Action::Continue);
             }
+            Event::NotHeld(_) if seeded(Flaw::IgnoresLoss) => {}
             Event::NotHeld(why) => {
                 // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
@@ -209,7 +211,7 @@ impl Machine {
     }
 
     /// Whether the command ended after it was asked to, while processes that it started may remain.
-    pub(super) fn awaits_descendants(&self) -> bool {
+    pub(crate) fn awaits_descendants(&self) -> bool {
         matches!(self.phase, Phase::Stopping { ended: true, .. })
     }
 
@@ -238,7 +240,7 @@ impl Machine {
     }
 
     /// When the machine needs a `Tick` if nothing else happens.
-    pub(super) fn wake_at(&self) -> Option<Instant> {
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
         let phase = match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
@@ -248,18 +250,31 @@ impl Machine {
     }
 
     /// The lease as last renewed.
-    pub(super) fn lease(&self) -> Lease {
+    pub(crate) fn lease(&self) -> Lease {
         self.lease
     }
 
     /// When the command must be stopped unless the lease is renewed.
-    pub(super) fn stop_at(&self) -> Instant {
+    pub(crate) fn stop_at(&self) -> Instant {
         self.lease.stop_at(self.kill_after)
     }
 
     /// Whether the command has ended and nothing remains to wait for.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
+    }
+}
+
+#[cfg(test)]
+impl Machine {
+    /// Moves all times to a clock that shows this much less, and blanks what is only shown.
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.lease = self.lease.shifted(back);
+        self.suspending = self.suspending.map(|until| until - back);
+        self.unanswered = None;
+        if let Phase::Stopping { kill_at, .. } = &mut self.phase {
+            *kill_at = *kill_at - back;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::machine::Event;
 use crate::duration::Ttl;
 use crate::lease::Lease;
+use crate::seeded::{Flaw, seeded};
 use crate::store::{Failure, Renewal};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
@@ -14,7 +15,7 @@ use crate::system::clock::Instant;
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The renewals of one lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Schedule {
     ttl: Ttl,
     next: Option<Instant>,
@@ -46,6 +47,7 @@ impl Schedule {
     ) -> Option<Event> {
         match answer {
             Ok(Renewal::Renewed { .. }) => {
+                let sent = if seeded(Flaw::CountsFromAnswer) { now } else { sent };
                 let lease = Lease::new(sent, self.ttl);
                 *self = Self::new(lease);
                 Some(Event::Renewed(lease))
@@ -60,6 +62,14 @@ impl Schedule {
                 Some(Event::Unanswered(failure.problem().to_owned()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Schedule {
+    /// Moves all times to a clock that shows this much less.
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.next = self.next.map(|next| next - back);
     }
 }
 

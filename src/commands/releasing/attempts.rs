@@ -64,3 +64,10 @@ impl Attempts {
         }
     }
 }
+
+#[cfg(test)]
+impl Attempts {
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.until = self.until - back;
+    }
+}

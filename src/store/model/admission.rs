@@ -4,6 +4,7 @@ use super::lock::{BATCH, CLAIM_WINDOW, Hold, Waiter};
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::HoldState;
+use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now.
@@ -14,7 +15,10 @@ impl Transaction<'_> {
             _ if self.lock.mode != Some(mode) || reinstated() => false,
             Mode::Exclusive => false,
             Mode::Shared => true,
-            Mode::Slots(slots) => self.lock.holds.len() < slots.get() as usize,
+            Mode::Slots(slots) => {
+                let more = usize::from(seeded(Flaw::AddsASlot));
+                self.lock.holds.len() < slots.get() as usize + more
+            }
         }
     }
 
@@ -66,7 +70,8 @@ impl Transaction<'_> {
             {
                 self.lock.queue.remove(0);
                 self.wake(&head.token);
-                self.grant(head, self.now + CLAIM_WINDOW, 0, 0);
+                let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
+                self.grant(head, self.now + window, 0, 0);
             } else {
                 self.notify_head(&head.token, caller);
                 return Some(head);

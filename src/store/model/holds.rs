@@ -4,6 +4,7 @@ use super::lock::{Guard, Hold, MAX_LISTED};
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::HoldState;
+use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// This token's hold, in any state; `None` if there is none or its lease has expired.
@@ -41,7 +42,8 @@ impl Transaction<'_> {
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {
             (hold.renewed, hold.ttl) = (now, ttl);
-            hold.deadline = hold.keep_until.max(now + ttl).max(at_least);
+            let early = if seeded(Flaw::ExpiresEarly) { 1_000 } else { 0 };
+            hold.deadline = hold.keep_until.max(now + ttl - early).max(at_least);
             left = hold.deadline - now;
         }
         self.set_guard_to_latest();

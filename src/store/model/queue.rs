@@ -3,6 +3,7 @@
 use super::lock::Waiter;
 use super::transaction::Transaction;
 use crate::lock::Mode;
+use crate::seeded::{Flaw, seeded};
 
 /// How much later than the head the second waiter checks an expired lease, in milliseconds.
 const GRACE: u64 = 500;
@@ -12,7 +13,9 @@ const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
     pub(super) fn wake(&mut self, token: &str) {
-        self.lock.woken.push(token.to_owned());
+        if !seeded(Flaw::WakesNobody) {
+            self.lock.woken.push(token.to_owned());
+        }
     }
 
     /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
@@ -20,7 +23,7 @@ impl Transaction<'_> {
     pub(super) fn notify_head(&mut self, head: &str, caller: &str) {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
-            if head != caller {
+            if head != caller && !seeded(Flaw::TellsNoHead) {
                 self.wake(head);
             }
         }
@@ -70,7 +73,7 @@ impl Transaction<'_> {
                 let until = self.lock.guard.as_ref().and_then(|guard| guard.until);
                 (self.now + FOREIGN_POLL).min(until.map_or(u64::MAX, |until| until + 1))
             }
-            1 if self.live => self.awaited(mode),
+            1 if self.live && !seeded(Flaw::SleepsPastTheLease) => self.awaited(mode),
             2 if self.live => self.awaited(head.map_or(mode, |head| head.mode)) + GRACE,
             _ => u64::MAX,
         };

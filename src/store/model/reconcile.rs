@@ -3,10 +3,14 @@
 use super::lock::{BATCH, Floor, Hold};
 use super::transaction::Transaction;
 use crate::lock::view::Ending;
+use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// An idle lock keeps its fence and its life, and nothing else.
     pub(super) fn become_idle(&mut self) {
+        if seeded(Flaw::LeavesTraces) {
+            return;
+        }
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         self.lock.floor = Floor::default();
         // A lock that was never granted is the same as one that was never requested.

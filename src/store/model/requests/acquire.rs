@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::lock::view::{Ending, HoldState};
 use crate::lock::{Fence, Mode};
+use crate::seeded::{Flaw, seeded};
 use crate::store::model::lock::{CLAIM_WINDOW, Hold, Waiter};
 use crate::store::model::transaction::Transaction;
 use crate::store::{Answer, Request, Seen, Verdict};
@@ -24,7 +25,8 @@ impl Transaction<'_> {
         if self.leftovers {
             return Verdict::Again;
         }
-        if self.last_attempt(token).is_some_and(|last| attempt <= last) {
+        let is_copy = self.last_attempt(token).is_some_and(|last| attempt <= last);
+        if is_copy && !seeded(Flaw::ObeysLateCopies) {
             // An unclaimed grant expires sooner than the caller would assume.
             let claimed = |hold: &&Hold| hold.deadline != hold.acquired + CLAIM_WINDOW;
             return match self.valid_hold(token).filter(claimed) {
@@ -56,7 +58,7 @@ impl Transaction<'_> {
             }
         }
         let head = self.admit(token);
-        if self.leftovers {
+        if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
             return Verdict::Again;
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
@@ -128,7 +130,9 @@ impl Transaction<'_> {
         };
         // An owner may enter its own lock ahead of the queue, because the queue waits for that
         // owner.
-        if entered.is_some() || self.admissible(request.mode) && head.is_none() {
+        if entered.is_some()
+            || self.admissible(request.mode) && (head.is_none() || seeded(Flaw::Overtakes))
+        {
             self.lock.queue.retain(|waiter| waiter.token != token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };

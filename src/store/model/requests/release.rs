@@ -2,6 +2,7 @@
 //! queue.
 
 use crate::lock::view::{Ending, HoldState, Outcome};
+use crate::seeded::{Flaw, seeded};
 use crate::store::Release;
 use crate::store::model::transaction::Transaction;
 
@@ -27,7 +28,8 @@ impl Transaction<'_> {
             ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
         let ended = ended.map(|hold| hold.token.clone());
 
-        let cools = keep_until.filter(|&keep_until| keep_until > self.now);
+        let may_cool = !seeded(Flaw::IgnoresAtLeast);
+        let cools = keep_until.filter(|&keep_until| keep_until > self.now && may_cool);
         if let Some(keep_until) = cools {
             if let Some(hold) = self.hold_mut(token) {
                 (hold.standing, hold.deadline) = (HoldState::Cooling, keep_until);
@@ -41,9 +43,11 @@ impl Transaction<'_> {
         let is_queued = self.lock.queue.iter().any(|waiter| waiter.token == token);
         if !is_queued || self.recorded(token).is_some() {
             self.lock.queue.retain(|waiter| waiter.token != token);
-            self.mark_over(token, ttl);
+            if !seeded(Flaw::ForgetsReleases) {
+                self.mark_over(token, ttl);
+            }
         }
-        let head = self.admit(token);
+        let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token) };
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {
             self.wake(&head.token);

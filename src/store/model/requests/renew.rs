@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::Fence;
+use crate::seeded::{Flaw, seeded};
 use crate::store::Renewal;
 use crate::store::model::transaction::Transaction;
 
@@ -10,7 +11,8 @@ impl Transaction<'_> {
     /// `ttl` is in milliseconds; `None` keeps the previous one.
     pub(in crate::store::model) fn renew(&mut self, token: &str, ttl: Option<u64>) -> Renewal {
         self.reconcile();
-        let held = self.valid_hold(token).map(|hold| {
+        let revoked = self.unexpired_hold(token).filter(|_| seeded(Flaw::RenewsRevoked));
+        let held = self.valid_hold(token).or(revoked).map(|hold| {
             // exec and a keeper rely on the lease that they have. Only a script that called acquire
             // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);

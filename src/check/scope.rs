@@ -1,0 +1,201 @@
+//! What a search plays: who takes part, and what may go wrong how often.
+
+use std::time::Duration;
+
+use crate::duration::Ttl;
+use crate::lock::{ClientInfo, Key, Kind, Mode, Owner, Token};
+use crate::store::Request;
+use crate::wait::heartbeat;
+
+/// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the
+/// server as well as with the client, and leaves no tick to spare.
+const TTL: u64 = 2_999;
+/// A patient client's lease is three times as long, and so is its heartbeat.
+const PATIENT_TTL: u64 = 8_999;
+/// Long enough to outlast a lease.
+const AT_LEAST: u64 = 3_999;
+
+/// Less than a lease.
+const WAIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// A scope, written as `x,x+ d1 b1`: the clients, and what may go wrong how often.
+///
+/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is for
+/// `--at-least`, `t` for a wait limit, and `p` for a longer lease and heartbeat. All clients with `o` have one owner and are
+/// reentrant. One with `i` runs inside the command of the first client, and is reentrant.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) clients: Vec<Terms>,
+    pub(super) budget: Budget,
+}
+
+/// What one client does.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) mode: Mode,
+    pub(super) at_least: Duration,
+    /// The longest that it waits.
+    pub(super) wait_limit: Option<Duration>,
+    /// Whether it names an owner, and may enter what that owner holds.
+    pub(super) is_owned: bool,
+    /// Whether it runs inside the command of the first client, and may enter its hold.
+    pub(super) is_inner: bool,
+    /// Its requests, one for each round.
+    pub(super) requests: Vec<Request>,
+}
+
+/// How often what may still go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// d: a message crosses a tick.
+    pub(super) delays: u8,
+    /// b: a connection breaks, and what it carries is lost or arrives late.
+    pub(super) breaks: u8,
+    /// c: a client dies.
+    pub(super) crashes: u8,
+    /// l: a signal ends a wait.
+    pub(super) leaves: u8,
+    /// v: all holds are revoked.
+    pub(super) revocations: u8,
+    /// w: all holds are revoked at once, while all holders are dead.
+    pub(super) removals: u8,
+    /// g: the key is deleted.
+    pub(super) deletions: u8,
+    /// k: another tool writes the key.
+    pub(super) foreign: u8,
+    /// r: the server restarts with its data.
+    pub(super) restarts: u8,
+    /// f: the server restarts without its data.
+    pub(super) losses: u8,
+    /// F: the same, while every other client was told of all holders.
+    pub(super) told_losses: u8,
+    /// p: a client is paused.
+    pub(super) pauses: u8,
+    /// n: a client cannot reach the server for a while.
+    pub(super) cuts: u8,
+}
+
+impl Scope {
+    pub(super) fn parse(name: &'static str) -> Self {
+        let mut words = name.split(' ');
+        let clients = words.next().unwrap().split(',').enumerate();
+        let clients = clients.map(|(index, word)| Terms::parse(index, word)).collect();
+        let mut budget = Budget::default();
+        for word in words {
+            let (kind, count) = word.split_at(1);
+            *budget.of(kind) = count.parse().unwrap();
+        }
+        Self { clients, budget }
+    }
+
+    /// For a search, which refers to it from each state. A test ends soon enough.
+    pub(super) fn leaked(name: &'static str) -> &'static Self {
+        Box::leak(Box::new(Self::parse(name)))
+    }
+
+    pub(super) fn ttl(&self, client: usize) -> Duration {
+        self.clients[client].requests[0].ttl.get()
+    }
+}
+
+impl Budget {
+    fn of(&mut self, kind: &str) -> &mut u8 {
+        match kind {
+            "d" => &mut self.delays,
+            "b" => &mut self.breaks,
+            "c" => &mut self.crashes,
+            "l" => &mut self.leaves,
+            "v" => &mut self.revocations,
+            "w" => &mut self.removals,
+            "g" => &mut self.deletions,
+            "k" => &mut self.foreign,
+            "r" => &mut self.restarts,
+            "f" => &mut self.losses,
+            "F" => &mut self.told_losses,
+            "p" => &mut self.pauses,
+            "n" => &mut self.cuts,
+            _ => panic!("{kind} is no fault"),
+        }
+    }
+
+    /// Whether it matters when a client notices a reply or a message: what is under way may be
+    /// delayed or lost, or a signal may come first.
+    pub(super) fn is_patient(&self) -> bool {
+        let Self { delays, breaks, leaves, restarts, losses, told_losses, pauses, cuts, .. } = self;
+        [delays, breaks, leaves, restarts, losses, told_losses, pauses, cuts]
+            .into_iter()
+            .any(|left| *left > 0)
+    }
+}
+
+impl Terms {
+    /// Whether it may enter another hold, past those who wait.
+    pub(super) fn may_enter(&self) -> bool {
+        self.is_owned || self.is_inner
+    }
+
+    fn parse(index: usize, word: &str) -> Self {
+        let mode = match &word[..1] {
+            "x" => Mode::Exclusive,
+            "s" => Mode::Shared,
+            slots => Mode::Slots(slots.parse().unwrap()),
+        };
+        let has = |letter: char| word[1..].contains(letter);
+        let at_least = Duration::from_millis(if has('a') { AT_LEAST } else { 0 });
+        let ttl = Ttl::from_millis(if has('p') { PATIENT_TTL } else { TTL });
+        let rounds = if has('+') { 2 } else { 1 };
+        let request = |round| Request {
+            mode,
+            ttl,
+            at_least,
+            owner: has('o').then(|| "owner".parse::<Owner>().unwrap()),
+            enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
+            reentrant: has('o') || has('i'),
+            heartbeat: Some(heartbeat(ttl.get())),
+            ..request(index, round)
+        };
+        let requests = (0..rounds).map(request).collect();
+        let wait_limit = has('t').then_some(WAIT_LIMIT);
+        Self { mode, at_least, wait_limit, is_owned: has('o'), is_inner: has('i'), requests }
+    }
+}
+
+/// The token says whose it is: `a1000000-token` is that of the second round of the first client, and
+/// `a1000000` is its ID.
+fn token(client: usize, round: u8) -> Token {
+    let client = char::from(b'a' + client as u8);
+    format!("{client}{round}000000-token").parse().unwrap()
+}
+
+fn request(client: usize, round: u8) -> Request {
+    let token = token(client, round);
+    let information = ClientInfo {
+        host: String::new(),
+        user: String::new(),
+        pid: 0,
+        command: String::new(),
+        kind: Kind::Exec,
+        label: None,
+    };
+    Request {
+        key: Key::new(&"".parse().unwrap(), &"L".parse().unwrap()),
+        mode: Mode::Exclusive,
+        ttl: Ttl::from_millis(TTL),
+        at_least: Duration::ZERO,
+        owner: None,
+        // Its last characters make a lock's life.
+        fresh_owner: format!("life-{}", token.id()).parse().unwrap(),
+        token,
+        enclosing: Vec::new(),
+        reentrant: false,
+        heartbeat: None,
+        client: information.to_lines(),
+        fence: None,
+    }
+}
+
+/// Whose token or ID this is: the client, the round, and whether it is a whole token.
+pub(super) fn whose(token: &str) -> (usize, u8, bool) {
+    let [client, round, ..] = token.as_bytes() else { panic!("{token:?} is nobody's") };
+    (usize::from(client - b'a'), round - b'0', token.len() > 8)
+}

@@ -1,0 +1,75 @@
+//! The scopes, and how many states each has. A number that changes says that something else is played
+//! now: more or less of it. Look why, then write the new number down.
+
+use std::env;
+use std::time::Instant;
+
+use super::scope::Scope;
+use super::search::search;
+use super::trace::told;
+
+/// What every test run plays, within a minute.
+const QUICK: &[(&str, usize)] = &[
+    ("x,x d1 b1", 13_310),
+    ("x,x,x c1", 10_463),
+    ("x,x,x d1", 16_163),
+    ("2,2,2 c1", 22_832),
+    ("s,s,x d1", 22_763),
+    ("x+,x+ d1", 6_506),
+    ("x,x v1 c1", 6_380),
+    ("x,x l1 b1", 4_266),
+    ("x,x g1 d1", 4_740),
+    ("x,x k1 d1", 17_072),
+    ("x,x w1 c1 d1", 32_864),
+    ("x,x n1 c1", 40_940),
+    ("x,x p1 d1", 7_516),
+    ("x,x r1 d1", 7_200),
+    ("x,x f1 b1", 11_582),
+    ("x,x,x F1", 20_786),
+    ("xa,xa d1", 4_492),
+    ("xa,2a,x l1", 26_874),
+    ("xo,xo,x c1", 12_333),
+    ("xo,so,s l1", 7_024),
+    ("x,xi,x c1", 4_980),
+    ("x,xi v1 d1", 2_881),
+    ("x,xp c1 l1", 2_942),
+    ("x,xt d1 b1", 19_831),
+    ("x,xp,xp c1", 24_611),
+];
+
+/// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB if it is optimized.
+const LONG: &[(&str, usize)] = &[];
+
+#[test]
+fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
+    let wanted = env::var("RLOCK_CHECK").unwrap_or_default();
+    let long = if wanted == "all" { LONG } else { &[] };
+    let wrong: Vec<String> = match wanted.as_str() {
+        "" | "all" => QUICK
+            .iter()
+            .chain(long)
+            .filter_map(|(name, states)| {
+                let found = states_of(name);
+                (found != *states).then(|| format!("(\"{name}\", {found}), not {states}"))
+            })
+            .collect(),
+        // Any scope, for a look at it.
+        _ => {
+            states_of(wanted.leak());
+            Vec::new()
+        }
+    };
+    assert!(wrong.is_empty(), "numbers of states: {wrong:#?}");
+}
+
+/// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
+/// panic.
+fn states_of(name: &'static str) -> usize {
+    let (scope, started) = (Scope::leaked(name), Instant::now());
+    let found = search(scope);
+    println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
+    match found.broken {
+        Some((property, way)) => panic!("{name}: {property}:\n{}", told(scope, &way)),
+        None => found.states,
+    }
+}
