@@ -4,6 +4,15 @@
 //! What is played is the code that ships: the lock model of `store::model`, the waiter of `wait`, the
 //! renewals and the supervisor of `supervise`, and the attempts to release of `commands`. The files
 //! here only carry messages, let time pass, and watch.
+//!
+//! Three things keep the number of states small:
+//!
+//! - Time passes in ticks of a second, and all that is due happens at the next tick. Only supervisors
+//!   act in between, at their own moments. A lease is three ticks less 1 ms, so that no tick is spare.
+//! - States that behave the same are one state (`canonical`): times count from now, fencing tokens and
+//!   attempts have only an order, and what is only shown is blank.
+//! - A client reads a reply at once if nothing more can delay it, lose it or come before it. Reading
+//!   it later only sends the next request later, which is played anyway.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod canonical;

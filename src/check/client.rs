@@ -320,7 +320,7 @@ impl World {
     pub(super) fn read_reply(&mut self, index: u8) {
         let Some((reply, sent)) = self.client(index).connection.take_reply() else { return };
         match (reply, self.clients[usize::from(index)].phase.clone()) {
-            // As `store::decided` does.
+            // As `store::decided` does, though that gives up after many attempts.
             (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen))) => {
                 self.ask(index, seen);
                 self.client(index).connection.sent_at(sent);

@@ -37,8 +37,32 @@ const QUICK: &[(&str, usize)] = &[
     ("x,xp,xp c1", 24_611),
 ];
 
-/// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB if it is optimized.
-const LONG: &[(&str, usize)] = &[];
+/// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB in a release build.
+const LONG: &[(&str, usize)] = &[
+    ("x,x,x d1 b1", 373_136),
+    ("s,s,x d1 b1", 513_541),
+    ("x+,x+ d1 b1", 155_650),
+    ("x,x,x,x c1", 198_972),
+    ("x,x,x v1 b1", 156_932),
+    ("x,x,x g1 c1 l1", 786_689),
+    ("x,x n2 c1", 510_419),
+    ("s,s,x F1 c1", 222_018),
+    ("x,x,x F1 c1", 182_948),
+    ("x,x,x f1 c1", 296_340),
+    ("2,2,2 f1 c1", 410_310),
+    ("xa,xa,x c1 l1", 195_781),
+    ("xa,2a,x d1 v1", 603_210),
+    ("xo,xo,x d1 c1", 178_905),
+    ("x,xi,x v1 b1", 65_935),
+    ("x,xt,x d1 l1 c1", 1_264_340),
+    ("x,x k1 g1 d1 c1", 1_111_342),
+    ("x,x p1 d1 b1 v1", 1_476_418),
+    ("x,x w1 c1 d1 b1", 432_762),
+    ("x,x r1 f1 d1 c1", 251_870),
+    ("x,xp,xp c1 l1 d1", 1_905_190),
+    ("x,x,x n1 c1", 2_812_424),
+    ("x,x,x v1 b1 c1", 3_261_395),
+];
 
 #[test]
 fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
