@@ -199,7 +199,7 @@ pub(crate) enum Fate {
     NotSent,
     /// The connection broke after it was sent, so it may have taken effect or not.
     Lost,
-    /// The server has not answered in time, so it may still take effect.
+    /// The server has not answered, so it may have taken effect or still may.
     Pending,
 }
 
@@ -241,6 +241,22 @@ impl Failure {
             *others_answer = true;
         }
         self
+    }
+
+    /// The same failure, of a copy that followed an earlier one. That one was lost, but may have
+    /// taken effect, whatever became of this copy. `Fate::Pending` rather than `Fate::Lost`, because
+    /// the request has been repeated already.
+    fn after_a_lost_copy(self) -> Self {
+        let fate = Fate::Pending;
+        match self {
+            Self::Unreachable { fault, others_answer, .. } => {
+                Self::Unreachable { fault, fate, others_answer }
+            }
+            Self::Unavailable(fault) => Self::Unreachable { fault, fate, others_answer: true },
+            Self::Misconfigured { fault, .. } => Self::Misconfigured { fault, executed: true },
+            Self::Interrupted { .. } => Self::Interrupted { sent: true },
+            failure @ (Self::TooLarge(_) | Self::Unconfirmed(_)) => failure,
+        }
     }
 
     /// Whether the request may have taken effect although there is no answer.
@@ -349,5 +365,27 @@ pub(crate) trait Store: Send {
     /// Messages since the last call besides the answers, such as one about a failover.
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_whose_first_copy_was_lost_may_have_taken_effect_whatever_became_of_the_second() {
+        let fault = || Fault::new("refused");
+        for failure in [
+            Failure::Unreachable { fault: fault(), fate: Fate::NotSent, others_answer: false },
+            Failure::Unavailable(fault()),
+            Failure::misconfigured(fault()),
+            Failure::Interrupted { sent: false },
+        ] {
+            assert!(!failure.maybe_executed(), "{failure:?}");
+            let is_transient = failure.is_transient();
+            let failure = failure.after_a_lost_copy();
+            assert!(failure.maybe_executed(), "{failure:?}");
+            assert_eq!(failure.is_transient(), is_transient, "{failure:?}");
+        }
     }
 }

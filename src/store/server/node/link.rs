@@ -129,8 +129,12 @@ impl Link {
                 Ok((replies, false))
             }
             Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
-                let replies = self.exchange_anew(pipeline)?;
-                Ok((replies, fate != Fate::NotSent))
+                let lost = fate != Fate::NotSent;
+                let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
+                    Refusal::Failed(failure) if lost => failure.after_a_lost_copy().into(),
+                    refusal => refusal,
+                })?;
+                Ok((replies, lost))
             }
             Err(failure) => {
                 // If the undo got no answer either, both requests are already under way in the
