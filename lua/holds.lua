@@ -51,9 +51,8 @@ local function extend(ttl, at_least, ...)
   return deadline - now
 end
 
--- Deletes holds that have no fence: they remain from a state that the server evicted. It writes
--- only if there are some, because after its first write, a script is no longer stopped by a lack of
--- memory.
+-- Deletes holds that have no fence: they remain from a state that the server evicted. Without such
+-- holds it writes nothing: after its first write, a script continues even if memory is full.
 local function drop_remains()
   if lock.fence or lock.count == 0 then return end
   redis.call('UNLINK', HOLDS)

@@ -13,13 +13,19 @@
 //!   attempts have only an order, and what is only shown is blank.
 //! - A client reads a reply at once if nothing more can delay it, lose it or come before it. Reading
 //!   it later only sends the next request later, which is played anyway.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "compiled for tests only, where a panic is a failed check"
+)]
 
 mod canonical;
 mod client;
 mod connection;
 mod flaws;
 mod monitor;
+mod moves;
 mod properties;
 mod scope;
 mod scopes;

@@ -171,7 +171,7 @@ pub(crate) struct Listing {
     pub(crate) failures: Vec<Failure>,
 }
 
-/// Why there is no answer. The texts are for the user: one line, lower case, no period.
+/// Why a request got no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
     /// There is no connection, the connection broke, or no reply arrived in time. `others_answer`:

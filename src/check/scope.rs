@@ -114,7 +114,7 @@ impl Budget {
             "F" => &mut self.told_losses,
             "p" => &mut self.pauses,
             "n" => &mut self.cuts,
-            _ => panic!("{kind} is no fault"),
+            _ => panic!("unknown fault {kind}"),
         }
     }
 
@@ -196,6 +196,6 @@ fn request(client: usize, round: u8) -> Request {
 
 /// Whose token or ID this is: the client, the round, and whether it is a whole token.
 pub(super) fn whose(token: &str) -> (usize, u8, bool) {
-    let [client, round, ..] = token.as_bytes() else { panic!("{token:?} is nobody's") };
+    let [client, round, ..] = token.as_bytes() else { panic!("unknown token {token:?}") };
     (usize::from(client - b'a'), round - b'0', token.len() > 8)
 }

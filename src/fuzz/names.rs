@@ -47,7 +47,8 @@ fn read<T: std::str::FromStr<Err = String>>(text: &str) -> Option<T> {
     text.parse().inspect_err(|message: &String| one_line(message)).ok()
 }
 
-/// All keys of a lock are in the cluster slot of its guard, and are no other lock's guard.
+/// Checks that all keys of a lock are in the cluster slot of its guard, and that none is the guard of
+/// another lock.
 fn of_key(key: &Key) {
     for what in ["holds", "state", "queue", "mail:0123"] {
         let side = key.side(what);

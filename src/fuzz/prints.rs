@@ -8,8 +8,8 @@ use crate::lock::view::View;
 use crate::lock::{ClientInfo, Mode, Name, Prefix};
 use crate::text::{at_most, columns, cut, padded, quoted};
 
-/// Checks that any text can be shown, cut, aligned and quoted, and that a client's details, whoever
-/// wrote them, can be shown and read again.
+/// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can
+/// be shown and read again.
 pub fn prints(bytes: &[u8]) {
     let text = &*text(bytes);
     let shown = crate::text::printable(text);
@@ -58,7 +58,7 @@ fn client(client: &ClientInfo) {
     assert_eq!(ClientInfo::from_lines(&client.to_lines()), *client);
 }
 
-/// Checks that a lock can be shown in each form, whoever wrote what is in it.
+/// Checks that a lock can be shown in each form, even if other programs wrote its data.
 pub(crate) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");

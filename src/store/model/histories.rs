@@ -1,6 +1,11 @@
 //! The scripts on a real server and the model must agree. Both play the same random history, and
 //! the test compares every reply and the visible state.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "compiled for tests only, where a panic is a failed check"
+)]
 
 mod play;
 #[path = "../../../tests/support/server.rs"]
