@@ -673,6 +673,31 @@ fn a_lock_on_too_few_replicas_is_69_and_is_released() {
     fails(local.env("RLOCK_URL", "local:/tmp"), 78, &["no replicas"]);
 }
 
+/// The repeated request finds the lock granted and writes nothing. The WAIT that follows it must still
+/// cover the grant.
+#[test]
+fn a_replica_that_received_nothing_does_not_confirm_a_grant_repeated_on_a_new_connection() {
+    let master = Server::on_tcp(&["--repl-diskless-sync-delay", "0"]);
+    let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::until("they are connected", || {
+        master.cli(&["INFO", "replication"]).contains("state=online")
+    });
+    let proxy = Proxy::to(master.port(), Duration::ZERO);
+    let first = support::holder(&master, &[], "L");
+    let options =
+        ["exec", "--min-replicas", "1", "--ttl", "40s", "--io-timeout", "8s", "L", "true"];
+    let mut second = support::Running::start(master.rlock(options).env("RLOCK_URL", proxy.url()));
+    second.told("waiting at position 1");
+    replica.signal("STOP");
+    first.finish();
+    support::until("the claim has arrived", || {
+        master.inspect("L")["ttl_ms"].as_u64().is_some_and(|left| left > 10_000)
+    });
+    proxy.cut();
+    second.told("0 of 1 replicas");
+    assert_eq!(second.end().code(), 69);
+}
+
 #[test]
 fn a_replica_is_78() {
     let master = Server::on_tcp(&[]);

@@ -215,6 +215,19 @@ fn a_lock_lost_before_the_command_ended_is_76_even_if_detected_later() {
 }
 
 #[test]
+fn a_lock_forgotten_in_a_restart_is_76_even_if_only_the_release_detects_it() {
+    let mut server = Server::start();
+    let first = holder(&server, &[], "L");
+    server.kill();
+    server.start_again();
+    let second = holder(&server, &[], "L");
+    let output = first.finish();
+    assert_eq!(output.code(), 76, "{output:?}");
+    assert!(output.err().contains("forgotten by the server"), "{output:?}");
+    assert_eq!(second.finish().code(), 0);
+}
+
+#[test]
 fn a_server_out_of_memory_still_renews_and_hands_over() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "600ms"], "L");

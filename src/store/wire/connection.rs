@@ -106,6 +106,15 @@ impl Connection {
         Ok(replies)
     }
 
+    /// Whether the server has closed the connection. A server sends nothing unasked, so anything else
+    /// than silence makes an idle connection useless. False while replies are missing.
+    pub(in crate::store) fn is_closed(&mut self) -> bool {
+        let is_silent = |error: io::Error| {
+            matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+        };
+        self.pending == 0 && !self.stream.read(&mut [0]).is_err_and(is_silent)
+    }
+
     /// Sends bytes. What cannot be sent in time goes out ahead of the next pipeline, so that no
     /// command is truncated.
     fn send(

@@ -108,9 +108,9 @@ impl Link {
         }
     }
 
-    /// Sends commands and reads their replies. The server may have closed a connection that was
-    /// idle, so a lost one is replaced and the commands are sent once more; all scripts can be
-    /// repeated. The second value is whether the first copy may have been executed too.
+    /// Sends commands and reads their replies. A connection that the server has closed is replaced
+    /// first. If one breaks later, it is replaced and the commands are sent once more; all scripts
+    /// can be repeated. The second value is whether the first copy may have been executed too.
     ///
     /// A server that did not answer within the timeout is not asked a second time.
     pub(super) fn exchange(
@@ -120,6 +120,11 @@ impl Link {
         let Some((mut connection, purpose)) = self.connection.take() else {
             return Ok((self.exchange_anew(pipeline)?, false));
         };
+        // Only this tells a server that lost the lock in a restart from one that has executed the
+        // release: after a first copy that was lost, "not held" could mean either.
+        if connection.is_closed() {
+            return Ok((self.exchange_anew(pipeline)?, false));
+        }
         if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
             return Ok((self.exchange_anew(pipeline)?, false));
         }
