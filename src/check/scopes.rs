@@ -80,10 +80,39 @@ fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
         // Any scope, for a look at it.
         _ => {
             states_of(wanted.leak());
-            Vec::new()
+            return;
         }
     };
     assert!(wrong.is_empty(), "numbers of states: {wrong:#?}");
+    println!("{} scopes: {} states", QUICK.len() + long.len(), total(QUICK) + total(long));
+}
+
+#[test]
+fn the_documents_cite_every_scope_and_its_states() {
+    let contributing = include_str!("../../CONTRIBUTING.md");
+    for (name, states) in QUICK.iter().chain(LONG) {
+        let row = format!("| `{name}` | {} |", grouped(*states));
+        assert!(contributing.contains(&row), "CONTRIBUTING.md lacks: {row}");
+    }
+    let (quick, all) = (total(QUICK), total(QUICK) + total(LONG));
+    let scopes = [format!("{} ", QUICK.len()), format!("{} ", QUICK.len() + LONG.len())];
+    for document in [contributing, include_str!("../../docs/promises.md")] {
+        for number in scopes.iter().chain([&grouped(quick), &grouped(all)]) {
+            assert!(document.contains(number.as_str()), "{number} is missing in: {document}");
+        }
+    }
+}
+
+fn total(scopes: &[(&str, usize)]) -> usize {
+    scopes.iter().map(|(_, states)| states).sum()
+}
+
+/// Writes a number as the documents do, with a comma after each group of thousands.
+fn grouped(number: usize) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
+    }
 }
 
 /// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
