@@ -181,6 +181,25 @@ fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
 }
 
 #[test]
+fn a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let mut slow = waiter(&server, &["-v"], "L", "slow");
+    let exec = ["exec", "L", "sh", "-c", READY];
+    let mut next = Running::start(&mut server.rlock(exec));
+    next.told("waiting at position 2");
+    slow.signal("STOP");
+    first.finish();
+    assert_eq!(next.line(), "READY");
+    let last = waiter(&server, &[], "L", "last");
+    slow.signal("CONT");
+    slow.told("at position 2, sleeping");
+    assert_eq!(next.finish().code(), 0);
+    assert_eq!(last.finish().out(), "ENTERED last");
+    assert_eq!(slow.finish().out(), "ENTERED slow");
+}
+
+#[test]
 fn a_waiter_that_loses_its_connection_keeps_its_position() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
@@ -313,6 +332,7 @@ support::also_on_local! {
     a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat,
     a_killed_first_waiter_costs_a_claim_and_no_heartbeat,
     a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat,
+    a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end,
     a_first_waiter_that_leaves_costs_nothing,
     a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }
