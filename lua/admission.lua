@@ -15,14 +15,15 @@ local function admissible(mode)
 end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
--- again. `named_owner` is the owner if a user chose it. `...` are more details to write.
+-- again. `named_owner` is the owner if a user chose it. `...` are more details to write, 'renewed'
+-- among them.
 local function grant(token, mode, deadline, wanted, named_owner, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = mode end
   lock.count, lock.live = lock.count + 1, true
   set_deadline(token, deadline, 'fence', lock.fence, 'mode', lock.mode, token .. ':fence', lock.fence,
-    token .. ':acquired', int(now), token .. ':renewed', int(now), ...)
+    token .. ':acquired', int(now), ...)
   if named_owner then change_owner_count(named_owner, 1) end
   if token == TOKEN then own.fence, own.standing = lock.fence, nil end
 end
@@ -51,7 +52,7 @@ local function admit()
     elseif not is_ahead(last_fence())
       and (admissible(mode) or may_enter(mode, owner, named, reentrant)) then
       redis.call('ZREM', QUEUE, head)
-      grant(head, mode, now + CLAIM_WINDOW, 0, named and owner)
+      grant(head, mode, now + CLAIM_WINDOW, 0, named and owner, head .. ':renewed', '')
       wake(head)
     else
       notify_head(head)

@@ -16,7 +16,9 @@
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
 --                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua
---                          and of each hold or waiter the fields '<token>:<DETAIL>'
+--                          and of each hold or waiter the fields '<token>:<DETAIL>', among them
+--                            'renewed'  when its holder last asked for it; '' if it was granted to
+--                                       a waiter that has not claimed it yet
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua

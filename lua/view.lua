@@ -57,7 +57,7 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     if its_state == 'held' and lock.deleted then its_state = 'revoked' end
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
     holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
-      renewed, scored[i + 1], its_state == 'held' and '' or its_state }
+      renewed ~= '' and renewed or acquired, scored[i + 1], its_state == 'held' and '' or its_state }
   end
   local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
   return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), cut(lock.life),

@@ -41,9 +41,7 @@ if is_over(TOKEN) then return { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
 if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
-  local unclaimed_deadline = tonumber(detail(TOKEN, 'acquired') or 0) + CLAIM_WINDOW
-  local deadline = valid_hold()
-  if deadline and deadline ~= unclaimed_deadline then return { 'granted', own.fence } end
+  if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return { 'granted', own.fence } end
   return { 'again' }
 end
 local furthest = math.max(last_fence(), WANTED)
@@ -103,6 +101,7 @@ if named then add('named', '1') end
 
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
 if entered or admissible(MODE) and not head then
+  add('renewed', int(now))
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
   if lock.ticket then redis.call('ZREM', QUEUE, TOKEN) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))

@@ -11,7 +11,6 @@ use super::properties::Property;
 use super::scope::{Budget, Scope, whose};
 use crate::lock::view::Outcome;
 use crate::store::model::Lock;
-use crate::store::model::lock::CLAIM_WINDOW;
 use crate::store::{Answer, Revocation, Verdict};
 use crate::system::clock::Instant;
 
@@ -416,8 +415,7 @@ impl World {
         self.lock.holds.iter().all(|hold| {
             let (client, round, _) = whose(&hold.token);
             let client = &self.clients[client];
-            let is_unclaimed = hold.deadline == hold.acquired + CLAIM_WINDOW;
-            client.round > round || client.has_ended() || is_unclaimed
+            client.round > round || client.has_ended() || hold.renewed.is_none()
         })
     }
 

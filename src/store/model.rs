@@ -85,7 +85,7 @@ impl Lock {
     pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
-            for time in [&mut hold.renewed, &mut hold.deadline] {
+            for time in hold.renewed.iter_mut().chain([&mut hold.deadline]) {
                 *time = time.saturating_add_signed(by);
             }
             if hold.keep_until > 0 {
@@ -107,7 +107,10 @@ impl Lock {
         let waiting =
             self.queue.iter().map(|waiter| (waiter.token.as_str(), Times([waiter.alive, 0, 0])));
         waiting.chain(self.holds.iter().map(|hold| {
-            (hold.token.as_str(), Times([hold.renewed, hold.deadline, hold.keep_until]))
+            (
+                hold.token.as_str(),
+                Times([hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until]),
+            )
         }))
     }
 
@@ -152,8 +155,10 @@ impl Lock {
             && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
             && self.over.iter().all(|mark| is_time(mark.until))
             && self.holds.iter().all(|hold| {
-                let times = [hold.acquired, hold.renewed, hold.deadline, hold.keep_until];
-                times.into_iter().all(is_time) && is_fence(hold.fence) && is_ttl(hold.ttl)
+                let times = [hold.acquired, hold.deadline, hold.keep_until];
+                times.into_iter().chain(hold.renewed).all(is_time)
+                    && is_fence(hold.fence)
+                    && is_ttl(hold.ttl)
             })
             && self
                 .queue

@@ -24,7 +24,14 @@ impl Transaction<'_> {
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
     /// it again.
-    pub(super) fn grant(&mut self, waiter: Waiter, deadline: u64, keep_until: u64, wanted: u64) {
+    pub(super) fn grant(
+        &mut self,
+        waiter: Waiter,
+        renewed: Option<u64>,
+        deadline: u64,
+        keep_until: u64,
+        wanted: u64,
+    ) {
         let Waiter { token, owner, named, mode, about, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
@@ -40,7 +47,7 @@ impl Transaction<'_> {
             about,
             fence,
             acquired: now,
-            renewed: now,
+            renewed,
             deadline,
             keep_until,
             ttl,
@@ -71,7 +78,7 @@ impl Transaction<'_> {
                 self.lock.queue.remove(0);
                 self.wake(&head.token);
                 let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
-                self.grant(head, self.now + window, 0, 0);
+                self.grant(head, None, self.now + window, 0, 0);
             } else {
                 self.notify_head(&head.token, caller);
                 return Some(head);

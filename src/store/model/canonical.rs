@@ -2,7 +2,6 @@
 //! times count from now, and what is only shown or recorded is blank.
 
 use super::Lock;
-use super::lock::CLAIM_WINDOW;
 use crate::lock::Mode;
 use crate::lock::view::Ending;
 
@@ -16,7 +15,8 @@ impl Lock {
     /// Moves all times to a clock that shows this many milliseconds less.
     pub(crate) fn rebase(&mut self, back: u64) {
         for hold in &mut self.holds {
-            for time in [&mut hold.acquired, &mut hold.renewed, &mut hold.deadline] {
+            let times = [&mut hold.acquired, &mut hold.deadline];
+            for time in times.into_iter().chain(&mut hold.renewed) {
                 *time -= back;
             }
             hold.keep_until = hold.keep_until.saturating_sub(back);
@@ -54,8 +54,8 @@ impl Lock {
                 hold.keep_until = 0;
             }
             if hold.deadline < now {
-                (hold.deadline, hold.renewed, hold.acquired) = (now - 1, now - 1, now - 1);
-            } else if hold.deadline != hold.acquired + CLAIM_WINDOW && hold.keep_until == 0 {
+                (hold.deadline, hold.renewed, hold.acquired) = (now - 1, Some(now - 1), now - 1);
+            } else if hold.renewed.is_some() && hold.keep_until == 0 {
                 hold.acquired = now - LONG_AGO;
             }
         }

@@ -41,7 +41,7 @@ impl Transaction<'_> {
         let now = self.now;
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {
-            (hold.renewed, hold.ttl) = (now, ttl);
+            (hold.renewed, hold.ttl) = (Some(now), ttl);
             let early = if seeded(Flaw::ExpiresEarly) { 1_000 } else { 0 };
             hold.deadline = hold.keep_until.max(now + ttl - early).max(at_least);
             left = hold.deadline - now;

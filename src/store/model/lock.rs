@@ -74,7 +74,9 @@ pub(crate) struct Hold {
     pub(crate) about: String,
     pub(crate) fence: u64,
     pub(crate) acquired: u64,
-    pub(crate) renewed: u64,
+    /// When its holder last asked for it; `None` if it was granted to a waiter that has not claimed
+    /// it yet.
+    pub(crate) renewed: Option<u64>,
     pub(crate) deadline: u64,
     /// The time until which it is kept even if released sooner; 0 for none.
     #[serde(rename = "keep")]

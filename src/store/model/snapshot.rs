@@ -73,7 +73,7 @@ impl<'a> State<'a> {
             about: details.text("about"),
             fence: details.number("fence"),
             acquired: details.number("acquired"),
-            renewed: details.number("renewed"),
+            renewed: details.parsed("renewed"),
             named: false,
             keep_until: details.number("keep"),
             ttl: details.number("ttl"),
@@ -105,8 +105,12 @@ impl<'a> Details<'a, '_> {
         self.find(detail).unwrap_or_default().to_owned()
     }
 
+    fn parsed(&self, detail: &str) -> Option<u64> {
+        self.find(detail).and_then(|number| number.parse().ok())
+    }
+
     fn number(&self, detail: &str) -> u64 {
-        self.find(detail).and_then(|number| number.parse().ok()).unwrap_or(0)
+        self.parsed(detail).unwrap_or(0)
     }
 
     fn mode(&self) -> Mode {

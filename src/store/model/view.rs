@@ -46,7 +46,7 @@ impl Transaction<'_> {
                 client: ClientInfo::from_lines(&hold.about),
                 fence: Fence(hold.fence),
                 acquired: ServerTime(hold.acquired),
-                renewed: ServerTime(hold.renewed),
+                renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
                 deadline: ServerTime(hold.deadline),
                 state: state_of(hold),
             })

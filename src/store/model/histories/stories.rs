@@ -123,6 +123,35 @@ fn a_late_duplicate_does_not_revive_a_hold_that_was_revoked_at_once() {
     });
 }
 
+/// The lease is as long as the time that a waiter has to claim its grant.
+#[test]
+fn a_late_duplicate_does_not_revive_a_hold_of_two_seconds_that_was_revoked_at_once() {
+    play(|both| {
+        let brief = Ask { ttl: 2_000, ..a_client(0) };
+        assert!(is_granted(&both.answer(&brief, 2, &[])));
+        assert!(is_granted(&both.answer(&brief, 1, &[])));
+        both.play(&Step::Revoke(Revocation::Now));
+        let late = both.answer(&brief, 1, &[]);
+        assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
+    });
+}
+
+#[test]
+fn a_waiter_whose_unclaimed_grant_is_revoked_at_once_keeps_waiting() {
+    play(|both| {
+        assert!(is_granted(&both.answer(&a_client(0), 1, &[])));
+        for client in [1, 2] {
+            assert_eq!(position(&both.answer(&a_client(client), 1, &[])), Some(client.into()));
+        }
+        both.play(&Step::Release(0, None));
+        // A duplicate does not claim the grant.
+        assert_eq!(both.answer(&a_client(1), 1, &[]), Verdict::Again);
+        both.play(&Step::Revoke(Revocation::Now));
+        assert_eq!(position(&both.answer(&a_client(1), 2, &[])), Some(1));
+        assert!(is_granted(&both.answer(&a_client(2), 2, &[])));
+    });
+}
+
 #[test]
 fn a_waiter_learns_of_the_holders_whose_leases_last_longest() {
     play(|both| {

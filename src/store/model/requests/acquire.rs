@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::lock::view::{Ending, HoldState};
 use crate::lock::{Fence, Mode};
 use crate::seeded::{Flaw, seeded};
-use crate::store::model::lock::{CLAIM_WINDOW, Hold, Waiter};
+use crate::store::model::lock::{CLAIM_WINDOW, Waiter};
 use crate::store::model::transaction::Transaction;
 use crate::store::{Answer, Request, Seen, Verdict};
 
@@ -28,8 +28,7 @@ impl Transaction<'_> {
         let is_copy = self.last_attempt(token).is_some_and(|last| attempt <= last);
         if is_copy && !seeded(Flaw::ObeysLateCopies) {
             // An unclaimed grant expires sooner than the caller would assume.
-            let claimed = |hold: &&Hold| hold.deadline != hold.acquired + CLAIM_WINDOW;
-            return match self.valid_hold(token).filter(claimed) {
+            return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
                 Some(hold) => Verdict::Answer(Answer::Granted { fence: Fence(hold.fence) }),
                 None => Verdict::Again,
             };
@@ -136,7 +135,7 @@ impl Transaction<'_> {
             self.lock.queue.retain(|waiter| waiter.token != token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
-            self.grant(waiter, now + ttl.max(at_least), keep_until, wanted);
+            self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
             return Answer::Granted { fence: Fence(self.lock.fence) };
         }
         if is_enclosed {

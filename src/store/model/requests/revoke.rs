@@ -3,7 +3,7 @@
 use crate::lock::view::{Ending, HoldState, Outcome, View};
 use crate::store::Revocation;
 use crate::store::model::history::HISTORY_LENGTH;
-use crate::store::model::lock::{BATCH, CLAIM_WINDOW, Hold, MAX_LISTED};
+use crate::store::model::lock::{BATCH, Hold, MAX_LISTED};
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
@@ -53,7 +53,7 @@ impl Transaction<'_> {
                     entries.extend(self.history_entry(hold, ending, self.now, unknown, Some(by)));
                 }
                 // A waiter that did not claim its grant yet keeps waiting with its token.
-                if hold.deadline != hold.acquired + CLAIM_WINDOW {
+                if hold.renewed.is_some() {
                     self.mark_over(&hold.token, hold.ttl);
                 }
                 self.drop_hold(&hold.token);
