@@ -1,6 +1,6 @@
 //! Bad input and bad servers cause one clear line, the right status and no panic, and leave nothing.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -780,6 +780,54 @@ fn an_endless_answer_ends() {
     let output = run(command.env("RLOCK_URL", url));
     assert!([69, 78].contains(&output.code()), "{output:?}");
     assert!(hung_up.recv_timeout(limit()).unwrap(), "it takes whatever comes");
+}
+
+/// The URL of a server that answers the first request of each client with the first text, and all
+/// others with the second one.
+fn answering(first: &str, others: &str) -> String {
+    let answers = [first.to_owned(), others.to_owned()];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let [first, others] = &answers;
+            for answer in std::iter::once(first).chain(std::iter::repeat(others)) {
+                let request = client.read(&mut [0; 64 * 1024]).unwrap_or(0);
+                if request == 0 || client.write_all(answer.as_bytes()).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    url
+}
+
+#[test]
+fn a_list_that_never_ends_ends_and_names_the_server() {
+    let page = "*2\r\n$1\r\n1\r\n*0\r\n";
+    let url = answering(page, page);
+    let server = url.strip_prefix("redis://").unwrap();
+    fails(rlock(["inspect"]).env("RLOCK_URL", &url), 78, &[server, "no end of SCAN"]);
+}
+
+#[test]
+fn a_list_of_more_locks_than_fit_into_memory_is_refused() {
+    let names: String = (0..1_000_001).map(|name| format!("$13\r\nrlock:{name:07}\r\n")).collect();
+    let page = format!("*2\r\n$1\r\n0\r\n*1000001\r\n{names}");
+    let url = answering(&page, "");
+    // A loaded machine takes its time to read that much.
+    let mut inspect = rlock(["inspect", "--io-timeout", "1m"]);
+    fails(inspect.env("RLOCK_URL", url), 78, &["more than 1000000 locks", "pattern"]);
+}
+
+#[test]
+fn a_revocation_that_never_ends_is_given_up() {
+    // What the scripts reply: a view of a free lock, and that there is more to do.
+    let free = "*11 $0  $4 free $0  :-2 $0  $0  :0 *0 :0 *0 *0 ".replace(' ', "\r\n");
+    let again = "*3 $5 again *0 :0 ".replace(' ', "\r\n");
+    let mut revoke = rlock(["release", "--force", "--now", "L"]);
+    let revoke = revoke.env("RLOCK_URL", answering(&free, &again));
+    fails(revoke, 69, &["not all holds revoked"]);
 }
 
 #[test]

@@ -10,11 +10,18 @@ use super::topology::Topology;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::State;
 use crate::lock::{Name, Prefix};
+use crate::report::Fault;
 use crate::store::wire;
 use crate::store::{Failure, Listed, Listing};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
+
+/// How many pages a SCAN has at most, enough for a billion keys. Only a hostile server has more.
+const MAX_PAGES: usize = 100_000;
+
+/// How many locks of one server are listed at most, so that their names fit into memory.
+const MAX_LOCKS: usize = 1_000_000;
 
 /// How many locks are read in one pipeline.
 const BATCH: usize = 1_250;
@@ -50,7 +57,7 @@ fn names(
 ) -> Result<Vec<Name>, Failure> {
     let mut names = BTreeSet::new();
     let mut cursor = b"0".to_vec();
-    loop {
+    for _ in 0..MAX_PAGES {
         let scan = wire::cmd("SCAN")
             .arg(cursor)
             .arg("MATCH")
@@ -67,11 +74,17 @@ fn names(
         };
         let found = keys.into_iter().filter_map(name);
         names.extend(found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name))));
+        if names.len() > MAX_LOCKS {
+            let fault = Fault::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
+            return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
+        }
         cursor = next;
         if cursor == b"0" {
             return Ok(names.into_iter().collect());
         }
     }
+    let fault = Fault::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
+    Err(Failure::misconfigured(fault.with_remedy("check that it is Redis or Valkey")))
 }
 
 /// Reads locks in batches. A lock that is too large to read does not hide the others: its batch is

@@ -12,12 +12,16 @@ use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Owner, Prefix, Token};
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Value};
 use crate::store::{
     Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
     Verdict, decided,
 };
+
+/// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
+/// damaged lock, needs more.
+const MAX_REVOKE_CALLS: usize = 10_000;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
@@ -187,7 +191,7 @@ impl<T: Topology> Store for Scripted<T> {
         let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
         let seen = self.run(&inspect, reply::view, None)?.value.fence.map_or(0, |fence| fence.0);
         let (mut first, mut from) = (None, String::new());
-        loop {
+        for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
             let (before, again) =
                 self.run(&call.with(&from).with(seen), reply::revoked, None)?.value;
@@ -197,6 +201,8 @@ impl<T: Topology> Store for Scripted<T> {
                 None => return first.ok_or_else(unexpected_reply),
             }
         }
+        let fault = Fault::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
+        Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
