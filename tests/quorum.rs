@@ -610,6 +610,18 @@ fn one_server_under_several_names_has_one_vote() {
 }
 
 #[test]
+fn a_quorum_that_works_with_a_server_under_two_names_warns_once() {
+    let servers = servers(2);
+    let urls = servers.iter().flat_map(|server| [server.url(), server.tcp_url()]);
+    let urls = urls.take(3).collect::<Vec<_>>().join(" ");
+    // A reply that comes too late for the grant arrives while the command runs.
+    let output = run(&mut at(&urls, &["exec", "L", "sleep", "1"]));
+    assert_eq!(output.code(), 0, "{output:?}");
+    let warning = "are the same server, which has one vote; list it once";
+    assert_eq!(output.err().matches(warning).count(), 1, "{output:?}");
+}
+
+#[test]
 fn a_forced_release_reports_what_the_servers_answer_while_it_waits() {
     let servers = servers(3);
     let all = urls(&servers, &[]);

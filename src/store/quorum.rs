@@ -36,6 +36,7 @@ use decision::{
 use distinct::require_distinct;
 use members::{Delivery, Member, MemberStore, send_if_busy, skip_if_busy};
 
+use super::server::Run;
 use super::waiting::pause;
 use super::wire::Address;
 use super::{
@@ -45,7 +46,7 @@ use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Key, Mode, Prefix, Token};
-use crate::report::Diagnostic;
+use crate::report::{Diagnostic, Fault};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
@@ -66,6 +67,8 @@ pub(super) struct Quorum {
     diagnostics: Vec<Diagnostic>,
     /// The numbers of the members that rlock has warned about: once each.
     warned: Vec<usize>,
+    /// Whether rlock has reported that two members are the same server.
+    has_reported_duplicate: bool,
     /// Whether any request could change a lock, so that slow members must still receive it.
     has_written: bool,
     /// Whether a member has already used up its time for a reply.
@@ -102,6 +105,7 @@ impl Quorum {
             maybe_released: None,
             diagnostics: Vec::new(),
             warned: Vec::new(),
+            has_reported_duplicate: false,
             has_written: false,
             timed_out: false,
         })
@@ -146,6 +150,21 @@ impl Quorum {
 
     fn too_few<T>(&self, useful: usize, required: usize, votes: &Votes<T>) -> Failure {
         votes.too_few(self.members.iter().map(Member::name), useful, required)
+    }
+
+    /// Two members that are the same server, as far as their replies have shown.
+    fn duplicate(&self) -> Option<Fault> {
+        let mut seen = Vec::<(Run, &str)>::new();
+        for member in &self.members {
+            let Some(run) = member.run() else { continue };
+            if let Some((_, other)) = seen.iter().find(|(known, _)| known.id == run.id) {
+                let fault =
+                    Fault::new(format!("{other} and {} are the same server", member.name()));
+                return Some(fault.with_remedy("list it once"));
+            }
+            seen.push((run, member.name()));
+        }
+        None
     }
 
     /// How many servers a hold needs. If this process did not acquire it, the servers are asked for
@@ -339,6 +358,13 @@ impl Store for Quorum {
     }
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        if !self.has_reported_duplicate
+            && let Some(fault) = self.duplicate()
+        {
+            self.has_reported_duplicate = true;
+            let fault = fault.reworded(|what| format!("{what}, which has one vote"));
+            self.diagnostics.push(Diagnostic::Warning(fault.to_string()));
+        }
         std::mem::take(&mut self.diagnostics)
     }
 }

@@ -12,7 +12,6 @@ use super::jitter::jitter;
 use super::members::{Delivery, Member, MemberStore, skip_if_busy};
 use super::{BACK_OFF, Granted, Quorum};
 use crate::lock::view::View;
-use crate::report::Fault;
 use crate::store::{Answer, Failure, Interrupt, Request, Store};
 use crate::system::clock::Instant;
 
@@ -71,10 +70,9 @@ impl Quorum {
         match tally.not_granted(is_undone) {
             NotGranted::Impossible(answer) => Ok(Attempt { answer, is_split: false }),
             NotGranted::TooFew(useful) => {
-                if let Some((one, other)) = tally.same_server() {
-                    let (one, other) = (self.members[one].name(), self.members[other].name());
-                    let fault = Fault::new(format!("{one} and {other} are the same server"));
-                    return Err(Failure::misconfigured(fault.with_remedy("list it once")));
+                if let Some(fault) = self.duplicate() {
+                    self.has_reported_duplicate = true;
+                    return Err(Failure::misconfigured(fault));
                 }
                 let young = tally.too_young(self.members.iter().map(Member::name));
                 let mut votes = votes;

@@ -120,19 +120,6 @@ impl<'a> Tally<'a> {
         NotGranted::Busy { view: merge(&views, servers, true), is_split }
     }
 
-    /// Two members that are the same server.
-    pub(in crate::store::quorum) fn same_server(&self) -> Option<(usize, usize)> {
-        let mut seen = Vec::<(&str, usize)>::new();
-        for (number, vote) in self.votes.values() {
-            let Some(run) = &vote.run else { continue };
-            if let Some((_, other)) = seen.iter().find(|(id, _)| *id == run.id) {
-                return Some((*other, number));
-            }
-            seen.push((&run.id, number));
-        }
-        None
-    }
-
     /// The members whose grants do not count yet, and why. `names` are the members' in order.
     pub(in crate::store::quorum) fn too_young<'b>(
         &self,

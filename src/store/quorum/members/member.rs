@@ -1,13 +1,13 @@
 //! One member of a quorum: a server, and the thread that talks to it. Each has its own thread, so
 //! no member waits for another.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::replies::{MemberReply, ReplySender};
-use crate::store::server::{Probe, Scripted, Single};
+use crate::store::server::{Probe, Run, Scripted, Single};
 use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
 use crate::system::thread;
@@ -24,6 +24,7 @@ pub(in crate::store::quorum) struct Member {
     work: Sender<Work>,
     /// How many of them are not finished.
     unfinished: Arc<AtomicUsize>,
+    run: Arc<Mutex<Option<Run>>>,
 }
 
 impl Member {
@@ -41,7 +42,7 @@ impl Member {
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
-        Ok(Self { name, work, unfinished: Arc::default() })
+        Ok(Self { name, work, unfinished: Arc::default(), run: Arc::default() })
     }
 
     /// The server's address, without user and password.
@@ -54,6 +55,11 @@ impl Member {
         self.unfinished.load(Ordering::SeqCst) > 0
     }
 
+    /// The run of the server program that answered last, even if that reply came too late.
+    pub(in crate::store::quorum) fn run(&self) -> Option<Run> {
+        self.run.lock().ok()?.clone()
+    }
+
     /// Queues a request, whose result goes to `reply_sender`. The request gets a descriptor that
     /// becomes readable when the reply is no longer needed.
     pub(in crate::store::quorum) fn ask<T: Send + 'static>(
@@ -62,10 +68,14 @@ impl Member {
         reply_sender: &ReplySender<T>,
         request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
     ) {
-        let (reply_sender, unfinished) = (reply_sender.clone(), Arc::clone(&self.unfinished));
+        let reply_sender = reply_sender.clone();
+        let (unfinished, run) = (Arc::clone(&self.unfinished), Arc::clone(&self.run));
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
             let answer = request(store, Some(reply_sender.withdrawal()));
+            if let Ok(mut run) = run.lock() {
+                *run = store.server_run().cloned();
+            }
             let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
             // Before the reply, so that its reader finds the member idle.
             unfinished.fetch_sub(1, Ordering::SeqCst);
