@@ -2,11 +2,11 @@
 
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::limit::Process;
+use crate::support::limit::{Process, limit};
 use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
@@ -128,6 +128,18 @@ fn a_script_may_renew_and_release_its_lock_itself() {
 }
 
 #[test]
+fn a_renewal_beside_a_keeper_never_shortens_its_lease() {
+    let server = Server::start();
+    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let body = format!("{rlock} renew --ttl 1s L \"$t\" && echo RENEWED; read _");
+    let mut running = Running::start(script(&server, &body).env("TTL", "1h"));
+    assert_eq!((running.line(), running.line()), ("HELD".into(), "RENEWED".into()));
+    assert!(server.lease_left("L") > 1_800_000);
+    running.say("");
+    assert_eq!(running.end().code(), 0);
+}
+
+#[test]
 fn a_script_that_loses_its_lock_is_stopped_with_all_that_it_started() {
     let server = Server::start();
     let body = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.01; done'";
@@ -173,6 +185,38 @@ fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
         assert_eq!(lines[1], "last");
         until("the keeper has let go", || server.is_free("L"));
     }
+}
+
+#[test]
+fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
+    let server = Server::start();
+    let [dev, log] = ["dev", "log"].map(|name| server.directory().join(name));
+    std::fs::create_dir(&dev).unwrap();
+    let log_daemon = UnixDatagram::bind(&log).unwrap();
+    log_daemon.set_read_timeout(Some(limit())).unwrap();
+    let shell = script(&server, "exec 2>&-; read _");
+    // A /dev where the log is the socket of this test.
+    let mut inside = Command::new("unshare");
+    inside.args(["--user", "--map-root-user", "--mount", "sh", "-ec"]);
+    inside.arg(
+        "mount -t tmpfs none $DEV; touch $DEV/null; mount --bind /dev/null $DEV/null
+        ln -s $LOG $DEV/log; mount --rbind $DEV /dev; exec \"$@\"",
+    );
+    inside.arg("sh").arg(shell.get_program()).args(shell.get_args());
+    inside.env("DEV", &dev).env("LOG", &log).env("RLOCK_URL", server.url()).env("TTL", "3s");
+    let mut running = Running::start(&mut inside);
+    assert_eq!(running.line(), "HELD");
+    server.revoke("L");
+    let mut message = [0; 1_000];
+    let length = log_daemon.recv(&mut message).expect("a message");
+    let message = str::from_utf8(&message[..length]).unwrap();
+    assert!(message.starts_with("<11>rlock["), "{message}");
+    assert!(message.contains("]: L: the lock was "), "{message}");
+    assert!(
+        message.ends_with(&format!("; stopping the script (pid {})", running.pid())),
+        "{message}"
+    );
+    assert!(!running.end().status.success());
 }
 
 #[test]
@@ -450,6 +494,7 @@ support::also_on_local! {
     the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends,
     a_killed_script_frees_its_lock_too,
     a_script_may_renew_and_release_its_lock_itself,
+    a_renewal_beside_a_keeper_never_shortens_its_lease,
     a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
     a_session_that_ends_does_not_take_the_keeper_along,
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
