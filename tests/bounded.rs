@@ -149,6 +149,19 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     no_call_takes_long(&server);
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert!(renewed.err().contains("was deleted"), "{renewed:?}");
+
+    // When another tool overwrites the key.
+    server.cli(&["FLUSHALL"]);
+    prepare(&server, HOLDS, &[&many, "600000", ""]);
+    server.cli(&["SET", "rlock:L", "theirs"]);
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    let renewed = run(&mut server.rlock(["renew", "L", token]));
+    assert!(renewed.err().contains("was overwritten"), "{renewed:?}");
+    no_call_takes_long(&server);
+    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    no_call_takes_long(&server);
+    assert!(server.is_free("L"));
 }
 
 #[test]
