@@ -32,9 +32,10 @@ if type(guard) == 'table' then return guard end
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
   'reinstated', 'named', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence', TOKEN .. ':attempt',
   TOKEN .. ':ttl')
-local lock = { written = fields[1], mode = fields[2], fence = fields[3], life = fields[4],
-  ticket = fields[5], notified = fields[6], floor = tonumber(fields[7] or 0),
-  reinstated = tonumber(fields[8] or 0), named = fields[9],
+-- A waiter repeats the life that a reply shows, so it is no longer here than there.
+local lock = { written = fields[1], mode = fields[2], fence = fields[3],
+  life = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5], notified = fields[6],
+  floor = tonumber(fields[7] or 0), reinstated = tonumber(fields[8] or 0), named = fields[9],
   count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
 local own = { standing = fields[10], keep_until = fields[11], fence = fields[12], attempt = fields[13],
   ttl = fields[14] }

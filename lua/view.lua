@@ -60,7 +60,7 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
       renewed ~= '' and renewed or acquired, scored[i + 1], its_state == 'held' and '' or its_state }
   end
   local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
-  return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), cut(lock.life),
+  return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), lock.life or '',
     number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 

@@ -969,6 +969,41 @@ fn a_lock_with_too_much_data_hides_no_other() {
     assert_eq!(run(&mut server.rlock(release)).code(), 0);
 }
 
+#[test]
+fn a_huge_life_mark_keeps_nobody_from_seeing_or_releasing_a_lock() {
+    let server = Server::start();
+    acquire(&server, &["--ttl", "1h"], "L");
+    let fill = "redis.call('HSET', KEYS[1], 'life', string.rep('x', 70000000))";
+    server.cli(&["EVAL", fill, "1", "{rlock:L}?state"]);
+    // A server takes a while to copy 70 MB on a loaded machine.
+    let patient = |arguments: &[&str]| {
+        let output = run(server.rlock(arguments).env("RLOCK_IO_TIMEOUT", "1m"));
+        assert!(output.out().len() + output.err().len() < 10_000, "{arguments:?}");
+        output.code()
+    };
+    assert_eq!(patient(&["inspect"]), 0);
+    assert_eq!(patient(&["inspect", "L"]), 0);
+    assert_eq!(patient(&["exec", "-n", "L", "true"]), 75);
+    assert_eq!(patient(&["release", "--force", "--now", "L"]), 0);
+    assert_eq!(patient(&["exec", "-w", "1m", "L", "true"]), 0);
+}
+
+#[test]
+fn a_server_knows_a_holder_that_a_waiter_has_seen_under_a_long_life_mark() {
+    let server = Server::start();
+    let token = acquire(&server, &["--ttl", "1h"], "L");
+    server.cli(&["HSET", "{rlock:L}?state", "life", &"x".repeat(5_000)]);
+    let waiter = support::waiter(&server, &["--ttl", "30s"], "L", "waited");
+    // It asks again, and repeats what it has seen.
+    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let asked = server.calls_of("evalsha");
+    server.cli(&["RPUSH", &mailbox, "look"]);
+    until("it has asked again", || server.calls_of("evalsha") > asked);
+    assert_eq!(server.inspect("L")["holders"].as_array().unwrap().len(), 1);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+    assert_eq!(waiter.end().out(), "ENTERED waited");
+}
+
 support::also_on_local! {
     options_override_the_environment_and_an_empty_variable_counts_as_unset,
     no_label_makes_an_acquire_fail,
