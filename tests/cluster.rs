@@ -97,7 +97,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let name = names(&cluster, 1).remove(0);
     let owner = cluster.node(cluster.owner(0, &format!("rlock:{name}")));
     // Enough rights to acquire, but not to withdraw.
-    let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "1s", &name]));
+    let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "2s", &name]));
     assert_eq!(warm.code(), 0, "{warm:?}");
     owner.cli(&["CONFIG", "RESETSTAT"]);
     until("it is free", || owner.cli(&["EXISTS", &format!("rlock:{name}")]) == "0");

@@ -237,7 +237,7 @@ fn a_server_that_is_not_redis_is_78() {
         b"*2\r\n$4\r\nbusy\r\n*1\r\n:1\r\n",
     ] {
         let url = saying(words);
-        let mut command = rlock(["acquire", "-n", "--ttl", "1s", "L"]);
+        let mut command = rlock(["acquire", "-n", "L"]);
         let output = run(command.env("RLOCK_URL", url));
         assert_eq!(output.code(), 78, "{words:?}: {output:?}");
         assert!(output.err().contains("Redis or Valkey"), "{output:?}");
@@ -324,7 +324,7 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
     let output = bash(&server, slow);
     assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
     // A keeper needs the password too, long after the pipe is empty.
-    let script = "t=$($rlock acquire --ttl 600ms --while-pid $$ --password-file <(echo s3cret) L) \
+    let script = "t=$($rlock acquire --ttl 3s --while-pid $$ --password-file <(echo s3cret) L) \
         || exit
         export RLOCK_PASSWORD=s3cret
         until [ \"$($rlock inspect L | grep -c 'renewed [1-9]')\" = 1 ]; do :; done
@@ -446,7 +446,7 @@ fn the_rights_that_the_readme_gives_are_enough_for_everything() {
     ci(&["acquire", "--reentrant", "--owner", "me", "L"]);
     ci(&["acquire", "--reentrant", "--owner", "me", "-s", "L"]);
     ci(&["release", "--force", "--now", "L"]);
-    ci(&["acquire", "--ttl", "200ms", "L"]);
+    ci(&["acquire", "--ttl", "2s", "L"]);
     ci(&["release", "--force", "L"]);
     let another = server.url() + "?db=1";
     let mut command = server.rlock(["exec", "L", "true"]);
@@ -495,7 +495,7 @@ fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
     let server = Server::start();
     let another = server.url() + "?db=1";
     let everything: &[&[&str]] = &[
-        &["acquire", "--ttl", "1s", "--slots", "2", "L"],
+        &["acquire", "--ttl", "3s", "--slots", "2", "L"],
         &["exec", "--slots", "2", "L", "true"],
         &["exec", "-w", "100ms", "L", "true"],
         &["renew", "L", "token"],
@@ -503,7 +503,7 @@ fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
         &["release", "--force", "--now", "L"],
         &["acquire", "--reentrant", "--owner", "me", "L"],
         &["acquire", "--reentrant", "--owner", "me", "-s", "L"],
-        &["acquire", "--ttl", "200ms", "M"],
+        &["acquire", "--ttl", "1s", "M"],
         &["exec", "-w", "3s", "M", "true"],
         &["release", "--url", &another, "M", "token"],
     ];
@@ -528,7 +528,7 @@ fn a_lock_whose_history_cannot_be_written_moves_on() {
     assert_eq!(output.code(), 78, "{output:?}");
     assert!(output.err().contains("rpush"), "{output:?}");
     assert!(server.is_free("L"));
-    acquire(&server, &["--ttl", "100ms"], "L");
+    acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
     // One call fails, because it cannot record the hold that expired.
     let output = as_ci(&mut server.rlock(["renew", "L", "token"]));
@@ -638,7 +638,7 @@ fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
 fn a_server_out_of_memory_still_revokes_and_releases_kept_locks() {
     let server = Server::start();
     let kept = acquire(&server, &["--at-least", "20s"], "kept");
-    acquire(&server, &["--ttl", "1s"], "held");
+    acquire(&server, &["--ttl", "2s"], "held");
     acquire(&server, &[], "dead");
     let next = support::waiter(&server, &["--at-least", "100ms"], "dead", "next");
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -816,7 +816,7 @@ fn a_list_of_more_locks_than_fit_into_memory_is_refused() {
     let page = format!("*2\r\n$1\r\n0\r\n*1000001\r\n{names}");
     let url = answering(&page, "");
     // A loaded machine takes its time to read that much.
-    let mut inspect = rlock(["inspect", "--io-timeout", "1m"]);
+    let mut inspect = rlock(["inspect", "--io-timeout", "10m"]);
     fails(inspect.env("RLOCK_URL", url), 78, &["more than 1000000 locks", "pattern"]);
 }
 
@@ -842,7 +842,7 @@ fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
         for warm in [false, true] {
             if warm {
                 // Enough rights to acquire, but not to withdraw.
-                acquire(&server, &["--ttl", "1s"], "warm");
+                acquire(&server, &["--ttl", "2s"], "warm");
             }
             let output = as_user(&mut server.rlock(exec), user);
             assert_eq!(output.code(), 78, "{warm} {output:?}");
@@ -866,7 +866,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     for url in [server.url(), server.tcp_url()] {
         server.cli(&["SCRIPT", "FLUSH"]);
         // Enough rights to acquire, but not to withdraw.
-        acquire(&server, &["--ttl", "1s"], "warm");
+        acquire(&server, &["--ttl", "2s"], "warm");
         server.cli(&["CONFIG", "RESETSTAT"]);
         server.signal("STOP");
         let exec = ["exec", "-n", "--io-timeout", "200ms", "--ttl", "60s", "L", "true"];
@@ -899,7 +899,7 @@ fn a_signal_while_a_server_is_frozen_leaves_nothing_on_it() {
     for warm in [false, true] {
         server.cli(&["SCRIPT", "FLUSH"]);
         if warm {
-            acquire(&server, &["--ttl", "1s"], "warm");
+            acquire(&server, &["--ttl", "2s"], "warm");
         }
         server.cli(&["CONFIG", "RESETSTAT"]);
         server.signal("STOP");

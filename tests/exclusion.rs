@@ -118,7 +118,7 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
     let server = Server::start();
     for prefix in ["{app}:", "", "rlock:", "{rlock:a}:", "{a}"] {
         let own = ["--prefix", prefix];
-        let mut first = holder(&server, &[&own[..], &["-v", "--ttl", "900ms"]].concat(), "a");
+        let mut first = holder(&server, &[&own[..], &["-v", "--ttl", "2s"]].concat(), "a");
         let sides = ["holds", "state", "queue", "past", "over", "mail"];
         for name in sides.iter().flat_map(|side| [format!("a:{side}"), format!(":{side}")]) {
             acquire(&server, &own, &name);
@@ -142,7 +142,7 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
 fn waiters_stay_out_after_a_newcomer_entered_a_server_that_lost_its_data() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
-    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.forget_all();
     // Before the waiter has asked again, or after it: if it comes too late, the waiter has said who
     // holds the lock.
@@ -158,14 +158,14 @@ fn waiters_stay_out_after_a_newcomer_entered_a_server_that_lost_its_data() {
 #[test]
 fn a_holder_whose_state_was_evicted_learns_it_and_nothing_is_invented() {
     let server = Server::start();
-    let mut first = holder(&server, &["--ttl", "900ms"], "L");
+    let mut first = holder(&server, &["--ttl", "3s"], "L");
     server.cli(&["DEL", "{rlock:L}?state"]);
     first.told("the lock was forgotten by the server; stopping the command");
     assert_eq!(first.end().code(), 76);
     let history = run(&mut server.rlock(["inspect", "L"]));
     assert!(!history.out().contains("year") && !history.out().contains("@ pid 0"), "{history:?}");
     // Another tool's key in its place belongs to that tool.
-    let mut second = holder(&server, &["--ttl", "900ms"], "M");
+    let mut second = holder(&server, &["--ttl", "3s"], "M");
     server.cli(&["DEL", "{rlock:M}?state", "rlock:M"]);
     server.cli(&["SET", "rlock:M", "theirs"]);
     second.told("the lock was forgotten by the server; stopping the command");
@@ -199,9 +199,9 @@ fn a_released_token_is_remembered_among_any_number_of_others() {
 fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     let server = Server::start();
     let mut others: Vec<Running> =
-        (0..3).map(|_| holder(&server, &["-s", "--ttl", "1s"], "L")).collect();
+        (0..3).map(|_| holder(&server, &["-s", "--ttl", "3s"], "L")).collect();
     let mut longest = holder(&server, &["-s", "--ttl", "30s", "--on-lost", "continue"], "L");
-    let waiting = waiter(&server, &["--ttl", "300ms"], "L", "at last");
+    let waiting = waiter(&server, &["--ttl", "3s"], "L", "at last");
     server.forget_all();
     until("it is reinstated", || {
         let holders = server.inspect("L")["holders"].clone();
@@ -261,7 +261,7 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
 fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
-    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     let fence: u64 = server.cli(&["HGET", "{rlock:L}?state", "fence"]).parse().unwrap();
     server.cli(&["FLUSHALL"]);
     until("it is reinstated", || state(&server).0 == "revoked");
@@ -281,7 +281,7 @@ fn waiters_tell_a_server_with_old_data_about_newer_holders() {
     server.cli(&["SAVE"]);
     assert_eq!(run(&mut server.rlock(["release", "L", &old])).code(), 0);
     let first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
-    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.kill();
     server.start_again();
     // The old holder looks alive, and is not the only one.
@@ -299,8 +299,8 @@ fn waiters_tell_a_server_with_old_data_about_newer_holders() {
 fn a_key_that_was_overwritten_and_deleted_admits_nobody_before_its_holder_has_released() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
-    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
-    server.cli(&["SET", "rlock:L", "theirs", "PX", "700"]);
+    let second = waiter(&server, &["--ttl", "3s"], "L", "second");
+    server.cli(&["SET", "rlock:L", "theirs", "PX", "3000"]);
     until("it is seen", || state(&server).0 == "foreign");
     until("it is gone", || state(&server) == ("revoked".into(), first.pid().into()));
     first.say("go");
@@ -312,7 +312,7 @@ fn a_key_that_was_overwritten_and_deleted_admits_nobody_before_its_holder_has_re
 fn a_public_id_releases_nothing() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "20s"], "L");
-    let second = waiter(&server, &["--ttl", "300ms"], "L", "second");
+    let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.cli(&["FLUSHALL"]);
     until("it is reinstated", || state(&server).0 == "revoked");
     assert_eq!(run(&mut server.rlock(["release", "L", &token[..8]])).code(), 77);

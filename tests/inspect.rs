@@ -122,7 +122,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
     assert_eq!(go(&["exec", "--label", "job/1", "L", "sh", "-c", "exit 3"]).code(), 3);
     go(&["exec", "L", "sh", "-c", "kill -9 $$"]);
     assert_eq!(go(&["exec", "L", "no-such-command"]).code(), 127);
-    acquire(&server, &["--ttl", "100ms"], "L");
+    acquire(&server, &["--ttl", "2s"], "L");
     assert_eq!(go(&["exec", "L", "true"]).code(), 0);
     acquire(&server, &[], "L");
     assert_eq!(go(&["release", "--force", "--now", "L"]).code(), 0);
@@ -171,7 +171,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
     // An end that no client has recorded yet is shown too, and the history has a limit.
-    acquire(&server, &["--ttl", "100ms"], "L");
+    acquire(&server, &["--ttl", "2s"], "L");
     support::until("it has expired", || server.is_free("L"));
     assert!(go(&["inspect", "L"]).out().lines().nth(1).unwrap().contains("expired"));
     for _ in 0..20 {

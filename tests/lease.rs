@@ -12,9 +12,9 @@ use crate::support::{
 #[test]
 fn a_command_that_outlives_its_ttl_keeps_the_lock() {
     let server = Server::start();
-    let mut first = holder(&server, &["-v", "--ttl", "300ms"], "L");
-    // Ten renewals are three leases' worth of time.
-    for _ in 0..10 {
+    let mut first = holder(&server, &["-v", "--ttl", "2s"], "L");
+    // Four renewals take longer than a lease.
+    for _ in 0..4 {
         first.told("renewed for");
     }
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
@@ -25,7 +25,7 @@ fn a_command_that_outlives_its_ttl_keeps_the_lock() {
 #[test]
 fn a_lock_that_is_lost_ends_the_command_with_76() {
     let server = Server::start();
-    let mut first = holder(&server, &["--ttl", "600ms"], "L");
+    let mut first = holder(&server, &["--ttl", "3s"], "L");
     server.revoke("L");
     first.told("; stopping the command");
     assert_eq!(first.end().code(), 76);
@@ -35,7 +35,7 @@ fn a_lock_that_is_lost_ends_the_command_with_76() {
 fn a_holder_that_loses_its_lock_reads_the_reason() {
     let server = Server::start();
     let told = |fault: &[&str], reason: &str| {
-        let mut first = holder(&server, &["--ttl", "600ms"], "L");
+        let mut first = holder(&server, &["--ttl", "3s"], "L");
         let token = server.cli(&["GET", "rlock:L"]);
         server.cli(fault);
         first.told(&format!("L: the lock {reason}"));
@@ -56,7 +56,7 @@ fn a_holder_that_loses_its_lock_reads_the_reason() {
     told(&["SET", "rlock:L", "theirs"], "was overwritten by another tool");
     told(&["FLUSHALL"], "was forgotten by the server");
     // As an operator does it.
-    let mut first = holder(&server, &["--ttl", "600ms"], "L");
+    let mut first = holder(&server, &["--ttl", "3s"], "L");
     let token = server.cli(&["GET", "rlock:L"]);
     let revoked =
         run(server.rlock(["release", "--force", "L"]).env("LOGNAME", "ana").env("USER", "ana"));
@@ -71,7 +71,7 @@ fn a_holder_that_loses_its_lock_reads_the_reason() {
 #[test]
 fn an_expired_and_a_released_token_say_so_and_when() {
     let server = Server::start();
-    let expired = acquire(&server, &["--ttl", "100ms"], "L");
+    let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.is_free("L"));
     let refused = run(&mut server.rlock(["renew", "L", &expired]));
     assert!(
@@ -95,7 +95,7 @@ fn an_expired_and_a_released_token_say_so_and_when() {
 fn a_lock_that_another_tool_took_or_the_server_forgot_is_lost() {
     let server = Server::start();
     for fault in [&["SET", "rlock:L", "theirs"][..], &["FLUSHALL"]] {
-        let mut first = holder(&server, &["--ttl", "600ms"], "L");
+        let mut first = holder(&server, &["--ttl", "3s"], "L");
         server.cli(fault);
         first.told("; stopping the command");
         assert_eq!(first.end().code(), 76, "{fault:?}");
@@ -109,7 +109,7 @@ fn a_lost_lock_ends_the_whole_group_and_kills_what_ignores_sigterm() {
     // The child ignores TERM, and so does its own child.
     let script = "trap '' TERM; sleep 1000 & echo $!; wait";
     let mut first =
-        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+        Running::start(&mut server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script]));
     let grandchild = first.line();
     server.revoke("L");
     assert_eq!(first.end().code(), 76);
@@ -151,7 +151,7 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
         }";
     std::fs::write(&beat, "").unwrap();
     let script = "perl -e \"$0\" \"$1\"; exec sleep 60";
-    let mut command = server.rlock(["exec", "--ttl", "900ms", "L", "sh", "-c", script, chain]);
+    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script, chain]);
     let mut first = Running::start(command.arg(&beat));
     assert_eq!(first.line(), "UP");
     server.revoke("L");
@@ -198,7 +198,7 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
     let server = Server::start();
     let script = "head -c 1000000 /dev/zero >&2 & echo READY; sleep 1000";
     let mut first =
-        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", script]));
+        Running::start(&mut server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script]));
     assert_eq!(first.line(), "READY");
     server.revoke("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
@@ -230,11 +230,11 @@ fn a_lock_forgotten_in_a_restart_is_76_even_if_only_the_release_detects_it() {
 #[test]
 fn a_server_out_of_memory_still_renews_and_hands_over() {
     let server = Server::start();
-    let first = holder(&server, &["--ttl", "600ms"], "L");
+    let first = holder(&server, &["--ttl", "3s"], "L");
     let next = support::waiter(&server, &[], "L", "next");
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     server.cli(&["CONFIG", "RESETSTAT"]);
-    until("five renewals", || server.calls_of("evalsha") >= 5);
+    until("four renewals", || server.calls_of("evalsha") >= 4);
     assert_eq!(first.finish().code(), 0);
     assert_eq!(next.finish().out(), "ENTERED next");
 }
@@ -244,7 +244,7 @@ fn a_stopped_command_ends_too_when_the_lock_is_lost() {
     let server = Server::start();
     let stop = "echo READY; kill -STOP $$";
     let mut first =
-        Running::start(&mut server.rlock(["exec", "--ttl", "600ms", "L", "sh", "-c", stop]));
+        Running::start(&mut server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", stop]));
     assert_eq!(first.line(), "READY");
     server.revoke("L");
     assert_eq!(first.end().code(), 76);
@@ -253,7 +253,7 @@ fn a_stopped_command_ends_too_when_the_lock_is_lost() {
 #[test]
 fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
     let server = Server::start();
-    let mut first = holder(&server, &["--ttl", "1s"], "L");
+    let mut first = holder(&server, &["--ttl", "3s"], "L");
     // A frozen server does not answer, and its keys expire once it continues.
     server.signal("STOP");
     first.told("was not renewed");
@@ -266,7 +266,7 @@ fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
 fn a_holder_survives_a_short_absence_of_the_server() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY]);
+    let mut command = server.rlock(["exec", "-v", "--ttl", "3s", "L", "sh", "-c", READY]);
     let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
     assert_eq!(first.line(), "READY");
     for _ in 0..3 {
@@ -299,7 +299,7 @@ fn a_release_is_repeated_when_its_reply_is_lost() {
     // So that the server knows the scripts already.
     run(&mut server.rlock(["exec", "L", "true"]));
     let script = "echo READY; read _; exit 7";
-    let mut command = server.rlock(["exec", "--io-timeout", "200ms", "L", "sh", "-c", script]);
+    let mut command = server.rlock(["exec", "--io-timeout", "1s", "L", "sh", "-c", script]);
     let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
     assert_eq!(first.line(), "READY");
     proxy.drop_replies(true);
@@ -315,14 +315,14 @@ fn a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl() 
     let server = Server::start();
     let script = "echo $$; exec sleep 1000";
     let mut first =
-        Running::start(&mut server.rlock(["exec", "--ttl", "500ms", "L", "sh", "-c", script]));
+        Running::start(&mut server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script]));
     let command = first.line();
     let mut longer = LongerWait::of("10s");
     first.signal("KILL");
     assert_eq!(first.end().status.signal(), Some(9));
     // No process is left to renew the lease.
     let left = server.inspect("L")["ttl_ms"].as_u64();
-    assert!(left.is_none_or(|left| left <= 500), "{left:?}");
+    assert!(left.is_none_or(|left| left <= 3_000), "{left:?}");
     until("the command is gone", || is_gone(&command));
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     longer.is_not_over();
@@ -369,7 +369,7 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
     let proxy = Proxy::to(server.port(), Duration::from_millis(100));
     for _ in 0..5 {
         let script = format!("{READY}; exit 9");
-        let mut command = server.rlock(["exec", "--ttl", "1s", "L", "sh", "-c", &script]);
+        let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", &script]);
         let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
         assert_eq!(first.line(), "READY");
         let flights = proxy.flights();
@@ -384,7 +384,7 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
 fn with_on_lost_continue_a_command_finishes_without_its_lock_and_the_status_is_76() {
     let server = Server::start();
     let script = "echo READY; read _; echo finished";
-    let options = ["exec", "--ttl", "600ms", "--on-lost", "continue", "L", "sh", "-c", script];
+    let options = ["exec", "--ttl", "3s", "--on-lost", "continue", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     assert_eq!(first.line(), "READY");
     server.revoke("L");
@@ -456,7 +456,7 @@ fn a_command_never_runs_unlocked_if_a_server_answers() {
 #[test]
 fn a_release_is_retried_until_the_server_is_back() {
     let server = Server::start();
-    let mut first = holder(&server, &["--io-timeout", "200ms"], "L");
+    let mut first = holder(&server, &["--io-timeout", "1s"], "L");
     server.signal("STOP");
     first.say("");
     first.told("not released yet");
@@ -466,7 +466,7 @@ fn a_release_is_retried_until_the_server_is_back() {
 
     let token = support::acquire(&server, &[], "L");
     server.signal("STOP");
-    let release = ["release", "--io-timeout", "200ms", "L", &token];
+    let release = ["release", "--io-timeout", "1s", "L", &token];
     let mut release = Running::start(&mut server.rlock(release));
     release.told("not released yet");
     server.signal("CONT");
@@ -480,7 +480,7 @@ fn a_signal_ends_the_retries_of_a_release() {
     for status in [0, 3] {
         let name = format!("L{status}");
         let script = format!("{}; exit {status}", support::READY);
-        let exec = ["exec", "--io-timeout", "200ms", &name, "sh", "-c", &script];
+        let exec = ["exec", "--io-timeout", "1s", &name, "sh", "-c", &script];
         let mut first = Running::start(&mut server.rlock(exec));
         assert_eq!(first.line(), "READY");
         server.signal("STOP");
@@ -521,7 +521,7 @@ fn a_command_never_runs_unlocked_if_the_lock_is_busy() {
 #[test]
 fn a_holder_survives_brief_errors_of_the_server_and_stops_its_command_in_time_otherwise() {
     let server = Server::start();
-    let options = ["exec", "-v", "--ttl", "1500ms", "L", "sh", "-c", READY];
+    let options = ["exec", "-v", "--ttl", "3s", "L", "sh", "-c", READY];
     let mut first = Running::start(&mut server.rlock(options));
     assert_eq!(first.line(), "READY");
     // The server requires a password for a moment.
@@ -551,7 +551,7 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
         format!("trap 'touch {0}' TERM; ps -o pgid= -p $$; read _; touch {0}", ran.display());
     // rlock alone, its group, and the command with it.
     for paused in ["rlock", "group", "both"] {
-        let mut command = server.rlock(["exec", "--ttl", "400ms", "L", "sh", "-c", &script]);
+        let mut command = server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", &script]);
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut first = Running::start(&mut command);
         let group = first.line().trim().to_owned();
@@ -580,14 +580,14 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
 fn a_renewal_is_one_command_on_one_connection() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let mut command = server.rlock(["exec", "--ttl", "900ms", "L", "sh", "-c", READY]);
+    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
     let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
     assert_eq!(first.line(), "READY");
     // By then the server knows the script.
     until("a renewal", || server.calls_of("evalsha") >= 2);
     let flights = proxy.flights();
     server.cli(&["CONFIG", "RESETSTAT"]);
-    until("ten renewals", || server.calls_of("evalsha") >= 10);
+    until("five renewals", || server.calls_of("evalsha") >= 5);
     let sent = proxy.flights() - flights;
     let calls = usize::try_from(server.calls_of("evalsha")).unwrap();
     // One may be under way.
@@ -615,7 +615,7 @@ fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
 fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
     let script = format!(
-        "sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 600ms L sh -c '{READY}'",
+        "sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 3s L sh -c '{READY}'",
         env!("CARGO_BIN_EXE_rlock")
     );
     let mut shell = Command::new("bash");
@@ -635,7 +635,7 @@ fn a_lost_lock_spares_orphans_that_the_command_did_not_start() {
     // that did not. The command has an orphan too.
     let script = format!(
         "mkfifo go; sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
-        exec {} exec --ttl 900ms L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
+        exec {} exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
         env!("CARGO_BIN_EXE_rlock")
     );
     let mut shell = Command::new("bash");
@@ -661,7 +661,7 @@ fn a_lost_lock_spares_orphans_that_the_command_did_not_start() {
 fn without_proc_rlock_warns_that_it_cannot_stop_every_process() {
     let server = Server::start();
     let script = format!(
-        "mount -t tmpfs none /proc; exec {} exec --ttl 600ms L sh -c '{READY}'",
+        "mount -t tmpfs none /proc; exec {} exec --ttl 3s L sh -c '{READY}'",
         env!("CARGO_BIN_EXE_rlock")
     );
     let mut shell = Command::new("unshare");

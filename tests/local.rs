@@ -198,7 +198,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
     assert_eq!(first.line(), "READY");
     let mut waiters: Vec<Running> = (0..3)
         .map(|_| {
-            let mut options = local.rlock(&["exec", "--ttl", "300ms", "L", "true"]);
+            let mut options = local.rlock(&["exec", "--ttl", "3s", "L", "true"]);
             let mut waiter = Running::start(&mut options);
             waiter.told("waiting at position");
             waiter
@@ -308,7 +308,7 @@ fn files_unused_for_a_day_are_removed() {
         age(&file(name));
     }
     // Used a moment ago, although its file looks two days old.
-    let output = run(&mut local.rlock(&["acquire", "--ttl", "1s", "lapsed"]));
+    let output = run(&mut local.rlock(&["acquire", "--ttl", "3s", "lapsed"]));
     assert_eq!(output.code(), 0, "{output:?}");
     age(&file(".rlock:lapsed.state"));
     age(&file(".swept"));
@@ -518,12 +518,12 @@ fn no_umask_makes_a_lock_unusable() {
 #[test]
 fn a_crowd_of_waiters_does_not_keep_the_holder_from_renewing() {
     let local = Local::new();
-    let hold = ["exec", "--ttl", "2s", "L", "sh", "-c", READY];
+    let hold = ["exec", "--ttl", "6s", "L", "sh", "-c", READY];
     let mut first = Running::start(&mut local.rlock(&hold));
     assert_eq!(first.line(), "READY");
     let mut crowd: Vec<Running> = (0..60)
         .map(|_| {
-            Running::start(&mut local.rlock(&["exec", "--ttl", "2s", "-w", "4s", "L", "true"]))
+            Running::start(&mut local.rlock(&["exec", "--ttl", "3s", "-w", "8s", "L", "true"]))
         })
         .collect();
     for waiter in &mut crowd {

@@ -141,9 +141,9 @@ fn a_clock_that_is_behind_or_ahead_makes_no_lease_longer_or_shorter() {
 #[test]
 fn a_holder_that_renews_keeps_clients_with_another_clock_out() {
     let host = Host::new();
-    let holder = host.holder(Own, &["--ttl", "1s"]);
+    let holder = host.holder(Own, &["--ttl", "2s"]);
     // Longer than its lease from the first look, and from any later one.
-    let patient = ["exec", "-w", "4s", "L", "echo", "ENTERED"];
+    let patient = ["exec", "-w", "6s", "L", "echo", "ENTERED"];
     let output = run(&mut host.rlock(Boot(1), &patient));
     assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
     let output = holder.finish();
@@ -202,9 +202,9 @@ fn waiters_under_several_clocks_enter_in_order() {
 #[test]
 fn a_waiter_that_died_under_another_clock_is_passed_over() {
     let host = Host::new();
-    let holder = host.holder(Own, &["--ttl", "1s"]);
+    let holder = host.holder(Own, &["--ttl", "3s"]);
     let mut dead =
-        Running::start(&mut host.rlock(Boot(1), &["exec", "--ttl", "300ms", "L", "true"]));
+        Running::start(&mut host.rlock(Boot(1), &["exec", "--ttl", "1500ms", "L", "true"]));
     dead.told("waiting at position 1");
     dead.signal("KILL");
     dead.process.wait().unwrap();
@@ -229,11 +229,11 @@ fn a_lock_that_cools_does_so_under_every_clock() {
 #[test]
 fn a_hold_can_be_renewed_and_released_under_another_clock() {
     let host = Host::new();
-    let token = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "1s", "L"])).out();
+    let token = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "3s", "L"])).out();
     let output = run(&mut host.rlock(Own, &["renew", "--ttl", "1h", "L", &token]));
     assert_eq!(output.code(), 0, "{output:?}");
     // The length of the first lease.
-    std::thread::sleep(Duration::from_millis(1_100));
+    std::thread::sleep(Duration::from_millis(3_100));
     host.is_busy(Boot(1));
     host.is_busy(Own);
     let output = run(&mut host.rlock(Ahead(100_000), &["release", "L", &token]));

@@ -234,10 +234,12 @@ fn lost_replies_leave_nothing_behind() {
     let wires: Vec<Proxy> =
         servers.iter().map(|server| Proxy::to(server.port(), Duration::ZERO)).collect();
     let all = wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
+    servers.iter().for_each(|server| await_uptime(server, 4));
+    let exec = ["exec", "--io-timeout", "1s", "-t", "4s", "L", "true"];
     wires[0].drop_replies(true);
-    assert_eq!(run(&mut at(&all, &["exec", "--io-timeout", "300ms", "L", "true"])).code(), 0);
+    assert_eq!(run(&mut at(&all, &exec)).code(), 0);
     wires[1].drop_replies(true);
-    let output = run(&mut at(&all, &["exec", "--io-timeout", "300ms", "L", "true"]));
+    let output = run(&mut at(&all, &exec));
     assert_eq!(output.code(), 69, "{output:?}");
     until("all have been told", || having(&servers, "L") == 0);
 }
@@ -287,7 +289,9 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
 fn readers_that_come_at_once_all_enter_with_distinct_fences() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
-    let exec = ["exec", "-n", "-s", "L", "sh", "-c", "echo $RLOCK_FENCE"];
+    // A lease that leaves a loaded machine the time for all of them.
+    servers.iter().for_each(|server| await_uptime(server, 8));
+    let exec = ["exec", "-n", "-s", "-t", "8s", "L", "sh", "-c", "echo $RLOCK_FENCE"];
     let readers: Vec<Running> = (0..20).map(|_| Running::start(&mut at(&all, &exec))).collect();
     let mut fences: Vec<String> = Vec::new();
     for reader in readers {
@@ -349,19 +353,19 @@ fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
 #[test]
 fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     let mut servers = servers(3);
-    let exec = ["exec", "-n", "-t", "1s", "--at-least", "60s", "L", "true"];
+    let exec = ["exec", "-n", "-t", "2s", "--at-least", "60s", "L", "true"];
     servers.iter().for_each(|server| await_uptime(server, 2));
     let all = urls(&servers, &[]);
     let output = run(&mut at(&all, &exec));
     assert_eq!(output.code(), 69, "nobody has been up for a minute: {output:?}");
-    let output = run(&mut at(&all, &["exec", "-n", "-t", "1s", "--at-least", "2s", "L", "true"]));
+    let output = run(&mut at(&all, &["exec", "-n", "-t", "2s", "--at-least", "2s", "L", "true"]));
     assert_eq!(output.code(), 0, "{output:?}");
     servers[1].kill();
     servers[1].start_again();
     servers[2].kill();
     servers[2].start_again();
     await_uptime(&servers[2], 1);
-    let again = ["exec", "-n", "-t", "1s", "--at-least", "2s", "L", "true"];
+    let again = ["exec", "-n", "-t", "2s", "--at-least", "2s", "L", "true"];
     assert_ne!(run(&mut at(&all, &again)).code(), 0);
 }
 

@@ -53,13 +53,13 @@ fn a_command_may_clean_up_under_the_lock() {
     let server = Server::start();
     let script =
         "trap 'echo cleaning; read _; exit 3' TERM; echo READY; while :; do sleep 0.01; done";
-    let mut command = server.rlock(["exec", "-v", "--ttl", "500ms", "L", "bash", "-c", script]);
+    let mut command = server.rlock(["exec", "-v", "--ttl", "2s", "L", "bash", "-c", script]);
     let mut first = Running::start(&mut command);
     assert_eq!(first.line(), "READY");
     first.signal("TERM");
     assert_eq!(first.line(), "cleaning");
-    // Six renewals are two leases' worth of time.
-    for _ in 0..6 {
+    // Four renewals take longer than a lease.
+    for _ in 0..4 {
         first.told("renewed for");
     }
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
@@ -120,7 +120,7 @@ fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
     let mut first = Running::start(
         std::process::Command::new("bash")
             .args(["-c", &script, "-", env!("CARGO_BIN_EXE_rlock")])
-            .args(["exec", "-v", "--ttl", "300ms", "L", "sh", "-c"])
+            .args(["exec", "-v", "--ttl", "2s", "L", "sh", "-c"])
             .arg("trap 'echo XFSZ' XFSZ; echo READY; read _; kill -XFSZ $$; exit 7")
             .env("RLOCK_URL", server.url()),
     );
@@ -251,7 +251,7 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_
     assert_eq!(first.end().code(), 3);
 
     let script = "trap '' TERM; sleep 1000 & echo $!; wait";
-    let options = ["exec", "--foreground", "--ttl", "600ms", "L", "sh", "-c", script];
+    let options = ["exec", "--foreground", "--ttl", "3s", "L", "sh", "-c", script];
     let mut first = Running::start(&mut server.rlock(options));
     let grandchild = first.line();
     server.revoke("L");

@@ -80,7 +80,7 @@ fn a_lock_over_tls_works_like_any_other() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost,IP:127.0.0.1", "-days 2");
     let (server, url) = authority.serves("server", "no");
-    let hold = ["exec", "--ttl", "600ms", "L", "sh", "-c", READY];
+    let hold = ["exec", "--ttl", "2s", "L", "sh", "-c", READY];
     let mut first = Running::start(&mut trusting(&authority, &url, &hold));
     assert_eq!(first.line(), "READY");
     let mut second = Running::start(&mut trusting(&authority, &url, &["exec", "L", "echo", "in"]));

@@ -23,7 +23,7 @@ fn acquire_prints_a_token_that_renews_and_releases() {
 #[test]
 fn a_wrong_token_a_prefix_and_an_expired_token_change_nothing() {
     let server = Server::start();
-    let expired = acquire(&server, &["--ttl", "100ms"], "L");
+    let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease ends", || server.is_free("L"));
     let token = acquire(&server, &[], "L");
     let before = server.stored("L");

@@ -90,13 +90,13 @@ fn a_signal_ends_a_wait_and_leaves_the_queue() {
 #[test]
 fn a_dead_holder_frees_the_lock_when_its_lease_ends() {
     let server = Server::start();
-    let first = holder(&server, &["--ttl", "1s"], "L");
+    let first = holder(&server, &["--ttl", "3s"], "L");
     let next = waiter(&server, &[], "L", "next");
     let start = Instant::now();
     first.signal("KILL");
     assert_eq!(next.finish().out(), "ENTERED next");
-    // A lease of 1 s is renewed every third of a second, so two thirds of it at least were left.
-    assert!(start.elapsed() >= Duration::from_millis(600), "{:?}", start.elapsed());
+    // A lease of 3 s is renewed every second, so two thirds of it at least were left.
+    assert!(start.elapsed() >= Duration::from_millis(1_800), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn a_killed_first_waiter_costs_a_claim_and_no_heartbeat() {
 #[test]
 fn a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat() {
     let server = Server::start();
-    let first = holder(&server, &["--ttl", "1s"], "L");
+    let first = holder(&server, &["--ttl", "3s"], "L");
     let dead = waiter(&server, &[], "L", "dead");
     let next = waiter(&server, &[], "L", "next");
-    // Longer than a lease of 1 s and a claim of 2 s, and shorter than a heartbeat.
-    let mut longer = LongerWait::of("7s");
+    // Longer than a lease of 3 s and a claim of 2 s, and shorter than a heartbeat.
+    let mut longer = LongerWait::of("9s");
     for killed in [dead, first] {
         killed.signal("KILL");
         killed.end();
@@ -150,11 +150,11 @@ fn a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat() {
 #[test]
 fn a_first_waiter_that_leaves_costs_nothing() {
     let server = Server::start();
-    acquire(&server, &["--ttl", "1500ms"], "L");
+    acquire(&server, &["--ttl", "4s"], "L");
     let head = waiter(&server, &[], "L", "head");
     let next = waiter(&server, &[], "L", "next");
     // Shorter than a heartbeat, which is 10 s.
-    let mut longer = LongerWait::of("6s");
+    let mut longer = LongerWait::of("8s");
     head.signal("TERM");
     assert_eq!(head.end().status.signal(), Some(15));
     assert_eq!(next.finish().out(), "ENTERED next");
@@ -165,13 +165,13 @@ fn a_first_waiter_that_leaves_costs_nothing() {
 fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    let dead = waiter(&server, &["--ttl", "300ms"], "L", "dead");
-    let exec = ["exec", "--ttl", "1500ms", "L", "sh", "-c", READY];
+    let dead = waiter(&server, &["--ttl", "1500ms"], "L", "dead");
+    let exec = ["exec", "--ttl", "3s", "L", "sh", "-c", READY];
     let mut next = Running::start(&mut server.rlock(exec));
     next.told("waiting at position 2");
     dead.signal("KILL");
     dead.end();
-    // It no longer counts after a few heartbeats of 100 ms and a claim.
+    // It no longer counts after two heartbeats of 500 ms and a claim.
     until("the dead waiter is dropped", || server.waiting("L") == 1);
     first.finish();
     // The release itself granted the lock, to the waiter that is alive.
@@ -206,7 +206,7 @@ fn a_waiter_that_loses_its_connection_keeps_its_position() {
     let first = holder(&server, &[], "L");
     let mut patient = Running::start(
         server
-            .rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"])
+            .rlock(["exec", "-v", "--ttl", "3s", "L", "echo", "in"])
             .env("RLOCK_URL", proxy.url()),
     );
     patient.told("waiting at position 1");
@@ -224,7 +224,7 @@ fn a_heartbeat_makes_up_for_a_lost_wake_up() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let first = holder(&server, &[], "L");
-    let mut command = server.rlock(["exec", "-v", "--ttl", "1500ms", "L", "echo", "in"]);
+    let mut command = server.rlock(["exec", "-v", "--ttl", "3s", "L", "echo", "in"]);
     let mut patient = Running::start(command.env("RLOCK_URL", proxy.url()));
     patient.told("sleeping");
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -242,9 +242,9 @@ fn a_waiter_with_a_fast_heartbeat_keeps_its_connection() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let mut patient =
-        Running::start(&mut server.rlock(["exec", "-v", "--ttl", "100ms", "L", "true"]));
+        Running::start(&mut server.rlock(["exec", "-v", "--ttl", "150ms", "L", "true"]));
     patient.told("waiting at position");
-    for _ in 0..10 {
+    for _ in 0..40 {
         patient.told("sleeping");
     }
     let clients = server.cli(&["CLIENT", "LIST"]);
@@ -252,8 +252,9 @@ fn a_waiter_with_a_fast_heartbeat_keeps_its_connection() {
         .lines()
         .map(|line| line.strip_prefix("id=").unwrap().split(' ').next().unwrap().parse().unwrap())
         .collect();
-    // The holder's, the waiter's, and one for each redis-cli of this test.
-    assert!(ids.iter().max().unwrap() - ids.iter().min().unwrap() <= 3, "{clients}");
+    // The holder's, the waiter's, one for each redis-cli of this test, and a few more on a loaded
+    // machine. A waiter whose connection is too impatient for the server's timers needs about 30.
+    assert!(ids.iter().max().unwrap() - ids.iter().min().unwrap() <= 12, "{clients}");
     first.finish();
     patient.finish();
 }

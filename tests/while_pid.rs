@@ -252,7 +252,7 @@ fn others_on_the_host_neither_end_a_keeper_nor_keep_it_busy() {
     let server = Server::start();
     let undisturbed = Server::start();
     let start = |server: &Server| {
-        let mut running = Running::start(script(server, "sleep 1000").env("TTL", "1500ms"));
+        let mut running = Running::start(script(server, "sleep 1000").env("TTL", "3s"));
         assert_eq!(running.line(), "HELD");
         let keeper = keeper_of(running.pid()).unwrap();
         (running, keeper)
