@@ -36,6 +36,8 @@ pub(crate) enum Error {
     NotHeld(Reason),
     /// The command cannot be started.
     Command { program: String, error: io::Error },
+    /// A keeper did not get the hold: its exit status, and its last message.
+    Keeper { status: Option<i32>, told: String },
     /// A signal ended the wait.
     Stopped(Signal),
     /// The reader of the output closed it.
@@ -89,6 +91,15 @@ impl Error {
                 io::ErrorKind::NotFound => (exit::NOT_FOUND, "command"),
                 _ => (exit::NOT_EXECUTABLE, "command"),
             },
+            Self::Keeper { status, .. } => {
+                match status.and_then(|status| u8::try_from(status).ok()) {
+                    Some(exit::UNREACHABLE) => (exit::UNREACHABLE, "unreachable"),
+                    Some(exit::CONFIG) => (exit::CONFIG, "config"),
+                    // The hold was revoked or lost before the keeper's request, which does not wait.
+                    Some(exit::BUSY | exit::NOT_HELD) => (exit::LOST, "lost"),
+                    _ => (exit::INTERNAL, "internal"),
+                }
+            }
             Self::Stopped(_) => (exit::INTERNAL, "stopped"),
             Self::Unread => (exit::INTERNAL, "unread"),
             Self::Internal(_) => (exit::INTERNAL, "internal"),
@@ -159,6 +170,13 @@ impl fmt::Display for Error {
                 }
                 _ => write!(f, "{program}: {}", plain(error)),
             },
+            Self::Keeper { .. } if self.kind().0 == exit::LOST => {
+                f.write_str("the lock was lost while the keeper started; acquire it again")
+            }
+            Self::Keeper { told, .. } if told.is_empty() => {
+                f.write_str("the keeper failed to start; try again")
+            }
+            Self::Keeper { told, .. } => write!(f, "the keeper failed to start: {told}"),
             Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
             Self::Unread => f.write_str("the reader of the output has closed it"),
             Self::Internal(error) => {

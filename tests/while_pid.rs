@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::limit::{Process, limit};
+use crate::support::proxy::Proxy;
 use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
@@ -29,6 +30,56 @@ fn script(server: &Server, body: &str) -> Command {
 fn keeper_of(script: u32) -> Option<String> {
     let found = run(Command::new("pgrep").args(["-f", "--", &format!("--while-pid {script} L$")]));
     found.out().lines().next().map(str::to_owned)
+}
+
+/// A wire to the server, and the number of flights of an acquire.
+fn measured_wire(server: &Server) -> (Proxy, usize) {
+    let wire = Proxy::to(server.port(), Duration::ZERO);
+    let mut flights = 0;
+    // The server does not know the script of the first request.
+    for name in ["M", "N"] {
+        let before = wire.flights();
+        let mut acquire = server.rlock(["acquire", "-n", name]);
+        assert_eq!(run(acquire.env("RLOCK_URL", wire.url())).code(), 0);
+        flights = wire.flights() - before;
+    }
+    (wire, flights)
+}
+
+#[test]
+fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
+    let server = Server::on_tcp(&[]);
+    let (wire, flights) = measured_wire(&server);
+    wire.hang_up_after(flights);
+    let output = run(script(&server, "true").env("RLOCK_URL", wire.url()));
+    assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
+    assert!(output.err().starts_with("rlock: L: the keeper failed to start: "), "{output:?}");
+    assert!(output.err().contains("; check the "), "{output:?}");
+}
+
+#[test]
+fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
+    let server = Server::on_tcp(&[]);
+    let (wire, flights) = measured_wire(&server);
+    for is_taken in [false, true] {
+        let before = wire.flights();
+        // Keeps the request of the keeper back until it is held back altogether.
+        wire.delay(Duration::from_millis(500));
+        let mut script = script(&server, "true");
+        let script = Running::start(script.env("RLOCK_URL", wire.url()).env("TTL", "60s"));
+        until("the keeper asks", || wire.flights() > before + flights);
+        wire.part(true);
+        let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+        assert!(revoked.out().starts_with("L: revoked"), "{revoked:?}");
+        if is_taken {
+            support::acquire(&server, &[], "L");
+        }
+        wire.part(false);
+        let output = script.finish();
+        assert_eq!((output.code(), output.out().as_str()), (76, ""), "{output:?}");
+        let told = "rlock: L: the lock was lost while the keeper started; acquire it again";
+        assert_eq!(output.err(), told);
+    }
 }
 
 /// The socket through which a keeper hears about a release, without its leading zero byte.

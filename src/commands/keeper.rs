@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
@@ -67,17 +67,19 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     }
 }
 
-/// Starts a keeper for the hold, and waits until it has the hold. The keeper inherits no
+/// Starts a keeper for the hold, and waits until it has the hold. If it fails, so does this, with
+/// the keeper's message and status. The keeper inherits no
 /// descriptors, so the reader of this process's output does not wait for it.
 pub(super) fn start(
     process: OwnedFd,
     token: &Token,
     read_once: &[(&'static str, OsString)],
+    report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
     keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(KEEPER_TOKEN, token.as_str());
     keeper.envs(read_once.iter().map(|(name, value)| (name, value)));
-    keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::null());
+    keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
     unsafe { keeper.pre_exec(close_others_at_exec) };
     let mut keeper = keeper.spawn().context("cannot start the keeper")?;
@@ -88,9 +90,15 @@ pub(super) fn start(
     if written == READY {
         return Ok(keeper);
     }
+    let mut told = String::new();
+    if let Some(mut errors) = keeper.stderr.take() {
+        let _ = errors.read_to_string(&mut told);
+    }
     let _ = keeper.kill();
-    let _ = keeper.wait();
-    Err(anyhow!("the keeper failed to start, so the lock was released; try again").into())
+    let status = keeper.wait().ok().and_then(|status| status.code());
+    let last = told.lines().next_back().unwrap_or_default();
+    let told = last.strip_prefix("rlock: ").and_then(|line| line.strip_prefix(report.subject()));
+    Err(Error::Keeper { status, told: told.unwrap_or(last).to_owned() })
 }
 
 /// Closes what the caller has open, such as a pipe or a lock, so that the keeper does not keep it
@@ -156,11 +164,12 @@ pub(super) fn run(
     }))
 }
 
-/// Reports to the parent, closes the pipe and leaves the directory.
+/// Reports to the parent, closes the pipes and leaves the directory.
 fn tell_ready() -> std::io::Result<()> {
     stdout().write_all(READY)?;
     stdout().flush()?;
     let null = OpenOptions::new().write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdout(null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
     std::env::set_current_dir("/")
 }

@@ -2,9 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
+
+/// What happens to data that has arrived.
+enum Passage {
+    All,
+    Drop,
+    /// At most this many bytes, and then the connection ends.
+    Last(usize),
+}
+
+fn micros(delay: Duration) -> u64 {
+    u64::try_from(delay.as_micros()).unwrap()
+}
 
 /// Listens on a free port of 127.0.0.1.
 pub struct Proxy {
@@ -14,13 +26,15 @@ pub struct Proxy {
 
 struct Wire {
     server: u16,
-    /// One way.
-    delay: Duration,
+    /// One way, in microseconds.
+    delay: AtomicU64,
     requests: AtomicUsize,
     connections: AtomicUsize,
     silent: AtomicBool,
     /// The proxy hangs up after this many flights.
     last_flight: AtomicUsize,
+    /// The proxy hangs up after this many bytes of the next reply.
+    last_byte: AtomicUsize,
     parted: Mutex<bool>,
     healed: Condvar,
     open: Mutex<Vec<TcpStream>>,
@@ -33,11 +47,12 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let wire = Arc::new(Wire {
             server,
-            delay,
+            delay: AtomicU64::new(micros(delay)),
             requests: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             silent: AtomicBool::new(false),
             last_flight: AtomicUsize::new(usize::MAX),
+            last_byte: AtomicUsize::new(usize::MAX),
             parted: Mutex::new(false),
             healed: Condvar::new(),
             open: Mutex::new(Vec::new()),
@@ -53,6 +68,11 @@ impl Proxy {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Delays every byte by `delay` in each direction from now on.
+    pub fn delay(&self, delay: Duration) {
+        self.wire.delay.store(micros(delay), Ordering::SeqCst);
     }
 
     /// How many flights clients have sent to the server so far.
@@ -74,6 +94,11 @@ impl Proxy {
     pub fn part(&self, parted: bool) {
         *self.wire.parted.lock().unwrap() = parted;
         self.wire.healed.notify_all();
+    }
+
+    /// Delivers at most this many bytes of the next reply, and then ends its connection.
+    pub fn break_reply_after(&self, bytes: usize) {
+        self.wire.last_byte.store(bytes, Ordering::SeqCst);
     }
 
     /// Ends all current connections.
@@ -119,9 +144,15 @@ impl Wire {
             if wire.hangs_up() {
                 wire.cut();
             }
-            !wire.hangs_up()
+            if wire.hangs_up() { Passage::Drop } else { Passage::All }
         });
-        Arc::clone(self).carry(server, client, |wire| !wire.silent.load(Ordering::SeqCst));
+        Arc::clone(self).carry(server, client, |wire| {
+            match wire.last_byte.swap(usize::MAX, Ordering::SeqCst) {
+                usize::MAX if wire.silent.load(Ordering::SeqCst) => Passage::Drop,
+                usize::MAX => Passage::All,
+                last => Passage::Last(last),
+            }
+        });
     }
 
     /// Reads on one thread, and writes after the delay on another.
@@ -129,10 +160,9 @@ impl Wire {
         self: Arc<Self>,
         mut from: TcpStream,
         mut to: TcpStream,
-        lets_through: fn(&Self) -> bool,
+        passage: fn(&Self) -> Passage,
     ) {
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
-        let delay = self.delay;
         let wire = Arc::clone(&self);
         std::thread::spawn(move || {
             for (due, bytes) in receiver {
@@ -148,11 +178,16 @@ impl Wire {
         std::thread::spawn(move || {
             let mut buffer = [0; 64 * 1024];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
-                if lets_through(&self) {
-                    let due = Instant::now() + delay;
-                    if sender.send((due, buffer[..count].to_vec())).is_err() {
-                        break;
-                    }
+                let passage = passage(&self);
+                let passing = match passage {
+                    Passage::All => count,
+                    Passage::Drop => continue,
+                    Passage::Last(last) => count.min(last),
+                };
+                let delay = Duration::from_micros(self.delay.load(Ordering::SeqCst));
+                let sent = sender.send((Instant::now() + delay, buffer[..passing].to_vec()));
+                if sent.is_err() || matches!(passage, Passage::Last(_)) {
+                    break;
                 }
             }
         });
