@@ -7,6 +7,7 @@ pub mod limit;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use limit::{Process, output_of};
 use tempfile::TempDir;
@@ -205,9 +206,18 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
     process
 }
 
+/// A free port of 127.0.0.1, never the same in one process. It is below those that the kernel gives
+/// to clients, so that no client takes it while its server is down.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Processes that run at once begin at different ports.
+        let next = std::process::id() % 12_000 * 997 + TAKEN.fetch_add(1, Ordering::SeqCst);
+        let port = 10_000 + (next % 12_000) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 #[track_caller]
