@@ -5,6 +5,7 @@
 mod support;
 
 mod bounded;
+mod campaign;
 mod cluster;
 mod completion;
 mod errors;
@@ -18,7 +19,6 @@ mod local_clocks;
 mod modes;
 mod nested;
 mod packaging;
-mod promise;
 mod quorum;
 mod recipes;
 mod round_trips;

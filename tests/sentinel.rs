@@ -214,6 +214,28 @@ fn no_client_acts_on_a_demoted_master() {
 }
 
 #[test]
+fn only_all_replicas_keep_a_replaced_master_from_renewing() {
+    let service = Service::start(2, &[], &[]);
+    let hold = |count: &str, name: &str| {
+        let sure = ["exec", "--ttl", "6s", "--min-replicas", count, name];
+        // A replica that has just connected takes a second to confirm anything.
+        let mut try_it = || run(&mut on(&service, &[&sure[..], &["true"]].concat())).code() == 0;
+        until("the replicas confirm", &mut try_it);
+        let exec = [&sure[..1], &["-v"], &sure[1..], &["sh", "-c", READY]].concat();
+        let mut holder = Running::start(&mut on(&service, &exec));
+        assert_eq!(holder.line(), "READY");
+        holder
+    };
+    let (mut one, mut all) = (hold("1", "L"), hold("2", "M"));
+    // So does a failover begin, and the master does not notice if it is only slow.
+    let master = service.master_port();
+    let replica = service.servers().iter().find(|server| server.port() != master).unwrap();
+    replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    one.told("] renewed for");
+    all.told("not renewed: 1 of 2 replicas");
+}
+
+#[test]
 fn locks_that_a_replica_has_confirmed_survive_every_failover() {
     let rounds = std::env::var(ROUNDS_VARIABLE).map_or(3, |rounds| rounds.parse().unwrap());
     let mut service = Service::start(2, &[], &[]);

@@ -8,6 +8,8 @@ use super::{Server, until};
 
 pub struct Cluster {
     nodes: Vec<Server>,
+    /// Of each master.
+    replicas: usize,
 }
 
 impl Cluster {
@@ -33,25 +35,29 @@ impl Cluster {
                 )
             })
             .collect();
-        let cluster = Self { nodes };
+        let cluster = Self { nodes, replicas };
         let addresses: Vec<String> = cluster.nodes.iter().map(address).collect();
         let create = ["create"].into_iter().chain(addresses.iter().map(String::as_str));
         let count = replicas.to_string();
         cluster.manage(create.chain(["--cluster-replicas", &count, "--cluster-yes"]));
+        cluster.await_agreement();
+        cluster
+    }
+
+    /// Waits until all nodes agree on who has which slot, and all replicas are connected.
+    pub fn await_agreement(&self) {
         until("all nodes agree", || {
-            cluster.nodes.iter().all(|node| {
+            self.nodes.iter().all(|node| {
                 node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-                    && node.cli(&["CLUSTER", "SLOTS"])
-                        == cluster.nodes[0].cli(&["CLUSTER", "SLOTS"])
+                    && node.cli(&["CLUSTER", "SLOTS"]) == self.nodes[0].cli(&["CLUSTER", "SLOTS"])
             })
         });
         until("all replicas are connected", || {
-            cluster.masters().iter().all(|&master| {
-                let told = cluster.nodes[master].cli(&["INFO", "replication"]);
-                told.matches("state=online").count() == replicas
+            self.masters().iter().all(|&master| {
+                let told = self.nodes[master].cli(&["INFO", "replication"]);
+                told.matches("state=online").count() == self.replicas
             })
         });
-        cluster
     }
 
     /// `redis-cli --cluster …`
@@ -88,9 +94,18 @@ impl Cluster {
         self.nodes[node].cli(&["CLUSTER", "MYID"])
     }
 
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub fn masters(&self) -> Vec<usize> {
+        self.masters_but(usize::MAX)
+    }
+
+    /// The masters without this node, which does not answer.
+    pub fn masters_but(&self, away: usize) -> Vec<usize> {
         let is_master = |node: &usize| self.nodes[*node].cli(&["ROLE"]).starts_with("master");
-        (0..self.nodes.len()).filter(is_master).collect()
+        (0..self.nodes.len()).filter(|node| *node != away).filter(is_master).collect()
     }
 
     pub fn slot(&self, key: &str) -> String {

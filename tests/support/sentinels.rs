@@ -96,6 +96,13 @@ impl Service {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Grows with every failover.
+    pub fn epoch(&self) -> u64 {
+        let told = self.ask(0, &["SENTINEL", "MASTER", "svc"]);
+        let mut lines = told.lines().skip_while(|line| *line != "config-epoch");
+        lines.nth(1).and_then(|epoch| epoch.parse().ok()).unwrap()
+    }
+
     pub fn url(&self) -> String {
         let sentinels: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
@@ -115,6 +122,10 @@ impl Service {
 
     pub fn server(&self, port: u16) -> &Server {
         self.servers.iter().find(|server| server.port() == port).unwrap()
+    }
+
+    pub fn server_mut(&mut self, port: u16) -> &mut Server {
+        self.servers.iter_mut().find(|server| server.port() == port).unwrap()
     }
 
     /// All of them, the master included.

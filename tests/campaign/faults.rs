@@ -1,0 +1,176 @@
+//! The faults, and what each may do to a lock.
+
+use std::time::Duration;
+
+use super::deployment::Kind;
+use super::plan::Plan;
+
+/// A fault at a time of the round.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub what: What,
+    /// From the start of the round.
+    pub at: Duration,
+    /// Ignored by faults that are over at once.
+    pub lasting: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The worker whose command runs when the fault comes.
+    Holder,
+    Worker(usize),
+}
+
+/// Masks of workers have one bit for each worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// SIGSTOP to the server or the master.
+    Freeze,
+    /// Of a quorum.
+    FreezeServer(usize),
+    /// Sentinel: any replica.
+    FreezeReplica,
+    RestartEmpty(usize),
+    RestartWithData,
+    /// Of a quorum: down for a while, then without its data.
+    KillServer(usize),
+    KillMaster,
+    /// Cluster: the replica takes over from a living master.
+    FailOver,
+    MoveSlot,
+    /// All sentinels of the mask but the first, which the rounds themselves need.
+    StopSentinels(u64),
+    /// Deletes all data; on `local:`, all files.
+    Flush,
+    DeleteKey,
+    DeleteKeyOf(usize),
+    KillConnections,
+    PauseClients,
+    /// Cuts these workers off from all servers.
+    Part(u64),
+    /// Cuts these workers off from one server of a quorum.
+    PartServer(usize, u64),
+    /// One way.
+    Delay(u64, Duration),
+    /// Delivers only so many bytes of the next reply, and then breaks the connection.
+    BreakReply(u64, usize),
+    Stop(Whom),
+    Kill(Whom),
+    Terminate(Whom),
+    /// `release --force`
+    Revoke,
+    /// `release --force --now`
+    Free,
+}
+
+/// What a fault may cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Requests and replies are late or fail.
+    Delays,
+    /// Connections break.
+    Breaks,
+    /// The server may lose grants.
+    Loses,
+    /// As `Loses`, although the new master has the data that it has received.
+    FailsOver,
+    /// The holders lose the lock, and others are kept out until they have stopped.
+    Revokes,
+    /// The holders lose the lock at once.
+    Frees,
+    Stops(usize),
+    Kills(usize),
+    Terminates(usize),
+}
+
+impl What {
+    /// The name in the table of counts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Freeze | Self::FreezeServer(_) => "server frozen",
+            Self::FreezeReplica => "replica frozen",
+            Self::RestartEmpty(_) => "server restarted empty",
+            Self::RestartWithData => "server restarted with its data",
+            Self::KillServer(_) => "server killed for a while",
+            Self::KillMaster => "master killed",
+            Self::FailOver => "failover requested",
+            Self::MoveSlot => "slot moved",
+            Self::StopSentinels(_) => "sentinels frozen",
+            Self::Flush => "all data deleted",
+            Self::DeleteKey | Self::DeleteKeyOf(_) => "key deleted",
+            Self::KillConnections => "connections killed",
+            Self::PauseClients => "clients paused",
+            Self::Part(_) | Self::PartServer(..) => "network partitioned",
+            Self::Delay(..) => "network slow",
+            Self::BreakReply(..) => "reply broken off",
+            Self::Stop(_) => "rlock stopped",
+            Self::Kill(_) => "rlock killed",
+            Self::Terminate(_) => "rlock terminated",
+            Self::Revoke => "release --force",
+            Self::Free => "release --force --now",
+        }
+    }
+
+    /// Whether the fault has a length.
+    pub fn lasts(self) -> bool {
+        matches!(
+            self,
+            Self::Freeze
+                | Self::FreezeServer(_)
+                | Self::FreezeReplica
+                | Self::KillServer(_)
+                | Self::KillMaster
+                | Self::MoveSlot
+                | Self::StopSentinels(_)
+                | Self::PauseClients
+                | Self::Part(_)
+                | Self::PartServer(..)
+                | Self::Delay(..)
+                | Self::Stop(_)
+        )
+    }
+
+    /// Whether a replica may take over from a master that does not answer.
+    pub fn may_replace_master(self, kind: Kind) -> bool {
+        match self {
+            Self::KillMaster => true,
+            Self::Freeze => kind.replicas() > 0,
+            // Sentinels are clients too.
+            Self::PauseClients => kind == Kind::Sentinel,
+            _ => false,
+        }
+    }
+
+    /// Whether masters change on purpose, and the old one takes part.
+    pub fn is_orderly(self) -> bool {
+        matches!(self, Self::FailOver | Self::MoveSlot)
+    }
+
+    /// Whether a server or its network fails.
+    pub fn hits_a_server(self) -> bool {
+        !matches!(
+            self,
+            Self::Stop(_) | Self::Kill(_) | Self::Terminate(_) | Self::Revoke | Self::Free
+        )
+    }
+
+    /// What the fault may cause by docs/promises.md. `worker` is the one that it hits.
+    pub fn effect(self, plan: &Plan, worker: usize) -> Effect {
+        match self {
+            Self::Stop(_) => Effect::Stops(worker),
+            Self::Kill(_) => Effect::Kills(worker),
+            Self::Terminate(_) => Effect::Terminates(worker),
+            Self::Revoke | Self::DeleteKey => Effect::Revokes,
+            Self::Free => Effect::Frees,
+            Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
+            Self::Flush => Effect::Loses,
+            // A minority of a quorum may lose its data.
+            Self::RestartEmpty(_) if plan.kind != Kind::Quorum => Effect::Loses,
+            _ if self.may_replace_master(plan.kind) && !plan.survives_failovers() => {
+                Effect::FailsOver
+            }
+            _ => Effect::Delays,
+        }
+    }
+}

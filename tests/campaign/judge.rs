@@ -1,0 +1,485 @@
+//! Judges a round by docs/promises.md. It is a pure function of the record.
+
+mod flaws;
+
+use std::time::Duration;
+
+use super::deployment::Kind;
+use super::faults::Effect;
+use super::plan::{Mode, Plan, Style, WaitLimit};
+use super::record::{End, Happened, Record, Rest, Run, Span, Worker, Write};
+
+/// A token counts the milliseconds of the server's clock, in microseconds.
+const RESOLUTION: u64 = 1_000;
+/// How long rlock needs to kill a command once it is continued, in seconds.
+const RESUMING: f64 = 0.02;
+/// How long a grant waits for its waiter.
+const CLAIM_WINDOW: Duration = Duration::from_secs(2);
+/// How long a loaded machine may need to start the programs of a handoff.
+const STARTING: Duration = Duration::from_secs(1);
+
+/// The promises that the judge checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    NoOverlap,
+    NoLostUpdate,
+    NoLostFencedUpdate,
+    FencesGrow,
+    FirstComeFirstServed,
+    NoLockWithoutHolder,
+    NoIdleLock,
+    DocumentedStatus,
+}
+
+/// The gaps in which commands may overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    Paused,
+    LostData,
+    FailedOver,
+    Freed,
+}
+
+#[derive(Debug)]
+pub struct Violation {
+    pub promise: Promise,
+    pub what: String,
+}
+
+/// What the judge found, and how much it looked at.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub violations: Vec<Violation>,
+    /// Holds that the server lost while all others knew them.
+    pub reminded: usize,
+    /// Overlaps in the gaps that the documentation names, and their lengths in seconds.
+    pub documented: Vec<(Gap, f64)>,
+    /// Overlaps while the machine starved, and no longer than that.
+    pub starved: Vec<f64>,
+    /// Locks lost without a fault while the machine starved.
+    pub starved_losses: usize,
+    pub updates: usize,
+    /// Lost in rounds with a documented overlap.
+    pub lost_updates: usize,
+    pub fenced_updates: usize,
+    pub rejected: usize,
+    pub fences_compared: usize,
+    pub orders_compared: usize,
+    /// How long nobody ran although a living waiter waited and no fault lasted, in seconds.
+    pub longest_idle: f64,
+}
+
+/// How long nobody may run although a living waiter waits and no fault lasts. `dead` workers may
+/// stand in the queue.
+pub fn longest_idle(plan: &Plan, dead: usize) -> Duration {
+    let ttl = plan.works.iter().map(|work| work.ttl).max().unwrap_or_default();
+    let kept = plan.works.iter().filter_map(|work| work.at_least).max().unwrap_or_default();
+    let dead = u32::try_from(dead).unwrap_or(u32::MAX);
+    // The heartbeat is a third of the TTL.
+    ttl.max(kept) + ttl / 3 + CLAIM_WINDOW * (1 + dead) + STARTING
+}
+
+pub fn judge(record: &Record) -> Verdict {
+    let mut verdict = Verdict::default();
+    verdict.overlaps(record);
+    verdict.updates(record);
+    verdict.fences(record);
+    verdict.order(record);
+    verdict.idle(record);
+    verdict.statuses(record);
+    if let Rest::Held(told) = &record.rest {
+        verdict.breaks(Promise::NoLockWithoutHolder, format!("still held: {told}"));
+    }
+    verdict
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+fn meets(a: Span, b: Span) -> bool {
+    a.0 <= b.1 && b.0 <= a.1
+}
+
+/// Whether these modes may hold a lock together.
+fn compatible(modes: &[Mode]) -> bool {
+    let Some(first) = modes.first() else { return true };
+    modes.iter().all(|mode| mode == first)
+        && match first {
+            Mode::Exclusive => modes.len() == 1,
+            Mode::Slots(count) => modes.len() <= *count,
+            Mode::Shared | Mode::Reentrant(_) => true,
+        }
+}
+
+impl Happened {
+    fn span(&self) -> Span {
+        (self.from, self.to)
+    }
+
+    /// The gap in which the lock may be granted although its holder still runs, if any.
+    fn gap(&self) -> Option<Gap> {
+        match self.effect {
+            Effect::Loses => Some(Gap::LostData),
+            Effect::FailsOver => Some(Gap::FailedOver),
+            Effect::Frees => Some(Gap::Freed),
+            _ => None,
+        }
+    }
+
+    /// Whether this hold may be older than the end of the fault.
+    fn is_after(&self, run: &Run) -> bool {
+        run.fence <= self.wall + RESOLUTION
+    }
+
+    /// Whether the server cannot hear waiters, or forgets them.
+    fn disturbs_queue(&self) -> bool {
+        matches!(self.effect, Effect::Delays | Effect::Loses | Effect::FailsOver)
+    }
+}
+
+impl Worker {
+    /// When this worker may run beside others, and why.
+    fn excused(&self, record: &Record) -> Vec<(Span, Gap)> {
+        let Some(run) = &self.run else { return Vec::new() };
+        let paused = self.stops.iter().map(|stop| ((stop.0, stop.1 + RESUMING), Gap::Paused));
+        let lost = record.faults.iter().filter_map(|fault| {
+            let excuses = fault.is_after(run) && !record.all_others_knew(self, fault);
+            // Its lease was renewed before the fault at the latest.
+            let until = fault.to + seconds(self.work.ttl);
+            Some(((fault.from, until), fault.gap().filter(|_| excuses)?))
+        });
+        paused.chain(lost).collect()
+    }
+
+    fn runs_at(&self, time: f64) -> bool {
+        let runs = |run: &Run| run.spans.iter().any(|span| span.0 <= time && time <= span.1);
+        self.run.as_ref().is_some_and(runs)
+    }
+
+    /// For how many seconds of this time the machine did not run it, in all.
+    fn stuck(&self, during: Span) -> f64 {
+        let parts = self.stuck.iter().map(|span| span.1.min(during.1) - span.0.max(during.0));
+        parts.filter(|part| *part > 0.0).sum()
+    }
+
+    fn was_stopped(&self, between: Span) -> bool {
+        self.stops.iter().any(|stop| meets(*stop, between))
+    }
+}
+
+impl Record {
+    /// Whether the round has no other loss, and all who could be granted the lock waited for this
+    /// holder before the fault. They then remind the server.
+    fn all_others_knew(&self, holder: &Worker, fault: &Happened) -> bool {
+        let losses = self.faults.iter().filter(|fault| {
+            fault.gap().is_some() || matches!(fault.effect, Effect::Revokes | Effect::Stops(_))
+        });
+        let Some(run) = &holder.run else { return false };
+        let others = || self.workers.iter().filter(|worker| !std::ptr::eq(*worker, holder));
+        fault.effect == Effect::Loses
+            && losses.count() == 1
+            && fault.is_after(run)
+            && fault.from < run.last
+            && others().all(|other| {
+                // Its run, if any, does not precede the holder's.
+                other.run.as_ref().is_none_or(|run| run.first > fault.from)
+                    && other.queued.is_some_and(|queued| run.first < queued && queued < fault.from)
+            })
+    }
+
+    /// How many holds were lost while all others knew them.
+    fn reminded(&self) -> usize {
+        let pairs = self.workers.iter().flat_map(|worker| {
+            self.faults.iter().filter(|fault| self.all_others_knew(worker, fault))
+        });
+        pairs.count()
+    }
+
+    /// Whether the fault may have revoked a grant before its waiter has claimed it. That waiter then
+    /// goes to the end of the queue.
+    fn hits_a_grant(&self, fault: &Happened) -> bool {
+        let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
+        matches!(fault.effect, Effect::Revokes | Effect::Frees)
+            && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
+    }
+
+    /// Whether a fault of a kind was there shortly before or during this time.
+    fn suffers(&self, during: Span, before: f64, from: impl Fn(&Effect) -> bool) -> bool {
+        let during = (during.0 - before, during.1);
+        self.faults.iter().any(|fault| from(&fault.effect) && meets(fault.span(), during))
+    }
+}
+
+impl Verdict {
+    fn breaks(&mut self, promise: Promise, what: String) {
+        self.violations.push(Violation { promise, what });
+    }
+
+    /// One line for each violation.
+    pub fn complaints(&self) -> String {
+        let line = |it: &Violation| format!("BROKEN: {:?}: {}", it.promise, it.what);
+        self.violations.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn overlaps(&mut self, record: &Record) {
+        self.reminded = record.reminded();
+        let excused: Vec<Vec<(Span, Gap)>> =
+            record.workers.iter().map(|worker| worker.excused(record)).collect();
+        let spans = record.workers.iter().filter_map(|worker| worker.run.as_ref());
+        let spans = spans.flat_map(|run| run.spans.iter().copied());
+        let spans = spans.chain(excused.iter().flatten().map(|(span, _)| *span));
+        let mut times: Vec<f64> = spans.flat_map(|span| [span.0, span.1]).collect();
+        times.sort_by(f64::total_cmp);
+        let (mut documented, mut forbidden) = (Vec::new(), Vec::new());
+        for pair in times.windows(2) {
+            let (span, middle) = ((pair[0], pair[1]), f64::midpoint(pair[0], pair[1]));
+            if span.1 <= span.0 {
+                continue;
+            }
+            let running: Vec<usize> = (0..record.workers.len())
+                .filter(|number| record.workers[*number].runs_at(middle))
+                .collect();
+            let is_compatible = |numbers: &[usize]| {
+                let modes = numbers.iter().map(|number| record.workers[*number].work.mode);
+                compatible(&modes.collect::<Vec<_>>())
+            };
+            if is_compatible(&running) {
+                continue;
+            }
+            let gap = |number: usize| {
+                let mut gaps = excused[number].iter();
+                gaps.find(|(span, _)| span.0 <= middle && middle <= span.1).map(|(_, gap)| *gap)
+            };
+            let (gone, others): (Vec<usize>, Vec<usize>) =
+                running.iter().partition(|number| gap(**number).is_some());
+            match gone.first().and_then(|number| gap(*number)) {
+                Some(gap) if is_compatible(&others) => append(&mut documented, span, gap),
+                _ => append(&mut forbidden, span, running),
+            }
+        }
+        self.documented.extend(documented.iter().map(|(span, gap)| (*gap, span.1 - span.0)));
+        for (span, running) in forbidden {
+            let length = span.1 - span.0;
+            let before = (span.0 - length, span.1);
+            let stuck = running.iter().map(|number| record.workers[*number].stuck(before));
+            let stuck = stuck.fold(record.strain.longest_gap(span), f64::max);
+            if stuck >= length / 2.0 {
+                self.starved.push(length);
+            } else {
+                self.breaks(
+                    Promise::NoOverlap,
+                    format!("workers {running:?} overlap for {length:.6} s"),
+                );
+            }
+        }
+    }
+
+    fn updates(&mut self, record: &Record) {
+        let runs = || record.workers.iter().filter_map(|worker| worker.run.as_ref());
+        self.rejected = runs().filter(|run| run.rejected).count();
+        let plain: Vec<&Write> = runs().filter_map(|run| run.plain.as_ref()).collect();
+        let fenced: Vec<&Write> = runs().filter_map(|run| run.fenced.as_ref()).collect();
+        (self.updates, self.fenced_updates) = (plain.len(), fenced.len());
+        let lost = lost_updates(plain, record.counters.0);
+        if lost > 0 && self.documented.is_empty() && self.starved.is_empty() {
+            self.breaks(Promise::NoLostUpdate, format!("{lost} updates were lost"));
+        } else {
+            self.lost_updates = lost;
+        }
+        let lost = lost_updates(fenced, record.counters.1);
+        if lost > 0 {
+            let what = format!("{lost} updates of the fenced counter were lost");
+            self.breaks(Promise::NoLostFencedUpdate, what);
+        }
+    }
+
+    fn fences(&mut self, record: &Record) {
+        for (number, worker) in record.workers.iter().enumerate() {
+            for (later, other) in record.workers.iter().enumerate() {
+                let (Some(run), Some(next)) = (&worker.run, &other.run) else { continue };
+                if number == later {
+                    continue;
+                }
+                if run.fence == next.fence {
+                    let what = format!("workers {number} and {later} have the same fencing token");
+                    self.breaks(Promise::FencesGrow, what);
+                }
+                if run.last >= next.first || compatible(&[worker.work.mode, other.work.mode]) {
+                    continue;
+                }
+                // The later one was granted the lock first if it paused or its hold was lost.
+                let overtaken = record.faults.iter().any(|fault| {
+                    fault.gap().is_some() && fault.is_after(next) && fault.from < next.first
+                });
+                if overtaken || other.was_stopped((other.started, next.first)) {
+                    continue;
+                }
+                self.fences_compared += 1;
+                if run.fence > next.fence {
+                    let what = format!(
+                        "worker {later} ran after worker {number} with a smaller fencing token"
+                    );
+                    self.breaks(Promise::FencesGrow, what);
+                }
+            }
+        }
+    }
+
+    fn order(&mut self, record: &Record) {
+        if !record.plan.kind.has_queue() {
+            return;
+        }
+        for (number, worker) in record.workers.iter().enumerate() {
+            let Some(queued) = worker.queued else { continue };
+            let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
+            let waiting = (worker.started, end);
+            if worker.was_stopped(waiting)
+                || record.strain.longest_gap(waiting) + worker.stuck(waiting)
+                    > seconds(worker.work.ttl) / 3.0
+                || record.suffers(waiting, 0.0, |effect| {
+                    matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
+                })
+                || record.faults.iter().any(|fault| {
+                    (fault.disturbs_queue() || record.hits_a_grant(fault))
+                        && meets(fault.span(), waiting)
+                })
+            {
+                continue;
+            }
+            for (later, other) in record.workers.iter().enumerate() {
+                let Some(next) = &other.run else { continue };
+                // It may enter the hold of its owner at once.
+                if other.started <= queued || matches!(other.work.mode, Mode::Reentrant(_)) {
+                    continue;
+                }
+                self.orders_compared += 1;
+                let overtakes = match (&worker.run, worker.work.limit) {
+                    (Some(run), _) => next.fence < run.fence,
+                    // It leaves the queue at its limit, and ends a little later.
+                    (None, WaitLimit::For(limit)) => next.first < worker.started + seconds(limit),
+                    (None, _) => false,
+                };
+                if overtakes {
+                    let what = format!("worker {later} overtook worker {number}");
+                    self.breaks(Promise::FirstComeFirstServed, what);
+                }
+            }
+        }
+    }
+
+    fn idle(&mut self, record: &Record) {
+        let runs = record.workers.iter().filter_map(|worker| worker.run.as_ref());
+        let mut taken: Vec<Span> = runs.map(|run| (run.first, run.last)).collect();
+        // A blank server of a quorum does not vote for a TTL, which it counts in whole seconds.
+        let blank = match record.plan.kind.has_queue() {
+            true => Duration::ZERO,
+            false => record.plan.works[0].ttl + Duration::from_secs(2),
+        };
+        taken.extend(record.faults.iter().map(|fault| (fault.from, fault.to + seconds(blank))));
+        taken.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let dead = record.faults.iter().filter(|fault| {
+            matches!(fault.effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
+        });
+        let bound = seconds(longest_idle(&record.plan, dead.count()));
+        for worker in &record.workers {
+            let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
+            let stops = worker.stops.iter().map(|stop| stop.1).filter(|resumed| *resumed < end);
+            let mut since = stops.fold(worker.started, f64::max);
+            for span in taken.iter().chain([&(end, end)]) {
+                let idle = span.0.min(end) - since;
+                self.longest_idle = self.longest_idle.max(idle);
+                // A starved machine is idle too.
+                if idle > bound + record.strain.waiting((since, end)) + worker.stuck((since, end)) {
+                    let what = format!("nobody ran for {idle:.3} s; the bound is {bound:.3} s");
+                    self.breaks(Promise::NoIdleLock, what);
+                    return;
+                }
+                since = since.max(span.1);
+            }
+        }
+    }
+
+    fn statuses(&mut self, record: &Record) {
+        // The files of a lock are not deleted all at once.
+        let may_be_damaged = |during| {
+            record.plan.kind == Kind::Files
+                && record.suffers(during, 1.0, |effect| *effect == Effect::Loses)
+        };
+        for fault in &record.faults {
+            let fine = match fault.exit {
+                None | Some(0 | 69 | 75) => true,
+                Some(status) => status == 78 && may_be_damaged(fault.span()),
+            };
+            if !fine {
+                let what = format!("{} ended with {:?}", fault.name, fault.exit);
+                self.breaks(Promise::DocumentedStatus, what);
+            }
+        }
+        for (number, worker) in record.workers.iter().enumerate() {
+            let during = (worker.started, worker.ended);
+            let own = |effect: &Effect| matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number);
+            let hit = record.suffers(during, 0.0, own);
+            let ttl = seconds(worker.work.ttl);
+            // What can make a holder lose its lock, and a server unusable.
+            let can_lose = record.suffers(during, ttl, |effect| match effect {
+                Effect::Stops(who) => *who == number,
+                Effect::Kills(_) | Effect::Terminates(_) | Effect::Breaks => false,
+                _ => true,
+            });
+            let can_fail = record.suffers(during, ttl, |effect| {
+                !matches!(effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
+            }) || worker.was_stopped(during)
+                || !record.plan.kind.has_queue();
+            // Requests time out after a quarter of the TTL, or a server's share of that.
+            let around = (during.0 - 0.2, during.1 + 0.2);
+            let starved = record.strain.waiting(around) > ttl / 10.0
+                || record.strain.longest_gap(during) > ttl / 10.0
+                || worker.stuck(during) > ttl / 10.0;
+            let done = worker.run.as_ref().is_some_and(|run| run.done);
+            let ran = worker.run.is_some();
+            let is_loss = match worker.work.style {
+                Style::Exec => worker.end == End::Status(76),
+                // The keeper stops a script that has lost its lock.
+                Style::WhilePid => {
+                    matches!(worker.end, End::Signal(9 | 15)) && !hit
+                        || worker.end == End::Status(76) && !ran
+                }
+            };
+            let fine = match (worker.end, worker.work.style) {
+                _ if is_loss => can_lose || starved,
+                (End::Status(0), _) => done,
+                (End::Status(69), _) => (can_fail || starved) && !ran,
+                (End::Status(75), _) => !ran && worker.work.limit != WaitLimit::Forever,
+                (End::Signal(9 | 15), _) => hit,
+                (End::Status(78), _) => may_be_damaged(during),
+                _ => false,
+            };
+            self.starved_losses += usize::from(is_loss && !can_lose);
+            if !fine {
+                let what = format!("worker {number} ended with {:?}", worker.end);
+                self.breaks(Promise::DocumentedStatus, what);
+            }
+        }
+    }
+}
+
+/// Adds a span with what it is about, or extends the last one by it.
+fn append<T: PartialEq>(spans: &mut Vec<(Span, T)>, span: Span, about: T) {
+    match spans.last_mut() {
+        Some((last, of)) if last.1 >= span.0 && *of == about => last.1 = span.1,
+        _ => spans.push((span, about)),
+    }
+}
+
+/// How many of these writes, each one more than what it read, are missing in the counter.
+fn lost_updates(mut writes: Vec<&Write>, last: u64) -> usize {
+    writes.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let mut highest = 0;
+    let mut lost = 0;
+    for write in writes {
+        lost += usize::from(write.value <= highest);
+        highest = highest.max(write.value);
+    }
+    lost + usize::from(last < highest)
+}

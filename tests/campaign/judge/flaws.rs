@@ -1,0 +1,307 @@
+//! Each judgement can fail: records with one flaw, and the promise that it breaks.
+
+use std::time::Duration;
+
+use super::{Promise, judge};
+use crate::campaign::deployment::Kind;
+use crate::campaign::faults::Effect;
+use crate::campaign::plan::{Mode, Plan, Style, WaitLimit, Work};
+use crate::campaign::record::{End, Happened, Record, Rest, Worker, runs};
+use crate::campaign::strain::Strain;
+
+/// What a command of the worker writes each millisecond, from `first` to `last`.
+fn signs(number: usize, fence: u64, first: f64, last: f64) -> String {
+    let count = ((last - first) * 1e3) as u64;
+    let line = |at: f64| format!("{number} {fence} {at:.6}\n");
+    (0..=count).map(|milli| line(first + milli as f64 / 1e3)).collect()
+}
+
+fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
+    let fence = 1_000_000 + (first * 1e6) as u64;
+    let mut text = signs(number, fence, first, last);
+    text += &format!("{number} {fence} {last:.6} done\n");
+    let work = Work {
+        mode,
+        style: Style::Exec,
+        limit: WaitLimit::Forever,
+        ttl: Duration::from_secs(1),
+        at_least: None,
+        lasting: Duration::from_secs(1),
+        stubborn: false,
+        min_replicas: 0,
+        start: Duration::ZERO,
+    };
+    Worker {
+        work,
+        started: 0.0,
+        queued: None,
+        run: runs(&text).remove(&number),
+        ended: last,
+        end: End::Status(0),
+        stops: Vec::new(),
+        stuck: Vec::new(),
+        told: Vec::new(),
+    }
+}
+
+fn record(workers: Vec<Worker>) -> Record {
+    let works = workers.iter().map(|worker| worker.work.clone()).collect();
+    let (kind, faults) = (Kind::Server, Vec::new());
+    let plan = Plan { kind, seed: 0, staged: false, min_replicas: 0, works, faults };
+    Record {
+        plan,
+        workers,
+        faults: Vec::new(),
+        strain: Strain::default(),
+        counters: (0, 0),
+        failed_over: false,
+        rest: Rest::Free,
+    }
+}
+
+/// Two exclusive workers, one after the other.
+fn in_order() -> Record {
+    record(vec![worker(0, Mode::Exclusive, 0.1, 0.5), worker(1, Mode::Exclusive, 0.6, 0.9)])
+}
+
+/// Two exclusive workers at once, from 0.4 to 0.5.
+fn overlapping() -> Record {
+    record(vec![worker(0, Mode::Exclusive, 0.1, 0.5), worker(1, Mode::Exclusive, 0.4, 0.9)])
+}
+
+fn fault(effect: Effect, from: f64, to: f64) -> Happened {
+    let wall = 1_000_000 + (to * 1e6) as u64;
+    Happened { what: "a fault".into(), name: "a fault", effect, from, to, wall, exit: None }
+}
+
+#[track_caller]
+fn breaks(record: &Record, promises: &[Promise]) {
+    let verdict = judge(record);
+    let broken: Vec<Promise> = verdict.violations.iter().map(|it| it.promise).collect();
+    assert_eq!(broken, promises, "{:?}\n{}", verdict.violations, record.story());
+}
+
+#[test]
+fn commands_one_after_the_other_break_nothing() {
+    breaks(&in_order(), &[]);
+    let verdict = judge(&in_order());
+    assert_eq!(verdict.fences_compared, 1);
+    assert!((verdict.longest_idle - 0.1).abs() < 1e-3, "{verdict:?}");
+}
+
+#[test]
+fn an_overlap_of_incompatible_modes_breaks_a_promise() {
+    breaks(&overlapping(), &[Promise::NoOverlap]);
+    let (shared, slots) = (Mode::Shared, Mode::Slots(2));
+    let (one, two) = (Mode::Reentrant(1), Mode::Reentrant(2));
+    for (modes, allowed) in [
+        (vec![shared, shared, shared], true),
+        (vec![shared, Mode::Exclusive], false),
+        (vec![slots, slots], true),
+        (vec![slots, slots, slots], false),
+        (vec![slots, Mode::Slots(3)], false),
+        (vec![one, one], true),
+        (vec![one, two], false),
+        (vec![one, Mode::Exclusive], false),
+    ] {
+        let workers = modes.iter().enumerate();
+        let workers = workers.map(|(number, mode)| {
+            let first = 0.1 + number as f64 / 100.0;
+            worker(number, *mode, first, 0.9)
+        });
+        let promises: &[Promise] = if allowed { &[] } else { &[Promise::NoOverlap] };
+        breaks(&record(workers.collect()), promises);
+    }
+}
+
+#[test]
+fn a_pause_excuses_the_overlaps_of_the_paused_holder_until_it_ends() {
+    for (paused, promises) in [
+        ((0.2, 0.6), &[][..]),
+        ((0.2, 0.45), &[Promise::NoOverlap]),
+        ((0.6, 0.9), &[Promise::NoOverlap]),
+    ] {
+        let mut record = overlapping();
+        record.workers[0].stops.push(paused);
+        breaks(&record, promises);
+        assert_eq!(judge(&record).documented.len(), usize::from(paused.0 < 0.5));
+    }
+}
+
+#[test]
+fn a_loss_excuses_the_overlaps_of_earlier_holds_for_a_lease() {
+    for effect in [Effect::Loses, Effect::FailsOver, Effect::Frees] {
+        let mut record = overlapping();
+        record.faults.push(fault(effect, 0.3, 0.3));
+        breaks(&record, &[]);
+        assert_eq!(judge(&record).documented.len(), 1);
+    }
+    // Before both were granted the lock, or too long ago.
+    let mut record = overlapping();
+    record.faults.push(fault(Effect::Loses, 0.05, 0.05));
+    breaks(&record, &[Promise::NoOverlap]);
+    let mut record = record_of_a_late_overlap();
+    record.faults.push(fault(Effect::Loses, 0.3, 0.3));
+    breaks(&record, &[Promise::NoOverlap]);
+    // What keeps others out excuses nothing.
+    for effect in [Effect::Revokes, Effect::Breaks, Effect::Delays] {
+        let mut record = overlapping();
+        record.faults.push(fault(effect, 0.3, 0.6));
+        breaks(&record, &[Promise::NoOverlap]);
+    }
+}
+
+fn record_of_a_late_overlap() -> Record {
+    record(vec![worker(0, Mode::Exclusive, 0.1, 1.5), worker(1, Mode::Exclusive, 1.4, 1.9)])
+}
+
+#[test]
+fn waiters_that_knew_the_holder_let_no_commands_overlap_after_a_loss() {
+    let mut record = overlapping();
+    record.faults.push(fault(Effect::Loses, 0.3, 0.3));
+    record.workers[1].queued = Some(0.2);
+    breaks(&record, &[Promise::NoOverlap]);
+    record.workers[1].queued = Some(0.05);
+    breaks(&record, &[]);
+}
+
+#[test]
+fn only_as_long_as_the_machine_starved_is_an_overlap_excused() {
+    for (gap, promises) in [(0.06, &[][..]), (0.04, &[Promise::NoOverlap])] {
+        let mut record = overlapping();
+        record.strain.gaps.push((0.4, 0.4 + gap));
+        breaks(&record, promises);
+        assert_eq!(judge(&record).starved.len(), usize::from(promises.is_empty()));
+        let mut record = overlapping();
+        record.workers[0].stuck.push((0.45, 0.45 + gap));
+        breaks(&record, if gap > 0.05 { &[] } else { promises });
+    }
+}
+
+/// Lets both workers write these values to one of the counters.
+fn writes(record: &mut Record, counter: &str, values: [u64; 2]) {
+    for (number, value) in values.into_iter().enumerate() {
+        let run = record.workers[number].run.as_mut().unwrap();
+        let text = format!("0 0 {} {counter} {value}\n", run.last);
+        let written = runs(&text).remove(&0).unwrap();
+        (run.plain, run.fenced) = (written.plain, written.fenced);
+    }
+}
+
+#[test]
+fn a_lost_update_breaks_a_promise() {
+    let mut record = in_order();
+    writes(&mut record, "plain", [1, 2]);
+    record.counters.0 = 2;
+    breaks(&record, &[]);
+    record.counters.0 = 1;
+    breaks(&record, &[Promise::NoLostUpdate]);
+    writes(&mut record, "plain", [1, 1]);
+    breaks(&record, &[Promise::NoLostUpdate]);
+
+    let mut record = overlapping();
+    record.faults.push(fault(Effect::Loses, 0.3, 0.3));
+    writes(&mut record, "plain", [1, 1]);
+    record.counters.0 = 1;
+    breaks(&record, &[]);
+    assert_eq!(judge(&record).lost_updates, 1);
+    writes(&mut record, "fenced", [1, 1]);
+    record.counters.1 = 1;
+    breaks(&record, &[Promise::NoLostFencedUpdate]);
+}
+
+#[test]
+fn a_fencing_token_that_does_not_grow_breaks_a_promise() {
+    let mut record = in_order();
+    record.workers[1].run.as_mut().unwrap().fence = 1;
+    breaks(&record, &[Promise::FencesGrow]);
+    let fence = record.workers[0].run.as_ref().unwrap().fence;
+    record.workers[1].run.as_mut().unwrap().fence = fence;
+    breaks(&record, &[Promise::FencesGrow, Promise::FencesGrow]);
+}
+
+#[test]
+fn overtaking_a_waiter_breaks_a_promise() {
+    let overtaken = || {
+        let mut record = record(vec![
+            worker(0, Mode::Exclusive, 0.1, 0.5),
+            worker(1, Mode::Exclusive, 0.9, 1.0),
+            worker(2, Mode::Exclusive, 0.6, 0.8),
+        ]);
+        (record.workers[1].queued, record.workers[2].started) = (Some(0.2), 0.3);
+        record
+    };
+    breaks(&overtaken(), &[Promise::FirstComeFirstServed]);
+    // It started before the other one was in the queue.
+    let mut record = overtaken();
+    record.workers[2].started = 0.1;
+    breaks(&record, &[]);
+    // The server did not hear the waiter.
+    let mut record = overtaken();
+    record.faults.push(fault(Effect::Delays, 0.3, 0.4));
+    breaks(&record, &[]);
+    // Its grant may have been revoked before it was claimed, but not while another one ran.
+    for (at, promises) in [(0.55, &[][..]), (0.3, &[Promise::FirstComeFirstServed])] {
+        let mut record = overtaken();
+        record.faults.push(fault(Effect::Frees, at, at));
+        breaks(&record, promises);
+    }
+    // It gave up while a later one ran.
+    let mut record = overtaken();
+    record.workers[1].run = None;
+    record.workers[1].work.limit = WaitLimit::For(Duration::from_secs(1));
+    (record.workers[1].ended, record.workers[1].end) = (1.0, End::Status(75));
+    breaks(&record, &[Promise::FirstComeFirstServed]);
+    record.workers[1].work.limit = WaitLimit::For(Duration::from_millis(500));
+    breaks(&record, &[]);
+}
+
+#[test]
+fn an_idle_lock_breaks_a_promise() {
+    let mut record =
+        record(vec![worker(0, Mode::Exclusive, 0.1, 0.5), worker(1, Mode::Exclusive, 6.6, 6.9)]);
+    breaks(&record, &[Promise::NoIdleLock]);
+    // A fault ended in between.
+    record.faults.push(fault(Effect::Delays, 3.0, 4.0));
+    breaks(&record, &[]);
+}
+
+#[test]
+fn a_lock_that_stays_held_breaks_a_promise() {
+    let mut record = in_order();
+    record.rest = Rest::Held("held".into());
+    breaks(&record, &[Promise::NoLockWithoutHolder]);
+}
+
+#[test]
+fn an_undocumented_exit_status_breaks_a_promise() {
+    for end in [1, 64, 69, 70, 75, 76, 77, 78].map(End::Status).into_iter().chain([
+        End::Signal(9),
+        End::Signal(11),
+        End::Never,
+    ]) {
+        let mut record = in_order();
+        record.workers[0].end = end;
+        breaks(&record, &[Promise::DocumentedStatus]);
+    }
+    // A command that was cut short did not succeed.
+    let mut record = in_order();
+    record.workers[0].run.as_mut().unwrap().done = false;
+    breaks(&record, &[Promise::DocumentedStatus]);
+    // A fault explains a loss, but not a bug.
+    let mut record = in_order();
+    record.faults.push(fault(Effect::Revokes, 0.2, 0.3));
+    record.workers[0].end = End::Status(76);
+    breaks(&record, &[]);
+    record.workers[0].end = End::Status(70);
+    breaks(&record, &[Promise::DocumentedStatus]);
+    let mut record = in_order();
+    record.faults.push(Happened { exit: Some(70), ..fault(Effect::Revokes, 0.2, 0.3) });
+    breaks(&record, &[Promise::DocumentedStatus]);
+    // So does a starved machine.
+    let mut record = in_order();
+    record.workers[0].end = End::Status(76);
+    record.strain.waits = vec![(0.2, 7.0), (0.3, 7.05), (0.4, 7.11)];
+    breaks(&record, &[]);
+    assert_eq!(judge(&record).starved_losses, 1);
+}

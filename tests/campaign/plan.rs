@@ -1,0 +1,224 @@
+//! What a round does, all of it from its seed.
+
+use std::time::Duration;
+
+use super::deployment::Kind;
+use super::faults::{Fault, What, Whom};
+use crate::support::random::Random;
+
+/// The largest number of workers in a round.
+pub const WORKERS: usize = 6;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Exclusive,
+    Shared,
+    Slots(usize),
+    /// Exclusive, and open to commands of the same owner.
+    Reentrant(u64),
+}
+
+/// How a worker holds its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Exec,
+    /// A script with `acquire --while-pid`.
+    WhilePid,
+}
+
+/// How long a worker waits for its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitLimit {
+    Forever,
+    For(Duration),
+    None,
+}
+
+#[derive(Clone, Debug)]
+pub struct Work {
+    pub mode: Mode,
+    pub style: Style,
+    pub limit: WaitLimit,
+    pub ttl: Duration,
+    pub at_least: Option<Duration>,
+    /// How long the command runs.
+    pub lasting: Duration,
+    /// Whether the command ignores SIGTERM.
+    pub stubborn: bool,
+    /// How many replicas each grant and renewal waits for.
+    pub min_replicas: u64,
+    /// When it starts, from the start of the round. Ignored if the round is staged.
+    pub start: Duration,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub kind: Kind,
+    pub seed: u64,
+    /// The first worker runs and all others wait before the first fault.
+    pub staged: bool,
+    /// How many replicas each grant and renewal waits for.
+    pub min_replicas: u64,
+    pub works: Vec<Work>,
+    pub faults: Vec<Fault>,
+}
+
+fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
+    Duration::from_millis(from + random.below(to - from))
+}
+
+fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+    from[random.below(from.len() as u64) as usize]
+}
+
+impl Plan {
+    /// Whether locks survive a failover to any replica.
+    pub fn survives_failovers(&self) -> bool {
+        self.min_replicas == self.kind.replicas()
+    }
+
+    pub fn new(kind: Kind, seed: u64) -> Self {
+        let random = &mut Random(seed);
+        let staged = random.below(3) == 0;
+        let min_replicas = match random.below(2) {
+            0 => kind.replicas(),
+            _ => random.below(kind.replicas() + 1),
+        };
+        let longest = if kind.replicas() > 0 { 5_000 } else { 3_000 };
+        // All clients of a lock on a quorum use the same TTL.
+        let common = (kind == Kind::Quorum).then(|| millis(random, 1_000, 3_000));
+        let modes = Self::modes(random, staged);
+        let works = (0..2 + random.below(WORKERS as u64 - 1)).map(|number| {
+            let ttl = common.unwrap_or_else(|| millis(random, 1_000, longest));
+            let first = number == 0;
+            let limit = match random.below(8) {
+                _ if staged || first => WaitLimit::Forever,
+                0 => WaitLimit::None,
+                1 | 2 => WaitLimit::For(millis(random, 500, 4_000)),
+                _ => WaitLimit::Forever,
+            };
+            // The first one runs beyond its lease, so that a fault can make it lose the lock.
+            let lasting = match first {
+                true => ttl + millis(random, 300, 2_000),
+                false => millis(random, 30, 1_500),
+            };
+            Work {
+                mode: pick(random, &modes),
+                style: pick(random, &[Style::Exec, Style::Exec, Style::Exec, Style::WhilePid]),
+                limit,
+                ttl,
+                at_least: (random.below(6) == 0).then(|| millis(random, 200, 2_000)),
+                lasting,
+                stubborn: random.below(2) == 0,
+                min_replicas,
+                start: if first { Duration::ZERO } else { millis(random, 0, 2_500) },
+            }
+        });
+        let works: Vec<Work> = works.collect();
+        let faults = Self::faults(kind, random, works.len() as u64);
+        Self { kind, seed, staged, min_replicas, works, faults }
+    }
+
+    /// The modes of the workers of one round. Most rounds are about exclusion.
+    fn modes(random: &mut Random, staged: bool) -> Vec<Mode> {
+        let slots = Mode::Slots(2 + random.below(2) as usize);
+        let (one, two) = (Mode::Reentrant(1), Mode::Reentrant(2));
+        match random.below(8) {
+            _ if staged => vec![Mode::Exclusive],
+            0..3 => vec![Mode::Exclusive],
+            3 => vec![Mode::Exclusive, Mode::Shared],
+            4 => vec![slots],
+            5 => vec![Mode::Exclusive, one, one, two],
+            _ => vec![Mode::Exclusive, Mode::Exclusive, Mode::Shared, Mode::Shared, slots, one],
+        }
+    }
+
+    fn faults(kind: Kind, random: &mut Random, workers: u64) -> Vec<Fault> {
+        let some = |random: &mut Random| 1 + random.below((1 << workers) - 1);
+        let server = random.below(3) as usize;
+        let mut has_large = false;
+        let mut faults: Vec<Fault> = Vec::new();
+        for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {
+            let whom = |random: &mut Random| match random.below(3) {
+                0 => Whom::Worker(random.below(workers) as usize),
+                _ => Whom::Holder,
+            };
+            let what = match random.below(10) {
+                0 | 1 => What::Stop(whom(random)),
+                2 => What::Kill(whom(random)),
+                3 => What::Terminate(whom(random)),
+                4 => pick(random, &[What::Revoke, What::Free]),
+                _ => match kind {
+                    Kind::Server => match random.below(10) {
+                        0 => What::Freeze,
+                        1 => What::RestartEmpty(0),
+                        2 => What::RestartWithData,
+                        3 => What::Flush,
+                        4 => What::DeleteKey,
+                        5 => What::KillConnections,
+                        6 => What::PauseClients,
+                        7 => What::Part(some(random)),
+                        8 => What::Delay(some(random), millis(random, 20, 200)),
+                        _ => What::BreakReply(some(random), random.below(40) as usize),
+                    },
+                    Kind::Files => pick(random, &[What::Flush, What::DeleteKey]),
+                    Kind::Sentinel | Kind::Cluster if !has_large && random.below(3) > 0 => {
+                        has_large = true;
+                        match kind {
+                            Kind::Sentinel => match random.below(6) {
+                                0 | 1 => What::KillMaster,
+                                2 | 3 => What::Freeze,
+                                4 => What::FreezeReplica,
+                                _ => What::StopSentinels(1 + random.below(3)),
+                            },
+                            _ => pick(
+                                random,
+                                &[What::KillMaster, What::FailOver, What::MoveSlot, What::Freeze],
+                            ),
+                        }
+                    }
+                    Kind::Sentinel | Kind::Cluster => match random.below(4) {
+                        0 => What::Flush,
+                        1 => What::DeleteKey,
+                        2 => What::KillConnections,
+                        _ => What::PauseClients,
+                    },
+                    // All faults hit the same server, except restarts.
+                    Kind::Quorum => match random.below(9) {
+                        0 | 1 => What::FreezeServer(server),
+                        2 => What::KillServer(server),
+                        3 | 4 => What::RestartEmpty(server),
+                        5 => What::PartServer(server, some(random)),
+                        6 => What::DeleteKeyOf(server),
+                        7 => What::Delay(some(random), millis(random, 5, 40)),
+                        _ => What::BreakReply(some(random), random.below(40) as usize),
+                    },
+                },
+            };
+            let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 2_500));
+            faults.push(Fault { what, at, lasting });
+        }
+        // Servers that restart one after another, whatever they forget.
+        let restarts = |fault: &Fault| !matches!(fault.what, What::RestartEmpty(_));
+        let servers = faults.iter().filter(|fault| fault.what.hits_a_server());
+        if kind == Kind::Quorum && !servers.clone().any(restarts) {
+            for fault in &mut faults {
+                if let What::RestartEmpty(server) = &mut fault.what {
+                    *server = random.below(3) as usize;
+                }
+            }
+        }
+        faults
+    }
+}
+
+#[test]
+fn a_seed_reproduces_its_plan() {
+    for kind in Kind::ALL {
+        for seed in 0..1_000 {
+            let plan = Plan::new(kind, seed);
+            assert_eq!(format!("{plan:?}"), format!("{:?}", Plan::new(kind, seed)));
+            assert!((2..=WORKERS).contains(&plan.works.len()), "{plan:?}");
+        }
+    }
+}
