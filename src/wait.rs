@@ -63,11 +63,11 @@ pub(crate) fn acquire(
                     request.token = Token::fresh();
                 }
                 let sent = Instant::now();
-                let answer = store.acquire(&request, &seen, Some(signals.arrival()));
+                let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
                 Event::Answered { sent, answer }
             }
             Step::Sleep { at_most } => {
-                Event::Woken(store.sleep(&request, at_most, Some(signals.arrival())))
+                Event::Woken(store.sleep(&request, at_most, Some(signals.arrival().into())))
             }
             Step::Rest { until } => {
                 ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::cluster::Cluster;
-use crate::support::{Finished, READY, Running, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
 
 fn at(url: &str, arguments: &[&str]) -> Command {
     let mut command = rlock(arguments);
@@ -105,7 +105,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let exec = ["exec", "-n", "--io-timeout", "600ms", "--ttl", "60s", &name, "true"];
     assert_eq!(run(&mut at(&cluster.url(), &exec)).code(), 69);
     owner.signal("CONT");
-    until("both have arrived", || owner.calls_of("eval") > 0);
+    until("all have arrived", || owner.calls_of("eval") > 1);
     assert_eq!(owner.cli(&["EXISTS", &format!("rlock:{name}")]), "0");
 }
 
@@ -229,15 +229,20 @@ fn locks_exclude_each_other_while_slots_move() {
 }
 
 #[test]
-fn a_seed_that_is_frozen_costs_its_share_of_the_timeout() {
+fn a_seed_that_is_frozen_costs_its_head_start() {
     let cluster = Cluster::start(3, 0);
     let names = names(&cluster, 3);
     cluster.node(0).signal("STOP");
     let url = cluster.url();
+    let mut longer = LongerWait::of("20s");
     for name in &names[1..] {
-        let output = run(&mut at(&url, &["exec", "-v", "-n", name, "true"]));
+        let exec = ["exec", "-v", "-n", "--ttl", "240s", "--io-timeout", "60s", name, "true"];
+        let output = run(&mut at(&url, &exec));
         assert_eq!(output.code(), 0, "{output:?}");
+        let told = format!("{}: silent, but {} answers", cluster.address(0), cluster.address(1));
+        assert!(output.err().contains(&told), "{output:?}");
     }
+    longer.is_not_over();
     // Other nodes answer, so the command does not run without a lock.
     let mut exec = vec!["exec", "-n", "--io-timeout", "500ms", "--on-unreachable", "run"];
     exec.extend([&names[0], "true"]);
@@ -245,6 +250,39 @@ fn a_seed_that_is_frozen_costs_its_share_of_the_timeout() {
     assert_eq!(output.code(), 69, "{output:?}");
     assert!(output.err().contains(&cluster.address(0)), "{output:?}");
     cluster.node(0).signal("CONT");
+}
+
+#[test]
+fn a_slow_owner_counts_once_although_the_request_reaches_it_twice() {
+    let cluster = Cluster::start(3, 0);
+    let name = names(&cluster, 1).remove(0);
+    let token = run(&mut at(&cluster.url(), &["acquire", "--ttl", "240s", &name])).out();
+    let (owner, other) = (cluster.node(0), cluster.node(1));
+    other.cli(&["CONFIG", "RESETSTAT"]);
+    owner.signal("STOP");
+    let release = ["release", "-v", "--io-timeout", "60s", &name, &token];
+    let release = Running::start(&mut at(&cluster.url(), &release));
+    until("the other node has redirected it", || {
+        other.cli(&["INFO", "commandstats"]).contains("rejected_calls=1")
+    });
+    owner.signal("CONT");
+    let output = release.end();
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert_eq!(run(&mut at(&cluster.url(), &["inspect", &name])).code(), 1);
+}
+
+#[test]
+fn frozen_seeds_cost_one_timeout_for_each_request() {
+    let cluster = Cluster::start(3, 0);
+    (0..3).for_each(|node| cluster.node(node).signal("STOP"));
+    let mut longer = LongerWait::of("10s");
+    // The withdrawal of the request takes the second timeout.
+    let exec = ["exec", "-n", "--io-timeout", "2s", "--on-unreachable", "run", "L", "true"];
+    let output = run(&mut at(&cluster.url(), &exec));
+    longer.is_not_over();
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(output.err().contains("running the command without a lock"), "{output:?}");
+    (0..3).for_each(|node| cluster.node(node).signal("CONT"));
 }
 
 #[test]

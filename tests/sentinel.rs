@@ -1,10 +1,12 @@
 //! Sentinel: after a failover the new master has the lock, or its holder learns of the loss.
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::time::Instant;
 
 use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::sentinels::Service;
-use crate::support::{Finished, READY, Running, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
 
 /// Sets the number of failovers, for longer runs.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
@@ -82,23 +84,67 @@ fn a_command_does_not_run_unlocked_while_a_sentinel_answers() {
 }
 
 #[test]
-fn dead_and_frozen_sentinels_cost_their_share_of_the_timeout_at_most() {
+fn a_frozen_sentinel_costs_its_head_start_and_a_dead_one_nothing() {
     let service = Service::start(0, &[], &[]);
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
-    let exec = ["exec", "--io-timeout", "3s", "L", "true"];
-    let started = std::time::Instant::now();
-    assert_eq!(run(&mut on(&service, &exec)).code(), 0);
-    assert!(started.elapsed().as_millis() >= 1000, "the first sentinel is frozen");
-    service.signal_sentinel(2, "STOP");
-    let output = run(&mut on(&service, &["exec", "--io-timeout", "1s", "L", "true"]));
-    assert_eq!(output.code(), 69);
+    let mut longer = LongerWait::of("20s");
+    let started = Instant::now();
+    let exec = ["exec", "-v", "--ttl", "240s", "--io-timeout", "60s", "L", "true"];
+    let output = run(&mut on(&service, &exec));
+    let elapsed = started.elapsed();
+    longer.is_not_over();
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(elapsed.as_millis() >= 50, "the first sentinel was not asked first: {elapsed:?}");
+    let told = format!("sentinel {}: ", service.address_of_sentinel(2));
+    assert!(output.err().contains(&told), "{output:?}");
+    service.signal_sentinel(0, "CONT");
+}
+
+#[test]
+fn frozen_sentinels_cost_one_timeout_in_all() {
+    let service = Service::start(0, &[], &[]);
+    (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, "STOP"));
+    let mut longer = LongerWait::of("8s");
+    let started = Instant::now();
+    let output = run(&mut on(&service, &["exec", "--io-timeout", "3s", "L", "true"]));
+    longer.is_not_over();
+    assert!(started.elapsed().as_secs() >= 3, "{output:?}");
+    assert_eq!(output.code(), 69, "{output:?}");
     assert!(
         output.err().contains("no sentinel returned the master's address (3 asked)"),
         "{output:?}"
     );
+    (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, "CONT"));
+}
+
+#[test]
+fn a_signal_ends_the_search_for_a_sentinel() {
+    let service = Service::start(0, &[], &[]);
+    (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, "STOP"));
+    let mut longer = LongerWait::of("20s");
+    let exec = ["exec", "--ttl", "240s", "--io-timeout", "60s", "L", "true"];
+    let searching = Running::start(&mut on(&service, &exec));
+    let tasks = format!("/proc/{}/task", searching.process.id());
+    until("all sentinels are asked", || {
+        std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() > 2)
+    });
+    searching.signal("TERM");
+    assert_eq!(searching.end().status.signal(), Some(15));
+    longer.is_not_over();
+    (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, "CONT"));
+}
+
+#[test]
+fn what_one_sentinel_says_explains_why_the_others_could_not_help() {
+    let service = Service::start(0, &[], &[]);
+    service.signal_sentinel(0, "STOP");
+    service.signal_sentinel(1, "KILL");
+    let mut command = rlock(["exec", "--io-timeout", "1s", "L", "true"]);
+    let output = run(command.env("RLOCK_URL", service.url().replace("svc", "other")));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("does not know service 'other'"), "{output:?}");
     service.signal_sentinel(0, "CONT");
-    service.signal_sentinel(2, "CONT");
 }
 
 #[test]

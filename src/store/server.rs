@@ -13,6 +13,7 @@ mod scripted;
 mod scripts;
 mod sentinel;
 mod single;
+mod standby;
 mod topology;
 
 pub(super) use cluster::Cluster;

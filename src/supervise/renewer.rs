@@ -146,7 +146,7 @@ impl Renewing {
             }
             let sent = Instant::now();
             let RenewableHold { key, token, .. } = &self.hold;
-            let stop = Some(self.wakeups.stop.as_fd());
+            let stop = Some(self.wakeups.stop.as_fd().into());
             let answer = self.store.renew(key, token, Some(schedule.ttl()), stop);
             match schedule.answered(sent, answer, Instant::now()) {
                 Some(event) => self.send(event),

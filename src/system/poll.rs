@@ -16,8 +16,41 @@ pub(crate) enum Want {
     Write,
 }
 
-/// Cuts a wait short when it becomes readable.
-pub(crate) type Interrupt<'a> = Option<BorrowedFd<'a>>;
+/// What may cut a wait short; `None` if nothing does.
+pub(crate) type Interrupt<'a> = Option<Interrupter<'a>>;
+
+/// Cuts a wait short.
+#[derive(Clone, Copy)]
+pub(crate) struct Interrupter<'a> {
+    /// Cuts the wait short when it becomes readable.
+    stop: Option<BorrowedFd<'a>>,
+    aside: Option<&'a dyn Aside>,
+}
+
+/// Work that a thread attends to while it waits for something else.
+pub(crate) trait Aside {
+    /// Becomes readable when there is something to attend to; `None` if nothing is under way.
+    fn news(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When to attend to it even without news.
+    fn due(&self) -> Option<Instant>;
+
+    /// Does what has become due. Returns whether that cuts the wait short.
+    fn attend(&self) -> bool;
+}
+
+impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
+    fn from(stop: BorrowedFd<'a>) -> Self {
+        Self { stop: Some(stop), aside: None }
+    }
+}
+
+impl<'a> Interrupter<'a> {
+    /// The stop of `interrupt`, with other work beside the wait.
+    pub(crate) fn with(interrupt: Interrupt<'a>, aside: &'a dyn Aside) -> Self {
+        Self { stop: interrupt.and_then(|interrupt| interrupt.stop), aside: Some(aside) }
+    }
+}
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,19 +60,27 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. The interrupt
-/// takes precedence over the descriptor.
+/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. A stop takes
+/// precedence over the descriptor, and the descriptor over the work beside the wait.
 pub(crate) fn wait(
     descriptor: Option<(BorrowedFd<'_>, Want)>,
     interrupt: Interrupt<'_>,
     until: Instant,
 ) -> io::Result<Woken> {
-    let interrupt = interrupt.map(|interrupt| (interrupt, Want::Read));
-    Ok(match poll([interrupt, descriptor], Some(until))? {
-        [true, _] => Woken::Interrupted,
-        [false, true] => Woken::Ready,
-        [false, false] => Woken::TimedOut,
-    })
+    let stop = interrupt.and_then(|interrupt| interrupt.stop);
+    let aside = interrupt.and_then(|interrupt| interrupt.aside);
+    let to_read = |descriptor| (descriptor, Want::Read);
+    loop {
+        let next = aside.and_then(Aside::due).map_or(until, |due| due.min(until));
+        let news = aside.and_then(Aside::news);
+        match poll([stop.map(to_read), descriptor, news.map(to_read)], Some(next))? {
+            [true, _, _] => return Ok(Woken::Interrupted),
+            [_, true, _] => return Ok(Woken::Ready),
+            _ if aside.is_some_and(Aside::attend) => return Ok(Woken::Interrupted),
+            _ if Instant::now() >= until => return Ok(Woken::TimedOut),
+            _ => {}
+        }
+    }
 }
 
 /// Waits until at least one descriptor is ready and returns which are; none if `until` came first.
@@ -96,6 +137,7 @@ fn timeout(left: Option<Duration>) -> PollTimeout {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::os::fd::AsFd;
 
     use super::*;
@@ -107,7 +149,7 @@ mod tests {
         let wait = |time| {
             let answer = Some((answer.as_fd(), Want::Read));
             let until = Instant::now() + Duration::from_millis(time);
-            super::wait(answer, Some(interrupt.as_fd()), until).unwrap()
+            super::wait(answer, Some(interrupt.as_fd().into()), until).unwrap()
         };
         assert_eq!(wait(1), Woken::TimedOut);
         answer.wake();
@@ -116,6 +158,52 @@ mod tests {
         assert_eq!(wait(3_600_000), Woken::Interrupted);
         answer.clear();
         assert_eq!(wait(3_600_000), Woken::Interrupted);
+    }
+
+    /// Ends a wait when it has been attended to so often.
+    struct Chore {
+        news: Wakeup,
+        due: Cell<Option<Instant>>,
+        left: Cell<u32>,
+    }
+
+    impl Aside for Chore {
+        fn news(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.news.as_fd())
+        }
+
+        fn due(&self) -> Option<Instant> {
+            self.due.get()
+        }
+
+        fn attend(&self) -> bool {
+            self.due.set(None);
+            self.left.set(self.left.get().saturating_sub(1));
+            self.left.get() == 0
+        }
+    }
+
+    #[test]
+    fn work_aside_is_done_when_it_is_due_or_has_news_and_may_end_the_wait() {
+        let (answer, stop) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
+        let due = Cell::new(Some(Instant::now() + Duration::from_millis(5)));
+        let chore = Chore { news: Wakeup::new().unwrap(), due, left: Cell::new(3) };
+        let wait = |time| {
+            let interrupt = Some(Interrupter::with(Some(stop.as_fd().into()), &chore));
+            let until = Instant::now() + Duration::from_millis(time);
+            super::wait(Some((answer.as_fd(), Want::Read)), interrupt, until).unwrap()
+        };
+        chore.news.wake();
+        assert_eq!(wait(3_600_000), Woken::Interrupted);
+        assert_eq!(chore.left.get(), 0);
+        answer.wake();
+        assert_eq!(wait(3_600_000), Woken::Ready);
+        stop.wake();
+        assert_eq!(wait(3_600_000), Woken::Interrupted);
+        let until = Instant::now() + Duration::from_millis(20);
+        let idle = Chore { news: Wakeup::new().unwrap(), due: Cell::new(None), left: Cell::new(9) };
+        let interrupt = Some(Interrupter::with(None, &idle));
+        assert_eq!(super::wait(None, interrupt, until).unwrap(), Woken::TimedOut);
     }
 
     #[test]

@@ -105,8 +105,12 @@ impl Service {
 
     pub fn url(&self) -> String {
         let sentinels: Vec<String> =
-            self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port)).collect();
+            (0..self.sentinels.len()).map(|sentinel| self.address_of_sentinel(sentinel)).collect();
         format!("redis+sentinel://{}/svc", sentinels.join(","))
+    }
+
+    pub fn address_of_sentinel(&self, sentinel: usize) -> String {
+        format!("127.0.0.1:{}", self.sentinels[sentinel].port)
     }
 
     /// The port of the master, according to the first sentinel.

@@ -2,11 +2,13 @@
 //! with MOVED or ASK, which name the node that does.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::node::{Node, Reply};
 use super::refusal::Refusal;
 use super::scripts::Call;
+use super::standby::{Answer, Question, Relief, Standbys, details, first_answer};
 use super::topology::Topology;
 use crate::report::{Diagnostic, Fault};
 use crate::store::waiting::pause;
@@ -24,6 +26,11 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_
 /// The nodes known so far.
 pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
+    /// The indices of the nodes that have answered or were named by one that has. The others may be
+    /// silent without anything being wrong with the cluster.
+    known: BTreeSet<usize>,
+    /// Where the masters listen, as a node says.
+    question: Question<Vec<Endpoint>>,
     /// The index of the node to ask first.
     owner: usize,
     /// The index of the node that ran the last script, and whether that took an ASKING.
@@ -32,29 +39,60 @@ pub(in crate::store) struct Cluster {
     diagnostics: Vec<Diagnostic>,
 }
 
+/// What became of a script that was sent to a node.
+enum Ran {
+    Replied(Reply),
+    Refused(Refusal),
+    /// The node failed or is silent, but another one answers.
+    Relieved {
+        failure: Failure,
+        by: usize,
+    },
+    /// Neither the node nor any of those asked beside it answers.
+    Unanswered {
+        failure: Failure,
+        others: Vec<Failure>,
+    },
+}
+
+impl Ran {
+    /// Whether the script may have been executed, or may yet be, although there is no reply.
+    fn maybe_executed(&self) -> bool {
+        match self {
+            Self::Refused(Refusal::Failed(failure))
+            | Self::Relieved { failure, .. }
+            | Self::Unanswered { failure, .. } => failure.maybe_executed(),
+            Self::Replied(_) | Self::Refused(_) => false,
+        }
+    }
+}
+
 impl Cluster {
     /// `nodes` are some nodes of the cluster, at least one. An error means that a TLS file cannot
     /// be used.
     pub(in crate::store) fn new(nodes: &[Address], io_timeout: Duration) -> Result<Self, String> {
-        // Until one node answers, all share the timeout of one reply.
-        let each = io_timeout / u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-        let nodes = nodes.iter().map(|node| Node::new(node.clone(), each, None));
-        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { nodes, owner: 0, last: (0, false), io_timeout, diagnostics: Vec::new() })
+        let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
+        Ok(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            known: BTreeSet::new(),
+            question: Arc::new(ask_for_masters),
+            owner: 0,
+            last: (0, false),
+            io_timeout,
+            diagnostics: Vec::new(),
+        })
     }
 
     fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
         let index = match self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
             Some(index) => index,
             None => {
-                let node = self.nodes[0].sibling(endpoint);
-                let node = node.map_err(|what| Failure::misconfigured(Fault::new(what)));
-                self.nodes.push(node?);
+                let node = self.nodes[0].sibling(endpoint)?;
+                self.nodes.push(node);
                 self.nodes.len() - 1
             }
         };
-        // There is no other node to ask, so this one gets the whole timeout.
-        self.nodes[index].set_io_timeout(self.io_timeout);
+        self.known.insert(index);
         Ok(index)
     }
 
@@ -65,27 +103,181 @@ impl Cluster {
         }
     }
 
-    /// The masters that the first node to answer names.
-    fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let mut first_failure = None;
-        for index in 0..self.nodes.len() {
-            let slots = wire::cmd("CLUSTER").arg("SLOTS").clone();
-            match self.nodes[index].ask(slots, None) {
-                Ok(slots) => {
-                    let here = self.nodes[index].endpoint().clone();
-                    let masters = masters_in(&slots, &here);
-                    let masters = masters.ok_or_else(|| self.nodes[index].unexpected_reply())?;
-                    return masters.into_iter().map(|master| self.index_of(master)).collect();
+    /// The next node to ask: one that is known if there is any.
+    fn other_than(&self, at: usize, absent: &[(usize, Failure)]) -> Option<usize> {
+        let count = self.nodes.len();
+        let mut others = (1..count)
+            .map(|step| (at + step) % count)
+            .filter(|other| absent.iter().all(|(node, _)| node != other));
+        others.clone().find(|other| self.known.contains(other)).or_else(|| others.next())
+    }
+
+    /// Runs a script on one node. If nothing is known about that node yet and it is silent, other
+    /// such nodes are asked beside it.
+    fn run_at(
+        &mut self,
+        (at, asking): (usize, bool),
+        call: &Call,
+        absent: &[(usize, Failure)],
+        interrupt: Interrupt<'_>,
+    ) -> Ran {
+        let (before, rest) = self.nodes.split_at_mut(at);
+        let (node, after) = rest.split_at_mut(1);
+        let is_new = |index: usize| {
+            !self.known.contains(&index) && absent.iter().all(|(node, _)| *node != index)
+        };
+        let others = (at + 1..).zip(&*after).chain((0..).zip(&*before));
+        let others = others.filter(|(index, _)| is_new(at) && is_new(*index)).collect();
+        let standbys = Standbys::new(others, &self.question, self.io_timeout);
+        let failure = match node[0].run_script(call, asking, standbys.beside(interrupt)) {
+            Ok(reply) => return Ran::Replied(reply),
+            Err(Refusal::Failed(failure))
+                if standbys.were_asked() && may_pass_elsewhere(&failure) =>
+            {
+                failure
+            }
+            Err(refusal) => return Ran::Refused(refusal),
+        };
+        match standbys.relief(&failure, interrupt) {
+            Relief::Answered { index, node, .. } => {
+                let what = match failure.is_transient() {
+                    true => failure.to_string(),
+                    false => format!("silent, but {} answers", node.endpoint()),
+                };
+                self.diagnostic(at, &what);
+                self.nodes[index] = *node;
+                self.known.insert(index);
+                Ran::Relieved { failure, by: index }
+            }
+            Relief::Interrupted => {
+                Ran::Refused(Failure::Interrupted { sent: failure.maybe_executed() }.into())
+            }
+            Relief::None(failures) => Ran::Unanswered { failure, others: failures },
+        }
+    }
+
+    /// Runs a script on the node that has its lock. `copies` receives the nodes that did not answer
+    /// and may yet execute it, or have done so.
+    fn find_and_run(
+        &mut self,
+        call: &Call,
+        interrupt: Interrupt<'_>,
+        copies: &mut Vec<usize>,
+    ) -> Result<Reply, Failure> {
+        // Bounds how long to wait for a migration; each reply has its own timeout.
+        let until = Instant::now() + self.io_timeout;
+        let (mut at, mut asking) = (self.owner, false);
+        let (mut redirections, mut back_off) = (0, BACK_OFF);
+        let mut another_answered = false;
+        let mut absent = Vec::<(usize, Failure)>::new();
+        loop {
+            if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
+                let failure = absent.swap_remove(known).1;
+                // Another node has redirected the request to this one.
+                return Err(failure.while_others_answer());
+            }
+            let ran = self.run_at((at, asking), call, &absent, interrupt);
+            if ran.maybe_executed() {
+                copies.push(at);
+            }
+            let refusal = match ran {
+                Ran::Replied(mut reply) => {
+                    self.last = (at, asking);
+                    self.known.insert(at);
+                    reply.repeated |= copies.contains(&at);
+                    return Ok(reply);
                 }
-                Err(refusal) => {
-                    let failure = Failure::from(refusal);
-                    self.diagnostic(index, &failure.to_string());
-                    first_failure.get_or_insert(failure);
+                Ran::Relieved { failure, by } => {
+                    // A node that was only silent is asked again if the other redirects to it.
+                    if failure.is_transient() {
+                        absent.push((at, failure));
+                    }
+                    self.owner = by;
+                    (at, asking) = (by, false);
+                    another_answered = true;
+                    continue;
                 }
+                Ran::Unanswered { failure, mut others } => {
+                    others.insert(0, failure);
+                    return Err(none_of(others, another_answered));
+                }
+                Ran::Refused(refusal) => refusal,
+            };
+            if !matches!(refusal, Refusal::Failed(_)) {
+                self.known.insert(at);
+                another_answered = true;
+            }
+            let in_time = Instant::now() < until;
+            match refusal {
+                Refusal::Elsewhere { node, asking: ask, .. } if redirections < MAX_REDIRECTIONS => {
+                    redirections += 1;
+                    let way = if ask { "ASK" } else { "MOVED" };
+                    self.diagnostic(at, &format!("{way} {node}"));
+                    (at, asking) = (self.index_of(node)?, ask);
+                    if !ask {
+                        self.owner = at;
+                    }
+                }
+                Refusal::Elsewhere { .. } => {
+                    let fault = Fault::new("cluster nodes redirect in circles");
+                    return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
+                }
+                // Retry until all keys have arrived on one node.
+                Refusal::Moving { .. } if in_time => {
+                    self.diagnostic(at, "is moving the lock's keys");
+                    pause(back_off.pause(), interrupt)?;
+                    (at, asking, redirections) = (self.owner, false, 0);
+                }
+                Refusal::Failed(failure) if failure.is_transient() => {
+                    self.diagnostic(at, &failure.to_string());
+                    absent.push((at, failure));
+                    // Another node may know which replica was promoted.
+                    (at, asking) = match self.other_than(at, &absent) {
+                        Some(other) => (other, false),
+                        None => {
+                            let (first, failure) = absent.swap_remove(0);
+                            self.owner = first;
+                            return Err(none_of(vec![failure], another_answered));
+                        }
+                    };
+                    self.owner = at;
+                }
+                refusal => return Err(refusal.into()),
             }
         }
-        Err(first_failure
-            .unwrap_or_else(|| Failure::Unavailable(Fault::new("no cluster node is known"))))
+    }
+
+    /// The masters that the first node to answer names.
+    fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
+        let Self { nodes, question, .. } = self;
+        let answer = first_answer(nodes, question, self.io_timeout, None);
+        let Answer { index, value: masters, failures } = answer.map_err(|failures| {
+            self.diagnostics.extend(details("node", &failures));
+            none_of(failures, false)
+        })?;
+        self.known.insert(index);
+        self.diagnostics.extend(details("node", &failures));
+        masters.into_iter().map(|master| self.index_of(master)).collect()
+    }
+}
+
+/// Where all masters listen, according to one node.
+fn ask_for_masters(node: &mut Node, interrupt: Interrupt<'_>) -> Result<Vec<Endpoint>, Failure> {
+    let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), interrupt)?;
+    masters_in(&slots, node.endpoint()).ok_or_else(|| node.unexpected_reply())
+}
+
+/// Whether another node may be of use although this one failed, or was left because it is silent.
+fn may_pass_elsewhere(failure: &Failure) -> bool {
+    failure.is_transient() || matches!(failure, Failure::Interrupted { .. })
+}
+
+/// The failure to report when these nodes failed: one that the user can fix, or else the first.
+fn none_of(mut failures: Vec<Failure>, another_answered: bool) -> Failure {
+    let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
+    match failures.swap_remove(worst.unwrap_or(0)) {
+        failure if another_answered => failure.while_others_answer(),
+        failure => failure,
     }
 }
 
@@ -114,56 +306,13 @@ pub(super) fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>
 
 impl Topology for Cluster {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        // Bounds how long to wait for a migration; each reply has its own timeout.
-        let until = Instant::now() + self.io_timeout;
-        let (mut at, mut asking) = (self.owner, false);
-        let (mut redirections, mut back_off) = (0, BACK_OFF);
-        let mut absent = Vec::<(usize, Failure)>::new();
-        loop {
-            if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
-                let failure = absent.swap_remove(known).1;
-                // Another node has redirected the request to this one.
-                return Err(if redirections > 0 { failure.while_others_answer() } else { failure });
+        let mut copies = Vec::new();
+        self.find_and_run(call, interrupt, &mut copies).map_err(|failure| {
+            match copies.is_empty() || failure.maybe_executed() {
+                true => failure,
+                false => failure.after_a_lost_copy(),
             }
-            let refusal = match self.nodes[at].run_script(call, asking, interrupt) {
-                Ok(reply) => {
-                    self.last = (at, asking);
-                    self.nodes[at].set_io_timeout(self.io_timeout);
-                    return Ok(reply);
-                }
-                Err(refusal) => refusal,
-            };
-            let in_time = Instant::now() < until;
-            match refusal {
-                Refusal::Elsewhere { node, asking: ask, .. } if redirections < MAX_REDIRECTIONS => {
-                    redirections += 1;
-                    let way = if ask { "ASK" } else { "MOVED" };
-                    self.diagnostic(at, &format!("{way} {node}"));
-                    (at, asking) = (self.index_of(node)?, ask);
-                    if !ask {
-                        self.owner = at;
-                    }
-                }
-                Refusal::Elsewhere { .. } => {
-                    let fault = Fault::new("cluster nodes redirect in circles");
-                    return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
-                }
-                // Retry until all keys have arrived on one node.
-                Refusal::Moving { .. } if in_time => {
-                    self.diagnostic(at, "is moving the lock's keys");
-                    pause(back_off.pause(), interrupt)?;
-                    (at, asking, redirections) = (self.owner, false, 0);
-                }
-                Refusal::Failed(failure) if failure.is_transient() => {
-                    self.diagnostic(at, &failure.to_string());
-                    // Another node may know which replica was promoted.
-                    self.owner = (at + 1) % self.nodes.len();
-                    absent.push((at, failure));
-                    (at, asking) = (self.owner, false);
-                }
-                refusal => return Err(refusal.into()),
-            }
-        }
+        })
     }
 
     fn sleep(

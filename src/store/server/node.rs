@@ -51,8 +51,9 @@ impl Node {
 
     /// Another server with the same credentials and TLS files. An error means that no certificate
     /// could be valid for its host.
-    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
-        self.link.sibling(endpoint).map(Self::on)
+    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, Failure> {
+        let link = self.link.sibling(endpoint);
+        link.map(Self::on).map_err(|what| Failure::misconfigured(Fault::new(what)))
     }
 
     fn on(link: Link) -> Self {
@@ -73,6 +74,11 @@ impl Node {
     /// What the server has reported about itself since the last call.
     pub(in crate::store) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         self.link.take_diagnostics()
+    }
+
+    /// What bounds each connection attempt, and the replies to each pipeline.
+    pub(in crate::store) fn io_timeout(&self) -> Duration {
+        self.link.io_timeout
     }
 
     /// Changes the I/O timeout from the next call on.

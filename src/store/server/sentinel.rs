@@ -1,11 +1,13 @@
 //! The master that Redis Sentinel names. A sentinel is asked before every request, because a master
 //! that was frozen during a failover still believes that it is the master when it resumes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
 use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
+use super::standby::{Answer, Question, details, first_answer};
 use super::topology::Topology;
 use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
@@ -15,28 +17,33 @@ use crate::store::{Failure, Fate, Interrupt};
 pub(in crate::store) struct Sentinel {
     /// The one that answered last comes first.
     sentinels: Vec<Node>,
-    service: String,
+    /// Where the master of the service listens.
+    question: Question<Endpoint>,
     master: Node,
+    io_timeout: Duration,
     database: u32,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Sentinel {
     /// `master` has the credentials and the database of the master; its endpoint is unknown until a
-    /// sentinel answers. An error means that a TLS file cannot be used.
+    /// sentinel answers. `io_timeout` bounds the time that all sentinels together take, and each
+    /// connection attempt and each reply of the master. An error means that a TLS file cannot be
+    /// used.
     pub(in crate::store) fn new(
         sentinels: &[Address],
         service: &str,
         master: &Address,
         io_timeout: Duration,
     ) -> Result<Self, String> {
-        // The sentinels share the time for one reply.
-        let each = io_timeout / u32::try_from(sentinels.len()).unwrap_or(u32::MAX);
-        let sentinels = sentinels.iter().map(|sentinel| Node::new(sentinel.clone(), each, None));
+        let sentinels =
+            sentinels.iter().map(|sentinel| Node::new(sentinel.clone(), io_timeout, None));
+        let service = service.to_owned();
         Ok(Self {
             sentinels: sentinels.collect::<Result<_, _>>()?,
-            service: service.to_owned(),
+            question: Arc::new(move |sentinel, interrupt| ask(sentinel, &service, interrupt)),
             master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
+            io_timeout,
             database: master.database,
             diagnostics: Vec::new(),
         })
@@ -44,69 +51,58 @@ impl Sentinel {
 
     /// The master that the first sentinel to answer names.
     fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
-        let mut failures = Vec::new();
-        for index in 0..self.sentinels.len() {
-            match self.ask(index, interrupt) {
-                Ok(endpoint) => {
-                    self.sentinels[..=index].rotate_right(1);
-                    if *self.master.endpoint() != endpoint {
-                        let sentinel = self.sentinels[0].endpoint();
-                        let what = format!("sentinel {sentinel}: {endpoint} is the master");
-                        self.diagnostics.push(Diagnostic::Detail(what));
-                        self.master = self
-                            .master
-                            .sibling(endpoint)
-                            .map_err(|what| Failure::misconfigured(Fault::new(what)))?;
-                    }
-                    return Ok(&mut self.master);
-                }
-                Err(failure @ Failure::Interrupted { .. }) => return Err(failure),
-                Err(failure) => {
-                    self.diagnostics.push(Diagnostic::Detail(format!("sentinel: {failure}")));
-                    failures.push(failure);
-                }
-            }
+        let Self { sentinels, question, .. } = self;
+        let answer = first_answer(sentinels, question, self.io_timeout, interrupt);
+        let Answer { index, value: endpoint, failures } = answer.map_err(|failures| {
+            self.diagnostics.extend(details("sentinel", &failures));
+            none_of(failures, self.sentinels.len())
+        })?;
+        self.diagnostics.extend(details("sentinel", &failures));
+        self.sentinels[..=index].rotate_right(1);
+        if *self.master.endpoint() != endpoint {
+            let sentinel = self.sentinels[0].endpoint();
+            let what = format!("sentinel {sentinel}: {endpoint} is the master");
+            self.diagnostics.push(Diagnostic::Detail(what));
+            self.master = self.master.sibling(endpoint)?;
         }
-        Err(none_of(failures))
+        Ok(&mut self.master)
     }
+}
 
-    fn ask(&mut self, index: usize, interrupt: Interrupt<'_>) -> Result<Endpoint, Failure> {
-        let Self { sentinels, service, .. } = self;
-        let sentinel = &mut sentinels[index];
-        let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*service).clone();
-        let answer =
-            sentinel.ask(question, interrupt).map_err(|refusal| match Failure::from(refusal) {
-                failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-                    let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
-                    let remedy = "use the addresses of the sentinels (usually port 26379)";
-                    Failure::misconfigured(fault.with_remedy(remedy))
-                }
-                failure => failure,
-            });
-        match answer? {
-            Value::Nil => {
-                let what =
-                    format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
-                let fault = Fault::new(what).with_remedy("correct the service name in the URL");
-                Err(Failure::misconfigured(fault))
+/// Where the master of the service listens, according to one sentinel.
+fn ask(sentinel: &mut Node, service: &str, interrupt: Interrupt<'_>) -> Result<Endpoint, Failure> {
+    let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
+    let answer =
+        sentinel.ask(question, interrupt).map_err(|refusal| match Failure::from(refusal) {
+            failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
+                let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
+                let remedy = "use the addresses of the sentinels (usually port 26379)";
+                Failure::misconfigured(fault.with_remedy(remedy))
             }
-            answer => {
-                let address = wire::from_redis_value::<(String, u16)>(answer);
-                let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
-                Ok(Endpoint::Tcp { host, port })
-            }
+            failure => failure,
+        });
+    match answer? {
+        Value::Nil => {
+            let what =
+                format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
+            let fault = Fault::new(what).with_remedy("correct the service name in the URL");
+            Err(Failure::misconfigured(fault))
+        }
+        answer => {
+            let address = wire::from_redis_value::<(String, u16)>(answer);
+            let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
+            Ok(Endpoint::Tcp { host, port })
         }
     }
 }
 
-/// The failure to report when no sentinel names a master: one that the user can fix, or else the
-/// first.
-fn none_of(mut failures: Vec<Failure>) -> Failure {
-    let count = failures.len();
+/// The failure to report when none of `count` sentinels names a master: an interrupt, one that the
+/// user can fix, or else the first.
+fn none_of(mut failures: Vec<Failure>, count: usize) -> Failure {
     let answers = failures.iter().any(|failure| !failure.is_unreachable());
     let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
     match failures.swap_remove(worst.unwrap_or(0)) {
-        failure @ Failure::Misconfigured { .. } => failure,
+        failure @ (Failure::Misconfigured { .. } | Failure::Interrupted { .. }) => failure,
         first => {
             let what = format!(
                 "no sentinel returned the master's address ({count} asked): {}",

@@ -72,7 +72,7 @@ impl Member {
         let (unfinished, run) = (Arc::clone(&self.unfinished), Arc::clone(&self.run));
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
-            let answer = request(store, Some(reply_sender.withdrawal()));
+            let answer = request(store, Some(reply_sender.withdrawal().into()));
             if let Ok(mut run) = run.lock() {
                 *run = store.server_run().cloned();
             }
