@@ -32,7 +32,7 @@ if type(guard) == 'table' then return guard end
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
   'reinstated', 'named', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence', TOKEN .. ':attempt',
   TOKEN .. ':ttl')
--- A waiter repeats the life that a reply shows, so it is no longer here than there.
+-- Replies cut the life to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   life = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5], notified = fields[6],
   floor = tonumber(fields[7] or 0), reinstated = tonumber(fields[8] or 0), named = fields[9],

@@ -143,6 +143,7 @@ impl World {
             }
             Phase::Holding(..) => self.renewed(index, sent, Err(failure)),
             Phase::Releasing(..) => self.released(index, Err(failure)),
+            // The checker itself is wrong if it fails a request that nobody sent.
             phase => panic!("nothing was awaited in {phase:?}"),
         }
     }
@@ -167,6 +168,7 @@ impl World {
             (Reply::Release(release), Phase::Releasing(..)) => {
                 self.released(index, Ok(release));
             }
+            // A server of the checker gives no other reply.
             (reply, phase) => panic!("{reply:?} was not awaited in {phase:?}"),
         }
     }

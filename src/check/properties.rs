@@ -192,6 +192,7 @@ fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// All clients have ended, and all leases have expired. The next call must find the lock free.
 fn is_something_left(world: &World) -> bool {
     let mut lock = world.lock.clone();
+    // The literal is a valid token.
     let stranger = "z0000000-token".parse().unwrap();
     lock.leave(&stranger, world.scope.clients[0].requests[0].ttl, NOW);
     !lock.holds.is_empty()

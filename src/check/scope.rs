@@ -76,6 +76,7 @@ pub(super) struct Budget {
 }
 
 impl Scope {
+    /// A name that cannot be parsed is an error in a test, so this panics.
     pub(super) fn parse(name: &'static str) -> Self {
         let mut words = name.split(' ');
         let clients = words.next().unwrap().split(',').enumerate();
@@ -114,6 +115,7 @@ impl Budget {
             "F" => &mut self.told_losses,
             "p" => &mut self.pauses,
             "n" => &mut self.cuts,
+            // Only the scopes in this program are parsed.
             _ => panic!("unknown fault {kind}"),
         }
     }
@@ -134,6 +136,7 @@ impl Terms {
         self.is_owned || self.is_inner
     }
 
+    /// Panics like `Scope::parse`.
     fn parse(index: usize, word: &str) -> Self {
         let mode = match &word[..1] {
             "x" => Mode::Exclusive,
@@ -161,7 +164,7 @@ impl Terms {
 }
 
 /// The token says whose it is: `a1000000-token` is that of the second round of the first client, and
-/// `a1000000` is its ID.
+/// `a1000000` is its ID. Its form is always valid.
 fn token(client: usize, round: u8) -> Token {
     let client = char::from(b'a' + client as u8);
     format!("{client}{round}000000-token").parse().unwrap()
@@ -177,6 +180,7 @@ fn request(client: usize, round: u8) -> Request {
         kind: Kind::Exec,
         label: None,
     };
+    // The names below are constants, or made of valid tokens.
     Request {
         key: Key::new(&"".parse().unwrap(), &"L".parse().unwrap()),
         mode: Mode::Exclusive,
@@ -196,6 +200,7 @@ fn request(client: usize, round: u8) -> Request {
 
 /// Whose token or ID this is: the client, the round, and whether it is a whole token.
 pub(super) fn whose(token: &str) -> (usize, u8, bool) {
+    // `token` has made it.
     let [client, round, ..] = token.as_bytes() else { panic!("unknown token {token:?}") };
     (usize::from(client - b'a'), round - b'0', token.len() > 8)
 }

@@ -300,7 +300,7 @@ impl Deployment {
             Servers::Quorum(servers) => &mut servers[number],
             Servers::Cluster(cluster) => cluster.node_mut(number),
             Servers::Sentinel(service) => service.server_mut(u16::try_from(number).unwrap()),
-            Servers::Files(_) => unreachable!("files are no server"),
+            Servers::Files(_) => unreachable!("local files have no server"),
         }
     }
 

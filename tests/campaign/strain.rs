@@ -170,7 +170,7 @@ fn keeper_of(script: u32) -> Option<u32> {
 
 /// What a look at a thread shows.
 struct Seen {
-    /// It waits for a disk, such as for a page of its own program.
+    /// It waits for a disk, for example to load a page of its program.
     on_disk: bool,
     /// For how many seconds it has waited for a processor.
     waited: f64,

@@ -56,7 +56,7 @@ enum Ran {
 }
 
 impl Ran {
-    /// Whether the script may have been executed, or may yet be, although there is no reply.
+    /// Whether the script may have run, or may still run, although there is no reply.
     fn maybe_executed(&self) -> bool {
         match self {
             Self::Refused(Refusal::Failed(failure))

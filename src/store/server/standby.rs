@@ -194,7 +194,7 @@ impl<'a, T: Send + 'static> Standbys<'a, T> {
         let ask = move || {
             let answer = question(&mut node, None);
             node.set_io_timeout(io_timeout);
-            // Fails if the answer is no longer wanted.
+            // This fails if nobody waits for the answer anymore.
             let _ = sender.send((index, Box::new(node), answer));
             arrived.wake();
         };
