@@ -43,7 +43,7 @@ fn assemble_scripts() -> io::Result<()> {
     for name in REQUESTS {
         let request = read_script(&format!("requests/{name}"))?;
         let source = needed_by(&request, &parts) + &request;
-        let lines: Vec<_> = source.lines().map(str::trim_start).collect();
+        let lines: Vec<_> = source.lines().map(|line| without_spaces(line.trim())).collect();
         let source = lines.join("\n");
         // These undo a request that may still be under way. They are written right after it, and
         // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
@@ -92,6 +92,27 @@ fn needed_by(request: &str, parts: &str) -> String {
         }
     }
     needed.into_iter().rev().collect()
+}
+
+/// A line without the spaces that Lua does not need, because a server reads no more than 16 KiB at once.
+fn without_spaces(line: &str) -> String {
+    let characters: Vec<char> = line.chars().collect();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut quoted = false;
+    let needed = |(index, &c): (usize, &char)| {
+        quoted ^= c == '\'';
+        if c != ' ' || quoted {
+            return Some(c);
+        }
+        let (before, after) = (characters[index - 1], characters[index + 1]);
+        // Two minus signs begin a comment, and a digit and a dot are one number.
+        let joins = is_word(before) && is_word(after)
+            || before == '-' && after == '-'
+            || before.is_ascii_digit() && after == '.'
+            || before == '.' && after.is_ascii_digit();
+        joins.then_some(c)
+    };
+    characters.iter().enumerate().filter_map(needed).collect()
 }
 
 fn declared_name(declaration: &str) -> Option<&str> {

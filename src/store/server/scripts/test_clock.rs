@@ -28,7 +28,7 @@ local function guard_left()
 end
 ";
 
-const BATCH: &str = "local BATCH = 100";
+const BATCH: &str = "local BATCH=100";
 
 thread_local! {
     /// One of each script, because their sources are never freed.
@@ -41,11 +41,11 @@ impl Script {
         let change = || {
             let source = self.source();
             let start = source.find("local function clock()").expect("every script has a clock");
-            let end = source.find("local now, micros = clock()").expect("and used after it");
+            let end = source.find("local now,micros=clock()").expect("and used after it");
             let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
             // The model has the same small batches in tests. Not every script has batches.
             assert!(!source.contains("BATCH") || source.contains(BATCH), "the size of a batch");
-            let source = source.replace(BATCH, "local BATCH = 3");
+            let source = source.replace(BATCH, "local BATCH=3");
             Self::of(Box::leak(source.into_boxed_str()))
         };
         CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))
