@@ -1,15 +1,17 @@
 -- Admission: which requests are granted the lock, and in which order.
 --
 -- Reads:   queue, state; lock, now
--- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', the counters
---          and details; lock.count, lock.live, lock.mode, lock.fence, lock.leftovers, own.standing,
+-- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'called', the
+--          counters and details; lock.called, lock.count, lock.live, lock.mode, lock.fence, lock.leftovers, own.standing,
 --          own.fence; through become_idle() all of `lock` and `own`
 
--- Whether the present holds allow a grant of this mode now: 'exclusive', 'shared' or 'slots:N'.
-local function admissible(mode)
-  if lock.live then
-    return mode == lock.mode and mode ~= 'exclusive' and lock.reinstated == 0
-      and (mode == 'shared' or lock.count < tonumber(string.sub(mode, 7)))
+-- Whether the present holds allow a grant of this mode now: 'exclusive', 'shared' or 'slots:N'. As
+-- many as `called` waiters with the mode `their_mode` count as if they held the lock too.
+local function admissible(mode, called, their_mode)
+  if lock.live or called > 0 then
+    return mode == (lock.live and lock.mode or their_mode) and mode ~= 'exclusive'
+      and lock.reinstated == 0
+      and (mode == 'shared' or (lock.live and lock.count or 0) + called < tonumber(string.sub(mode, 7)))
   end
   return not lock.foreign
 end
@@ -28,41 +30,83 @@ local function grant(token, mode, deadline, wanted, named_owner, ...)
   if token == TOKEN then own.fence, own.standing = lock.fence, nil end
 end
 
+-- On one of several servers, a waiter is not granted the lock but called: it may now settle for the
+-- lock here, and does so once enough servers have called it. A call is only a hint. It passes to an
+-- older waiter that arrives later, and lapses unless the waiter asks again in time.
+local function is_called(token) return string.find(' ' .. lock.called, ' ' .. token .. ' ', 1, true) ~= nil end
+
+local function set_called(tokens)
+  if tokens == lock.called then return end
+  lock.called = tokens
+  if tokens == '' then return redis.call('HDEL', STATE, 'called') end
+  redis.call('HSET', STATE, 'called', tokens)
+end
+
 -- Admits waiters from the head of the queue while the lock can be granted to them, and drops dead
--- waiters. Sends one message to each waiter that is granted, and one to the new head. Runs after
--- any change that could admit a waiter or change the head. Returns the head if it must keep
--- waiting.
+-- waiters. Sends one message to each waiter that is granted or called, and one to the new head. Runs
+-- after any change that could admit a waiter or change the head. Returns the head, which is the
+-- first waiter that is not called, if it must keep waiting, and how many are called.
 local function admit()
   -- A ticket exists while there may be waiters.
-  if not lock.ticket then return nil end
-  for _ = 1, BATCH do
-    local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  if not lock.ticket then return nil, 0 end
+  local work, called, tokens, their_mode = 0, 0, '', nil
+  while work < BATCH do
+    local head = redis.call('ZRANGE', QUEUE, called, called)[1]
     if not head then
-      if not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
-      return nil
+      set_called(tokens)
+      if called == 0 and not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
+      return nil, called
     end
-    local mode, alive, owner, named, reentrant = unpack(redis.call('HMGET', STATE,
-      head .. ':mode', head .. ':alive', head .. ':owner', head .. ':named', head .. ':reentrant'))
+    local mode, alive, owner, named, reentrant, origin = unpack(redis.call('HMGET', STATE,
+      head .. ':mode', head .. ':alive', head .. ':owner', head .. ':named', head .. ':reentrant',
+      head .. ':origin'))
     if tonumber(alive or 0) < now then
       redis.call('ZREM', QUEUE, head)
       delete_details(head)
+      work = work + 1
     elseif lock.leftovers then
       wake(head)
-      return head
-    elseif not is_ahead(last_fence())
-      and (admissible(mode) or may_enter(mode, owner, named, reentrant)) then
-      redis.call('ZREM', QUEUE, head)
-      grant(head, mode, now + CLAIM_WINDOW, 0, named and owner, head .. ':renewed', '')
-      wake(head)
+      return head, called
+    elseif called < BATCH and (origin or called == 0) and not is_ahead(last_fence())
+      and (admissible(mode, called, their_mode) or may_enter(mode, owner, named, reentrant)) then
+      if origin then
+        if not is_called(head) then
+          redis.call('HSET', STATE, head .. ':alive', int(now + CLAIM_WINDOW))
+          if head ~= TOKEN then wake(head, next_fence(0)) end
+        end
+        called, tokens, their_mode = called + 1, tokens .. head .. ' ', their_mode or mode
+      else
+        redis.call('ZREM', QUEUE, head)
+        grant(head, mode, now + CLAIM_WINDOW, 0, named and owner, head .. ':renewed', '')
+        wake(head)
+        work = work + 1
+      end
     else
+      set_called(tokens)
       notify_head(head)
-      return head
+      return head, called
     end
   end
-  local rest = redis.call('ZRANGE', QUEUE, 0, 0)[1]
+  set_called(tokens)
+  local rest = redis.call('ZRANGE', QUEUE, called, called)[1]
   if rest then
     lock.leftovers = true
     wake(rest)
   end
-  return rest
+  return rest, called
+end
+
+-- Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is only
+-- proposed may still become a younger one.
+local function is_kept_out(position, mode)
+  local agreed, their_mode = 0, nil
+  local older = position > 1 and redis.call('ZRANGE', QUEUE, 0, math.min(position - 2, BATCH - 1)) or {}
+  for _, token in ipairs(older) do
+    local origin, alive, theirs = unpack(redis.call('HMGET', STATE, token .. ':origin',
+      token .. ':alive', token .. ':mode'))
+    if origin == 'agreed' and tonumber(alive or 0) >= now then
+      agreed, their_mode = agreed + 1, their_mode or theirs
+    end
+  end
+  return agreed > 0 and not admissible(mode, agreed, their_mode)
 end

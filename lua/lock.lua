@@ -12,6 +12,8 @@
 --                            'fence'   the last fencing token granted
 --                            'life'    random; it changes when the server loses its data
 --                            'ticket'  the last number assigned in the queue
+--                            'called'  waiters of several servers that may have the lock now; see
+--                                      admission.lua
 --                            'head'    the waiter that knows it is the head of the queue
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
@@ -40,9 +42,9 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 local GUARD, HOLDS, STATE, QUEUE, MAIL, HISTORY, OVER = unpack(KEYS)
 local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'named', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'keep', 'ttl', 'attempt', 'standing', 'reentrant' }
+  'keep', 'ttl', 'attempt', 'standing', 'reentrant', 'origin' }
 
--- How long a granted lock waits for the waiter to claim it.
+-- How long a granted lock waits for the waiter to claim it, and a called waiter stays called.
 local CLAIM_WINDOW = 2000
 -- How long the fence and the history outlive their last use.
 local DAY = 24 * 3600 * 1000

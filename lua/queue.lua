@@ -2,7 +2,7 @@
 --
 -- Reads:   guard, holds, queue, state; lock, now
 -- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;
---          lock.notified
+--          lock.notified, lock.ticket
 
 -- How much later than the head the second waiter checks an expired lease, in ms.
 local GRACE = 500
@@ -14,8 +14,9 @@ local FOREIGN_POLL = 1000
 -- keys, so it is in the same slot on the same server, and matches the same ACL pattern.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
-local function wake(token)
-  redis.call('RPUSH', mailbox_of(token), 'look')
+-- The message is the fence that a called waiter would get; nil for any other waiter.
+local function wake(token, fence)
+  redis.call('RPUSH', mailbox_of(token), fence or 'look')
   redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
 end
 
@@ -28,19 +29,28 @@ local function notify_head(head)
   if head ~= TOKEN then wake(head) end
 end
 
--- Puts the caller at the end of the queue, or leaves it where it is. `...` are its details. Returns
--- its position, from 1.
-local function enqueue(...)
+-- Puts the caller at the end of the queue, or leaves it where it is. One of several servers also gets
+-- the ticket that they agreed on, or 0: then it proposes one that grows with its clock. `...` are the
+-- caller's details. Returns its position, from 1, and its ticket.
+local function enqueue(agreed, ...)
   redis.call('HSET', STATE, ...)
-  if not (lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)) then
-    redis.call('HSET', STATE, TOKEN .. ':since', int(now))
-    local ticket = redis.call('HINCRBY', STATE, 'ticket', 1)
-    redis.call('ZADD', QUEUE, ticket, TOKEN)
+  local ticket = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
+  if not ticket then redis.call('HSET', STATE, TOKEN .. ':since', int(now)) end
+  if not ticket or agreed and agreed > 0 then
+    local last = tonumber(lock.ticket or 0)
+    if agreed == 0 then
+      ticket = math.max(last + 1, micros)
+    else
+      ticket = agreed or last + 1
+    end
+    lock.ticket = int(math.max(last, ticket))
+    redis.call('HSET', STATE, 'ticket', lock.ticket)
+    redis.call('ZADD', QUEUE, int(ticket), TOKEN)
   end
   local expiry = int(now + math.max(guard_left(), 0) + DAY)
   redis.call('PEXPIREAT', STATE, expiry)
   redis.call('PEXPIREAT', QUEUE, expiry)
-  return redis.call('ZRANK', QUEUE, TOKEN) + 1
+  return redis.call('ZRANK', QUEUE, TOKEN) + 1, tonumber(ticket)
 end
 
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock
@@ -52,10 +62,14 @@ local function awaited(mode)
 end
 
 -- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of
--- a lease. The second checks a little later, in case the head is dead. Any other waiter gets a
--- message when it becomes the head.
+-- a lease, or of the time that a called waiter has. The second checks a little later, in case the
+-- head is dead. Any other waiter gets a message when it becomes the head. The position does not count
+-- the waiters that are called.
 local function millis_to_sleep(position, mode, heartbeat, head)
   local sleep = heartbeat
+  if position <= 2 and lock.called ~= '' then
+    sleep = math.min(sleep, CLAIM_WINDOW + (position - 1) * GRACE)
+  end
   if position == 1 and lock.foreign then
     local left = guard_left()
     sleep = math.min(sleep, FOREIGN_POLL, left >= 0 and left + 1 or FOREIGN_POLL)

@@ -13,6 +13,7 @@ local function become_idle()
     lock.life = nil
   end
   lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
+  lock.called = ''
   lock.reinstated, lock.floor = 0, 0
   own = {}
 end

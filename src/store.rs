@@ -49,8 +49,40 @@ pub(crate) struct Request {
     pub(crate) heartbeat: Option<Duration>,
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub(crate) client: String,
-    /// The smallest fencing token to grant, so that several servers can give the same one.
-    pub(crate) fence: Option<Fence>,
+    /// What one of several servers is asked; `None` if it is the only one.
+    pub(crate) part: Option<Part>,
+}
+
+/// What a request asks of one of several servers, none of which grants the lock by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
+    /// server proposes.
+    Place(Option<Ticket>),
+    /// The hold, if the server calls the request: with this fencing token, or a larger one if the
+    /// server has granted this one already. The ticket is that of `Place`.
+    Settle(Option<Ticket>, Fence),
+    /// A hold that the server has lost, while enough others have it.
+    Restore(Fence),
+}
+
+/// The number by which queues are ordered: the smaller one is older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// The place of a request in the queue of one of several servers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) view: View,
+    /// From 1.
+    pub(crate) position: u64,
+    /// Ask this server again after this time, to keep the place.
+    pub(crate) sleep: Duration,
+    pub(crate) ticket: Ticket,
+    /// The fencing token that the server would give, if it calls the request: the request may settle.
+    pub(crate) called: Option<Fence>,
+    /// Whether older requests with agreed tickets keep it out. Only for a request that does not wait.
+    pub(crate) kept_out: bool,
 }
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
@@ -67,6 +99,8 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     Answer(Answer),
+    /// The answer of one of several servers to `Part::Place` or `Part::Settle`, unless it is another.
+    Placed(Place),
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.
     Again,
@@ -77,12 +111,20 @@ pub(crate) enum Verdict {
 /// How many attempts one request takes at most. Each cleans up 100 expired holds or waiters.
 const MOST_ATTEMPTS: usize = 1_000;
 
-/// Repeats `ask` until it returns an answer. Each call gets a larger attempt number: the
+/// Repeats `ask` until it returns an answer.
+fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
+    match final_verdict(ask)? {
+        Verdict::Answer(answer) => Ok(answer),
+        // Only a hostile server gets here: no request was for a place.
+        _ => Err(undecided()),
+    }
+}
+
+/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number: the
 /// microseconds since boot, which also exceed the numbers of all earlier processes on this host.
-fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
+fn final_verdict(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Verdict, Failure> {
     for _ in 0..MOST_ATTEMPTS {
         match ask(Instant::now().micros_since_boot())? {
-            Verdict::Answer(answer) => return Ok(answer),
             Verdict::Again => {}
             Verdict::FenceAhead(ahead) => {
                 let fault = Fault::new(format!(
@@ -93,11 +135,16 @@ fn decided(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answe
                     fault.with_remedy("check the clock (see 'Fencing token ahead' in the README)"),
                 ));
             }
+            verdict => return Ok(verdict),
         }
     }
-    // Only a damaged lock or a hostile server gets here.
+    Err(undecided())
+}
+
+/// Only a damaged lock or a hostile server gets here.
+fn undecided() -> Failure {
     let fault = Fault::new(format!("no decision after {MOST_ATTEMPTS} attempts"));
-    Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
+    Failure::Unavailable(fault.with_remedy("try again shortly"))
 }
 
 /// The answer to a request.
@@ -114,15 +161,11 @@ pub(crate) enum Answer {
     Upgrade,
     /// The token was released, or the request was given up.
     Over(Reason),
-    /// No client got the lock, because several asked at once. Ask again after `pause`.
-    Split {
-        pause: Duration,
-    },
     /// The request waits. Ask again after `sleep`, or when `Store::sleep` returns.
     Queued {
         view: View,
-        /// The position in the queue, from 1; `None` if the store has no queue.
-        position: Option<u64>,
+        /// The position in the queue, from 1.
+        position: u64,
         sleep: Duration,
     },
 }
@@ -309,13 +352,6 @@ pub(crate) trait Store: Send {
         seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure>;
-
-    /// Whether the store queues requests, so that asking again with the same token keeps the
-    /// position. Without a queue each attempt needs a fresh token: the undo of the last attempt may
-    /// still be under way, and would end a later one with the same token.
-    fn has_queue(&self) -> bool {
-        true
-    }
 
     /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
     /// return early for any reason; only `acquire` determines whether the lock was granted.

@@ -14,7 +14,7 @@ use waiter::{End, Event, Step, Waiter};
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::{Fence, Token};
+use crate::lock::Fence;
 use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Request, Store};
@@ -27,8 +27,6 @@ const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// A lock that was granted.
 pub(crate) struct Acquired {
-    /// May differ from the request's token: see `Store::has_queue`.
-    pub(crate) token: Token,
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
 }
@@ -52,22 +50,18 @@ pub(crate) fn acquire(
         WaitLimit::For(duration) => Some(started + duration),
         WaitLimit::None | WaitLimit::Forever => None,
     };
-    let mut request = request.clone();
     let mut messages = Messages::new(report, request.mode, started, until);
     let mut gave_up = None;
-    let (mut waiter, mut step) = Waiter::new(request.ttl, until, store.has_queue());
+    let (mut waiter, mut step) = Waiter::new(request.ttl, until);
     loop {
         let event = match step {
-            Step::Ask { seen, fresh } => {
-                if fresh {
-                    request.token = Token::fresh();
-                }
+            Step::Ask { seen } => {
                 let sent = Instant::now();
-                let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
+                let answer = store.acquire(request, &seen, Some(signals.arrival().into()));
                 Event::Answered { sent, answer }
             }
             Step::Sleep { at_most } => {
-                Event::Woken(store.sleep(&request, at_most, Some(signals.arrival().into())))
+                Event::Woken(store.sleep(request, at_most, Some(signals.arrival().into())))
             }
             Step::Rest { until } => {
                 ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;
@@ -76,7 +70,7 @@ pub(crate) fn acquire(
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
-                Event::Withdrawn(end, store.leave(&request))
+                Event::Withdrawn(end, store.leave(request))
             }
             Step::End(end) => {
                 drop(messages);
@@ -93,12 +87,17 @@ pub(crate) fn acquire(
     }
 }
 
-fn ended(end: End, request: Request, waited: Duration, report: &Report) -> Result<Acquired, Error> {
+fn ended(
+    end: End,
+    request: &Request,
+    waited: Duration,
+    report: &Report,
+) -> Result<Acquired, Error> {
     let busy = |view, waited| Error::Busy { view: Box::new(view), asked: request.mode, waited };
     Err(match end {
         End::Granted(lease, fence) => {
             report.detail(format_args!("granted after {}, fencing token {fence}", show(waited)));
-            return Ok(Acquired { token: request.token, lease, fence });
+            return Ok(Acquired { lease, fence });
         }
         End::Busy(view) => busy(view, Waited::NotAtAll),
         End::TimedOut(view) => busy(view, Waited::For(waited)),

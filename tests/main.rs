@@ -20,6 +20,7 @@ mod modes;
 mod nested;
 mod packaging;
 mod quorum;
+mod quorum_queue;
 mod recipes;
 mod round_trips;
 mod sentinel;

@@ -90,7 +90,7 @@ fn a_lock_on_a_majority_works_like_any_other() {
     assert!(run(&mut at(&all, &["inspect"])).out().contains("L  "));
     let mut second = Running::start(&mut at(&all, &["exec", "L", "echo", "ENTERED"]));
     let told = second.told("waiting");
-    assert!(told.contains("waiting: held by"), "{told}");
+    assert!(told.contains("waiting at position 1: held by"), "{told}");
     first.say("");
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().out(), "ENTERED");
@@ -208,7 +208,7 @@ fn a_server_that_has_lost_a_hold_gets_it_back_at_the_next_renewal() {
 fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
     let mut servers = servers(3);
     // The holder has two of three.
-    let output = run(&mut at(&urls(&servers, &[2]), &["acquire", "--ttl", "60s", "M"]));
+    let output = run(&mut at(&urls(&servers, &[2]), &["acquire", "-n", "--ttl", "60s", "M"]));
     assert_eq!(output.code(), 69, "all of them are too young for that: {output:?}");
     assert!(output.err().contains("may have forgotten a lease of 1m"), "{output:?}");
     assert_eq!(having(&servers, "M"), 0);
@@ -532,7 +532,7 @@ fn a_signal_during_an_acquire_leaves_nothing_on_any_server() {
 fn a_release_without_a_majority_is_retried_and_reported() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
-    let token = run(&mut at(&all, &["acquire", "--ttl", "60s", "L"]));
+    let token = run(&mut at(&all, &["acquire", "-n", "--ttl", "60s", "L"]));
     assert_eq!(token.code(), 69, "nobody has been up for a minute");
     let mut first = holder(&all, &["--io-timeout", "200ms", "-t", "2s"], "L");
     servers[1].signal("STOP");

@@ -11,13 +11,18 @@
 --                    last, each followed by a space
 -- ARGV[10] reentrant 'reentrant' to enter a lock that the owner holds; ''
 -- ARGV[11] about     the client, shown to others: host, user, pid, command, kind, label, one per line
--- ARGV[12] fence     wanted for the hold, unless a larger one was granted here; 0: any. A lock on
---                    several servers needs the same fence on most of them
--- ARGV[13] attempt   grows with each request of the token. A request whose attempt does not is a
+-- ARGV[12] attempt   grows with each request of the token. A request whose attempt does not is a
 --                    duplicate, or was overtaken: it changes nothing
--- ARGV[14] life      of the lock when the caller saw the following holders; ''
--- ARGV[15] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
+-- ARGV[13] fence     only on one of several servers, else 0: it makes the caller that is called a
+--                    holder with this fence, unless a larger one was granted here
+-- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
+--                    one; '' to restore a hold that this server has lost
+-- ARGV[15] life      of the lock when the caller saw the following holders; ''
+-- ARGV[16] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                    that its lease may last at most
+--
+-- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat in
+-- its queue, for as long as a called waiter has.
 --
 -- Replies:
 -- { 'granted', fence }
@@ -25,6 +30,8 @@
 -- { 'nested' }   it would wait for the hold that encloses the caller
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller }
+-- { 'placed', view, position from 1, ms to sleep, ticket, the fence that the caller would get, or '' if
+--   it is not called, whether older waiters with agreed tickets keep it out: '1' or '' }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
 -- { 'over', why_not_held() }  the token was released, or the request given up
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
@@ -34,7 +41,8 @@
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
-local ABOUT, WANTED, ATTEMPT, LIFE = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[14]
+local ABOUT, ATTEMPT, WANTED, LIFE = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[15]
+local TICKET = tonumber(ARGV[14])
 
 reconcile()
 if is_over(TOKEN) then return { 'over', why_not_held() } end
@@ -44,23 +52,28 @@ if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return { 'granted', own.fence } end
   return { 'again' }
 end
-local furthest = math.max(last_fence(), WANTED)
+local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end
--- A quorum requests its fence for a hold that was revoked meanwhile.
+-- Several servers request their fence for a hold that was revoked meanwhile.
 if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
 end
--- A caller that asks again no longer relies on its revoked hold.
-if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then drop_hold(TOKEN) end
+-- A caller that asks again no longer relies on its revoked hold, nor on one that too few servers
+-- granted: then it has a ticket.
+if unexpired_hold(TOKEN)
+  and (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own.standing, own.fence) == 'revoked') then
+  drop_hold(TOKEN)
+end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 15, LIFE ~= '' and not lock.foreign and #ARGV or 0, 5 do
+for i = 16, LIFE ~= '' and not lock.foreign and #ARGV or 0, 5 do
   if LIFE ~= lock.life or tonumber(ARGV[i + 2]) > last_fence() then
     reinstate(unpack(ARGV, i, i + 4))
   end
 end
-local head = admit()
+local head, calls = nil, 0
+if not TICKET then head, calls = admit() end
 if lock.leftovers then return { 'again' } end
 
 -- hold_again(): the caller already holds the lock.
@@ -71,7 +84,7 @@ if valid_hold() then
     own.fence = lock.fence
   end
   extend(TTL, 0, 'fence', lock.fence, TOKEN .. ':fence', own.fence,
-    TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[13])
+    TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[12])
   redis.call('DEL', MAIL)
   return { 'granted', own.fence }
 end
@@ -93,28 +106,58 @@ if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
 local life = lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12)
 local details = { 'life', life, TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner,
   TOKEN .. ':about', string.sub(ABOUT, 1, MAX_DETAIL),
-  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[13] }
+  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[12] }
 local function add(name, value)
   details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
 end
 if named then add('named', '1') end
 
--- An owner may enter its own lock ahead of the queue, because the queue waits for that owner.
-if entered or admissible(MODE) and not head then
+-- An owner may enter its own lock ahead of the queue, because the queue waits for that owner. A hold
+-- that is restored needs no turn.
+if not TICKET and (entered or admissible(MODE, 0) and (not head or WANTED > 0)) then
   add('renewed', int(now))
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
   if lock.ticket then redis.call('ZREM', QUEUE, TOKEN) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
   return { 'granted', lock.fence }
 end
-if enclosing then return { 'nested' } end
-if HEARTBEAT == 0 then return { 'busy', brief_view() } end
+if enclosing and not TICKET then return { 'nested' } end
+if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
 
 lock.life = life
 if REENTRANT then add('reentrant', '1') end
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
 add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
-local position = enqueue(unpack(details))
-if position == 1 then notify_head(TOKEN) end
-local sleep = millis_to_sleep(position, MODE, HEARTBEAT, head)
-return { 'queued', brief_view(), position, sleep }
+if TICKET then add('origin', TICKET > 0 and 'agreed' or 'proposed') end
+local position, ticket = enqueue(TICKET, unpack(details))
+if not TICKET then
+  if position - calls == 1 then notify_head(TOKEN) end
+  local sleep = millis_to_sleep(position - calls, MODE, HEARTBEAT, head)
+  return { 'queued', brief_view(), position, sleep }
+end
+
+-- place(): this is one of several servers.
+head, calls = admit()
+if lock.leftovers then return { 'again' } end
+-- The reply says what a message would say.
+redis.call('DEL', MAIL)
+if entered or is_called(TOKEN) then
+  if WANTED == 0 then
+    redis.call('HSET', STATE, TOKEN .. ':alive', int(now + CLAIM_WINDOW))
+    return { 'placed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
+  end
+  redis.call('ZREM', QUEUE, TOKEN)
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner,
+    TOKEN .. ':renewed', int(now), TOKEN .. ':keep', AT_LEAST > 0 and int(now + AT_LEAST) or '0')
+  return { 'granted', lock.fence }
+end
+if enclosing then
+  redis.call('ZREM', QUEUE, TOKEN)
+  delete_details(TOKEN)
+  admit()
+  return { 'nested' }
+end
+position = redis.call('ZRANK', QUEUE, TOKEN) + 1
+local sleep = millis_to_sleep(position - calls, MODE, HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW, head)
+local kept_out = HEARTBEAT == 0 and is_kept_out(position, MODE) and '1' or ''
+return { 'placed', brief_view(), position, sleep, int(ticket), '', kept_out }

@@ -38,10 +38,10 @@ if cools then
 elseif ended then
   drop_hold(ended)
 end
--- A waiter has no hold to release, and keeps waiting. But if the token had a hold, a late copy of its
--- request has queued it again.
+-- A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on other
+-- servers, it no longer waits: a late copy of its request may have queued it again.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
-if not is_queued or recorded(TOKEN) then
+if not is_queued or recorded(TOKEN) or detail(TOKEN, 'origin') then
   if is_queued then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)

@@ -20,7 +20,7 @@ impl World {
     pub(super) fn start_client(&mut self, index: u8) {
         let terms = &self.scope.clients[usize::from(index)];
         let until = terms.wait_limit.map(|limit| now() + limit);
-        let (waiter, step) = Waiter::new(terms.requests[0].ttl, until, true);
+        let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
         self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new()));
         self.follow(index, step);
     }

@@ -194,7 +194,7 @@ fn request(client: usize, round: u8) -> Request {
         reentrant: false,
         heartbeat: None,
         client: information.to_lines(),
-        fence: None,
+        part: None,
     }
 }
 

@@ -325,8 +325,8 @@ impl World {
 
     /// Puts what the last call has sent into mailboxes.
     fn deliver_mail(&mut self) {
-        for token in self.lock.take_woken() {
-            let (client, round, _) = whose(&token);
+        for mail in self.lock.take_mail() {
+            let (client, round, _) = whose(&mail.token);
             if self.clients[client].round == round {
                 self.clients[client].mail = true;
             }

@@ -48,13 +48,12 @@ impl Grant {
                 WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),
             },
             client: client.to_lines(),
-            fence: None,
+            part: None,
         };
         let mut signals = Signals::listen(inherited).context("cannot listen to signals")?;
         let mut store = reported::open(&terms.server, report)?;
         let acquired =
             wait::acquire(&mut *store, &request, terms.wait_limit, &mut signals, report)?;
-        let request = Request { token: acquired.token.clone(), ..request };
         Ok(Self { store, request, acquired, signals })
     }
 

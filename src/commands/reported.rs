@@ -46,10 +46,6 @@ impl Store for Reported {
         self.ask(|store| store.acquire(request, seen, interrupt))
     }
 
-    fn has_queue(&self) -> bool {
-        self.store.has_queue()
-    }
-
     fn sleep(
         &mut self,
         request: &Request,

@@ -76,7 +76,7 @@ pub(super) fn request() -> Request {
         reentrant: true,
         heartbeat: Some(Duration::from_secs(10)),
         client: "host\nuser\n7\nmake\nexec\n".into(),
-        fence: None,
+        part: None,
     }
 }
 

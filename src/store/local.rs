@@ -83,8 +83,9 @@ impl Local {
         file.lock.forget_marks();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &mut file, &answer)?;
-        let woken = file.lock.take_woken();
-        let woken: Vec<String> = woken.iter().filter_map(|it| file.mail.get(it).cloned()).collect();
+        let woken = file.lock.take_mail();
+        let woken: Vec<String> =
+            woken.iter().filter_map(|it| file.mail.get(&it.token).cloned()).collect();
         // Waiters that were killed did not remove their mailboxes.
         let orphaned = file.take_orphaned_mail();
         let folder = file.folder().clone();
@@ -108,7 +109,7 @@ impl Local {
         match verdict {
             Verdict::Answer(Answer::Queued { .. }) => {}
             Verdict::Again => return Ok(()),
-            Verdict::Answer(_) | Verdict::FenceAhead(_) => {
+            Verdict::Answer(_) | Verdict::Placed(_) | Verdict::FenceAhead(_) => {
                 file.mail.remove(token);
                 return Ok(());
             }

@@ -28,7 +28,7 @@ mod snapshot;
 mod transaction;
 mod view;
 
-pub(crate) use lock::Lock;
+pub(crate) use lock::{Lock, Mail};
 pub(super) use snapshot::Snapshot;
 use transaction::Transaction;
 
@@ -132,9 +132,9 @@ impl Lock {
         self.over.drain(..surplus);
     }
 
-    /// The waiters that have been woken since the last call.
-    pub(crate) fn take_woken(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.woken)
+    /// The messages to waiters since the last call.
+    pub(crate) fn take_mail(&mut self) -> Vec<Mail> {
+        std::mem::take(&mut self.mail)
     }
 
     /// Whether all holds and all positions in the queue ended before `time`.

@@ -7,60 +7,58 @@
 //! - All servers are asked at once, under one timeout, so that a frozen one costs nothing.
 //! - Each server runs the same scripts as a single server does, so modes, histories and reasons
 //!   exist here too. A slot of N needs more servers than a majority: see `decision::required`.
-//! - A majority agrees on one fencing token: see `fence`.
+//! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
+//!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
-//!   its restart need not be delayed: see `decision::Tally`.
+//!   its restart need not be delayed: see `decision`.
 //! - The next renewal restores holds that a minority of servers has lost.
+//! - Waiters stand in one queue, although no single server could order them: see
+//!   `decision::Acquisition`.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! Waiters are not queued, because no single server could order them. They retry after random
-//! pauses, as in Redlock.
-//!
 //! `decision` interprets the votes and is pure. `members` contains the threads and their messages.
+//! `acquire` joins the two for a request.
 
 mod acquire;
 mod decision;
 mod distinct;
-mod fence;
-mod jitter;
 mod members;
 
 use std::time::Duration;
 
+use acquire::{Attempt, leaving};
 use decision::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_renewal, is_release_decided,
     is_renewal_decided, merge, merge_listings, required,
 };
 use distinct::require_distinct;
-use members::{Delivery, Member, MemberStore, send_if_busy, skip_if_busy};
+use members::{IfBusy, Member, MemberStore, Terms};
 
 use super::server::Run;
-use super::waiting::pause;
+use super::waiting::answered;
 use super::wire::Address;
 use super::{
-    Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
+    Answer, Failure, Interrupt, Listing, Part, Release, Renewal, Request, Revocation, Seen, Store,
 };
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Key, Mode, Prefix, Token};
+use crate::lock::{Fence, Key, Mode, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
-use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
+use crate::system::wakeup::Wakeup;
 
-/// The pauses between two attempts at a busy lock. Half of each pause is random, so that two
-/// clients that started together do not keep colliding.
-const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(200), Duration::from_secs(2));
+/// How long the end of the process waits at most for members to send their last requests. Nobody awaits
+/// the replies, so this takes no time unless the host is overloaded.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Several servers.
 pub(super) struct Quorum {
     members: Vec<Member>,
     io_timeout: Duration,
-    back_off: BackOff,
-    /// How many attempts in a row ended in a split vote.
-    splits: usize,
+    attempt: Option<Attempt>,
     granted: Option<Granted>,
     /// A hold that some members may have released, though too few confirmed it.
     maybe_released: Option<Token>,
@@ -71,13 +69,14 @@ pub(super) struct Quorum {
     has_reported_duplicate: bool,
     /// Whether any request could change a lock, so that slow members must still receive it.
     has_written: bool,
-    /// Whether a member has already used up its time for a reply.
-    timed_out: bool,
+    /// Becomes readable when a member becomes idle.
+    idle: Wakeup,
 }
 
 /// The last grant, to restore it on a server that has lost it.
 struct Granted {
     request: Request,
+    fence: Fence,
     at: Instant,
 }
 
@@ -95,19 +94,19 @@ impl Quorum {
         min_replicas: u32,
     ) -> Result<Self, String> {
         require_distinct(servers, io_timeout / 4)?;
-        let members = servers.iter().map(|server| Member::start(server, io_timeout, min_replicas));
+        let idle = Wakeup::new().map_err(|error| format!("cannot query the servers: {error}"))?;
+        let start = |server| Member::start(server, io_timeout, min_replicas, &idle);
         Ok(Self {
-            members: members.collect::<Result<_, _>>()?,
+            members: servers.iter().map(start).collect::<Result<_, _>>()?,
             io_timeout,
-            back_off: BACK_OFF,
-            splits: 0,
+            attempt: None,
             granted: None,
             maybe_released: None,
             diagnostics: Vec::new(),
             warned: Vec::new(),
             has_reported_duplicate: false,
             has_written: false,
-            timed_out: false,
+            idle,
         })
     }
 
@@ -118,34 +117,43 @@ impl Quorum {
     /// `members::ask` with the I/O timeout. Adds a diagnostic for each reply.
     fn ask<T: Send + 'static>(
         &mut self,
-        delivery: impl Fn(usize, &Member) -> Delivery,
+        majority: Option<usize>,
+        if_busy: IfBusy,
         request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
         enough: impl Fn(&Votes<T>) -> bool,
         describe: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
-        let Self { members, diagnostics, warned, .. } = self;
+        let mut replies = Vec::new();
         let observe = |number: usize, answer: &Result<T, Failure>, own: Vec<Diagnostic>| {
-            diagnostics.extend(own);
-            let name = members[number].name();
-            diagnostics.push(match answer {
-                Ok(value) => Diagnostic::Detail(format!("{name}: {}", describe(value))),
-                Err(Failure::Misconfigured { fault, .. }) if !warned.contains(&number) => {
-                    warned.push(number);
-                    Diagnostic::Warning(
-                        fault
-                            .clone()
-                            .reworded(|what| format!("{what} (continuing without this server)"))
-                            .to_string(),
-                    )
-                }
-                Err(failure) => Diagnostic::Detail(failure.to_string()),
-            });
+            replies.push((number, answer.as_ref().map(&describe).map_err(Failure::clone), own));
         };
-        let timeout = self.io_timeout;
-        let votes = members::ask(members, timeout, delivery, request, enough, observe, interrupt)?;
-        self.timed_out |= votes.timed_out;
-        Ok(votes)
+        let (members, terms) =
+            (&self.members, Terms { timeout: self.io_timeout, majority, if_busy });
+        let votes = members::ask(members, terms, request, enough, observe, interrupt);
+        for (number, answer, own) in replies {
+            self.report(number, answer, own);
+        }
+        votes
+    }
+
+    /// Adds diagnostics for a member's reply.
+    fn report(&mut self, number: usize, answer: Result<String, Failure>, own: Vec<Diagnostic>) {
+        self.diagnostics.extend(own);
+        self.diagnostics.push(match answer {
+            Ok(what) => Diagnostic::Detail(format!("{}: {what}", self.members[number].name())),
+            Err(Failure::Misconfigured { fault, .. }) if !self.warned.contains(&number) => {
+                self.warned.push(number);
+                let fault =
+                    fault.reworded(|what| format!("{what} (continuing without this server)"));
+                Diagnostic::Warning(fault.to_string())
+            }
+            Err(failure) => Diagnostic::Detail(failure.to_string()),
+        });
+    }
+
+    fn granted(&mut self, request: &Request, fence: Fence) {
+        self.granted = Some(Granted { request: request.clone(), fence, at: Instant::now() });
     }
 
     fn too_few<T>(&self, useful: usize, required: usize, votes: &Votes<T>) -> Failure {
@@ -179,7 +187,7 @@ impl Quorum {
                 };
                 let inspect = move |store: &mut MemberStore, _: Interrupt<'_>| store.inspect(&key);
                 let found = |votes: &Votes<View>| votes.count(|view| own(view).is_some()) > 0;
-                let votes = self.ask(skip_if_busy, inspect, found, View::to_string, None)?;
+                let votes = self.ask(None, IfBusy::Queue, inspect, found, View::to_string, None)?;
                 let found = votes.values().find_map(|(_, view)| own(view));
                 found.unwrap_or(Mode::Exclusive)
             }
@@ -199,13 +207,14 @@ impl Quorum {
     /// Restores a hold on members that have lost it while enough others have it, so that the loss
     /// of one more member does not end it. Does not wait for their replies.
     fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
-        let Some(Granted { request, at }) = &self.granted else { return };
+        let Some(Granted { request, fence, at }) = &self.granted else { return };
         if request.token != *token {
             return;
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
         let ttl = ttl.unwrap_or(request.ttl);
-        let request = Request { ttl, heartbeat: None, at_least, ..request.clone() };
+        let part = Some(Part::Restore(*fence));
+        let request = Request { ttl, heartbeat: None, at_least, part, ..request.clone() };
         let Ok((reply_sender, _)) = members::open() else { return };
         for &number in lost {
             let request = request.clone();
@@ -226,17 +235,13 @@ impl Store for Quorum {
         self.attempt(request, interrupt)
     }
 
-    fn has_queue(&self) -> bool {
-        false
-    }
-
     fn sleep(
         &mut self,
-        _request: &Request,
+        request: &Request,
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        pause(at_most, interrupt)
+        self.rest(request, at_most, interrupt)
     }
 
     fn renew(
@@ -252,11 +257,16 @@ impl Store for Quorum {
         // The process that acquired the lock renews it again soon, so a busy member can be skipped.
         // For `rlock renew` this is the only renewal, and it has just asked the members for the
         // mode.
-        let repeats = self.granted.is_some();
+        // The others may decide while a member that has lost the hold still answers.
+        let (majority, if_busy, enough) = match self.granted {
+            Some(_) => (Some(required), IfBusy::Skip, false),
+            None => (None, IfBusy::Queue, true),
+        };
         let votes = self.ask(
-            |number, member| if repeats { skip_if_busy(number, member) } else { Delivery::Await },
+            majority,
+            if_busy,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
-            |votes| is_renewal_decided(votes, required),
+            |votes| enough && is_renewal_decided(votes, required),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
                 Renewal::NotHeld(why) => format!("not held: the lock {why}"),
@@ -277,9 +287,14 @@ impl Store for Quorum {
         self.has_written = true;
         let required = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
+        // What keeps a member busy no longer matters.
+        for member in self.members.iter().filter(|member| member.is_busy()) {
+            let (key, token) = (key.clone(), its_token.clone());
+            member.post(move |store| store.post_release(&key, &token, outcome));
+        }
         let votes = self.ask(
-            // Wait even for a busy member: a renewal that keeps it busy no longer matters.
-            |_, _| Delivery::Await,
+            None,
+            IfBusy::Skip,
             move |store, _| store.release(&key, &its_token, outcome),
             |votes| is_release_decided(votes, required),
             |release| match release {
@@ -305,10 +320,14 @@ impl Store for Quorum {
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         self.has_written = true;
         self.granted = None;
+        for member in self.members.iter().filter(|member| member.is_busy()) {
+            member.post(leaving(request));
+        }
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         let left = |_: &View| "request withdrawn".into();
-        let votes = self.ask(send_if_busy, leave, |_| false, left, None)?;
+        let majority = Some(self.majority());
+        let votes = self.ask(majority, IfBusy::Skip, leave, |_| false, left, None)?;
         self.merged(votes)
     }
 
@@ -317,21 +336,25 @@ impl Store for Quorum {
         let (key, by) = (key.clone(), by.to_owned());
         let revoke =
             move |store: &mut MemberStore, _: Interrupt<'_>| store.revoke(&key, revocation, &by);
-        let votes = self.ask(send_if_busy, revoke, |_| false, View::to_string, None)?;
+        let majority = Some(self.majority());
+        let votes = self.ask(majority, IfBusy::Queue, revoke, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let key = key.clone();
         let inspect = move |store: &mut MemberStore, _: Interrupt<'_>| store.inspect(&key);
-        let votes = self.ask(skip_if_busy, inspect, |_| false, View::to_string, None)?;
+        let majority = Some(self.majority());
+        let votes = self.ask(majority, IfBusy::Queue, inspect, |_| false, View::to_string, None)?;
         self.merged(votes)
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
         let (prefix, pattern) = (prefix.clone(), pattern.cloned());
+        let majority = Some(self.majority());
         let votes = self.ask(
-            skip_if_busy,
+            majority,
+            IfBusy::Queue,
             move |store, _| {
                 let mut listing = store.list(&prefix, pattern.as_ref())?;
                 match listing.failures.pop() {
@@ -353,7 +376,8 @@ impl Store for Quorum {
     fn hazards(&mut self) -> Vec<String> {
         let ask = |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.hazards());
         let asked = |_: &Vec<String>| "memory settings read".into();
-        let votes = self.ask(skip_if_busy, ask, |_| false, asked, None);
+        let majority = Some(self.majority());
+        let votes = self.ask(majority, IfBusy::Skip, ask, |_| false, asked, None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 
@@ -370,24 +394,14 @@ impl Store for Quorum {
 }
 
 impl Drop for Quorum {
-    /// Gives slow members the time for one reply, so that they receive the requests that are queued
-    /// for them.
+    /// Gives members the time to send their last requests. Nobody awaits the replies.
     fn drop(&mut self) {
-        let unfinished = |_: usize, member: &Member| match member.is_busy() && self.has_written {
-            true => Delivery::Await,
-            false => Delivery::Skip,
-        };
-        // If some have already used up that time, a short wait is enough.
-        let timeout = if self.timed_out { self.io_timeout / 4 } else { self.io_timeout };
-        let nothing = |_: &mut MemberStore, _: Interrupt<'_>| Ok(());
-        let _ = members::ask(
-            &self.members,
-            timeout,
-            unfinished,
-            nothing,
-            |_| false,
-            |_, _, _| {},
-            None,
-        );
+        let until = Instant::now() + FAREWELL;
+        while self.has_written && self.members.iter().any(Member::is_busy) {
+            if !matches!(answered(&self.idle, None, until), Ok(true)) {
+                break;
+            }
+            self.idle.clear();
+        }
     }
 }

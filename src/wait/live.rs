@@ -23,7 +23,7 @@ pub(super) struct WaitStatus {
     /// The lock as it was at `then`.
     pub(super) view: View,
     pub(super) then: Instant,
-    pub(super) position: Option<u64>,
+    pub(super) position: u64,
     pub(super) until: Option<Instant>,
 }
 
@@ -79,13 +79,11 @@ impl Drop for Live {
 impl WaitStatus {
     fn line(&self, now: Instant) -> String {
         let Self { subject, view, then, position, until } = self;
-        let position =
-            position.map_or(String::new(), |position| format!(" at position {position}"));
         let view = View { now: view.now + now.since(*then), ..view.clone() };
         // The important parts come first: a narrow terminal cuts the end.
         let left =
             until.map_or(String::new(), |until| format!(", {} left", show(until.since(now))));
-        format!("rlock: {subject}waiting{position}{left}: {view}")
+        format!("rlock: {subject}waiting at position {position}{left}: {view}")
     }
 }
 

@@ -49,13 +49,13 @@ impl<'a> Messages<'a> {
     pub(super) fn print(&mut self, note: Note, now: Instant) {
         match note {
             Note::Queued { view, position, sleep } => {
-                let at =
-                    position.map_or(String::new(), |position| format!(" at position {position}"));
-                self.queued(view, position, &at, now);
+                self.queued(view, position, now);
                 self.away = None;
                 if !sleep.is_zero() {
                     let sleep = show(sleep);
-                    self.report.detail(format_args!("waiting{at}, sleeping for up to {sleep}"));
+                    self.report.detail(format_args!(
+                        "waiting at position {position}, sleeping for up to {sleep}"
+                    ));
                 }
             }
             Note::Retrying(failure) => {
@@ -82,7 +82,7 @@ impl<'a> Messages<'a> {
 
     /// Reports the wait: on a status line at a terminal, else at once and then at growing
     /// intervals.
-    fn queued(&mut self, view: View, position: Option<u64>, at: &str, now: Instant) {
+    fn queued(&mut self, view: View, position: u64, now: Instant) {
         let begins = !std::mem::replace(&mut self.begun, true);
         let reason = view.mismatch(self.mode);
         let line = |view| WaitStatus {
@@ -102,12 +102,14 @@ impl<'a> Messages<'a> {
             }
         }
         if begins {
-            self.report.note(format_args!("waiting{at}: {view}{reason}"));
+            self.report.note(format_args!("waiting at position {position}: {view}{reason}"));
         } else if now >= self.next_reminder {
             let waited = now.since(self.started);
             self.next_reminder = now + 3 * waited;
             let waited = show(waited);
-            self.report.note(format_args!("still waiting{at} after {waited}: {view}{reason}"));
+            self.report.note(format_args!(
+                "still waiting at position {position} after {waited}: {view}{reason}"
+            ));
         }
     }
 }

@@ -22,8 +22,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
-    /// `fresh`: with a new token.
-    Ask { seen: Vec<Seen>, fresh: bool },
+    Ask { seen: Vec<Seen> },
     /// Sleep until the store wakes the waiter; then `Event::Woken`.
     Sleep { at_most: Duration },
     /// Pause without using the store; then `Event::Rested`.
@@ -72,7 +71,7 @@ pub(crate) enum Event {
 pub(crate) enum Note {
     Queued {
         view: View,
-        position: Option<u64>,
+        position: u64,
         sleep: Duration,
     },
     /// A first failure, which does not justify a message yet.
@@ -89,8 +88,6 @@ pub(crate) enum Note {
 pub(crate) struct Waiter {
     ttl: Ttl,
     until: Option<Instant>,
-    /// See `Store::has_queue`.
-    has_queue: bool,
     contact: Contact,
     /// Whether the server may have the request, so that a failure must withdraw it.
     maybe_queued: bool,
@@ -116,17 +113,16 @@ enum Contact {
 impl Waiter {
     /// A waiter for a lease of this length, and its first step. Without `until` it waits
     /// indefinitely.
-    pub(crate) fn new(ttl: Ttl, until: Option<Instant>, has_queue: bool) -> (Self, Step) {
+    pub(crate) fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
         let waiter = Self {
             ttl,
             until,
-            has_queue,
             contact: Contact::None,
             maybe_queued: false,
             repeated: false,
             seen: None,
         };
-        (waiter, Step::Ask { seen: Vec::new(), fresh: false })
+        (waiter, Step::Ask { seen: Vec::new() })
     }
 
     /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
@@ -160,9 +156,7 @@ impl Waiter {
     }
 
     fn ask(&self, now: Instant) -> Step {
-        // Without a queue each attempt has its own token, because the store has undone the last one. It
-        // has not undone a grant that came too late: only the same token can claim that again.
-        Step::Ask { seen: self.seen(now), fresh: !self.has_queue && !self.maybe_queued }
+        Step::Ask { seen: self.seen(now) }
     }
 
     fn answered(
@@ -187,16 +181,12 @@ impl Waiter {
             self.contact = Contact::Queued;
             notes.push(Note::Back);
         }
-        if !self.has_queue && !matches!(answer, Ok(Answer::Granted { .. })) {
-            self.maybe_queued = false;
-        }
         match answer {
             Ok(Answer::Granted { fence }) => self.granted(sent, fence, now, notes),
             Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
             Ok(Answer::Nested) => self.withdraw(End::Nested),
             Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
             Ok(Answer::Over(why)) => Step::End(End::Over(why)),
-            Ok(Answer::Split { pause }) => Step::Rest { until: now + pause },
             Ok(Answer::Queued { view, position, sleep }) => {
                 self.queued(view, position, sleep, now, notes)
             }
@@ -223,7 +213,7 @@ impl Waiter {
     fn queued(
         &mut self,
         view: View,
-        position: Option<u64>,
+        position: u64,
         sleep: Duration,
         now: Instant,
         notes: &mut Vec<Note>,
@@ -328,7 +318,7 @@ mod tests {
     }
 
     fn waiter(until: Option<u64>) -> Waiter {
-        Waiter::new(Ttl::from_millis(TTL), until.map(at), true).0
+        Waiter::new(Ttl::from_millis(TTL), until.map(at)).0
     }
 
     fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
@@ -340,7 +330,7 @@ mod tests {
     }
 
     fn ask() -> Step {
-        Step::Ask { seen: Vec::new(), fresh: false }
+        Step::Ask { seen: Vec::new() }
     }
 
     fn granted() -> Result<Answer, Failure> {
@@ -349,7 +339,7 @@ mod tests {
 
     fn queued(sleep: u64) -> Result<Answer, Failure> {
         let sleep = Duration::from_millis(sleep);
-        Ok(Answer::Queued { view: free(1), position: Some(1), sleep })
+        Ok(Answer::Queued { view: free(1), position: 1, sleep })
     }
 
     /// A view that tests recognize by its time.
@@ -412,15 +402,6 @@ mod tests {
         assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
         let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
         assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
-    }
-
-    #[test]
-    fn a_late_grant_without_a_queue_is_claimed_again_with_its_token() {
-        let (mut waiter, _) = Waiter::new(Ttl::from_millis(TTL), None, false);
-        let ask = |fresh| Step::Ask { seen: Vec::new(), fresh };
-        waiter.on(answered(0, queued(10)), None, at(1));
-        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(11)).1, ask(true));
-        assert_eq!(waiter.on(answered(11, granted()), None, at(11 + TTL)).1, ask(false));
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{BATCH, CLAIM_WINDOW, Hold, Waiter};
+use super::lock::{BATCH, CLAIM_WINDOW, Hold, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::HoldState;
 use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
-    /// Whether the present holds allow a grant of this mode now.
-    pub(super) fn admissible(&self, mode: Mode) -> bool {
+    /// Whether the present holds allow a grant of this mode now. The modes of the `called` waiters
+    /// count as if they held the lock too.
+    pub(super) fn admissible(&self, mode: Mode, called: &[Mode]) -> bool {
         let reinstated = || self.lock.holds.iter().any(|hold| hold.standing == HoldState::Revoked);
+        let (present, number) = match self.live {
+            true => (self.lock.mode, self.lock.holds.len()),
+            false => (called.first().copied(), 0),
+        };
         match mode {
-            _ if !self.live => !self.foreign(),
-            _ if self.lock.mode != Some(mode) || reinstated() => false,
+            _ if !self.live && called.is_empty() => !self.foreign(),
+            _ if present != Some(mode) || reinstated() => false,
             Mode::Exclusive => false,
             Mode::Shared => true,
             Mode::Slots(slots) => {
                 let more = usize::from(seeded(Flaw::AddsASlot));
-                self.lock.holds.len() < slots.get() as usize + more
+                number + called.len() < slots.get() as usize + more
             }
         }
     }
@@ -57,36 +62,84 @@ impl Transaction<'_> {
         self.set_guard_to_latest();
     }
 
+    /// On one of several servers, a waiter is not granted the lock but called: it may now settle for
+    /// the lock here, and does so once enough servers have called it. A call is only a hint. It
+    /// passes to an older waiter that arrives later, and lapses unless the waiter asks again in time.
+    pub(super) fn is_called(&self, token: &str) -> bool {
+        self.lock.called.iter().any(|called| called == token)
+    }
+
     /// Admits waiters from the head of the queue while the lock can be granted to them, and drops
-    /// dead waiters. Returns the head if it must keep waiting.
-    pub(super) fn admit(&mut self, caller: &str) -> Option<Waiter> {
-        for _ in 0..BATCH {
-            let Some(head) = self.lock.queue.first().cloned() else {
-                if !self.live && !self.foreign() && self.lock.holds.is_empty() {
+    /// dead waiters. Returns the head, which is the first waiter that is not called, if it must keep
+    /// waiting, and how many are called.
+    pub(super) fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
+        let (mut work, mut modes, mut tokens) = (0, Vec::new(), Vec::new());
+        while work < BATCH {
+            let Some(head) = self.lock.queue.get(modes.len()).cloned() else {
+                let is_free = !self.live && !self.foreign() && self.lock.holds.is_empty();
+                self.lock.called = tokens;
+                if modes.is_empty() && is_free {
                     self.become_idle();
                 }
-                return None;
+                return (None, modes.len());
             };
+            let is_own = head.origin == Origin::Counted;
             if head.alive < self.now {
-                self.lock.queue.remove(0);
+                self.lock.queue.remove(modes.len());
+                work += 1;
             } else if self.leftovers {
-                self.wake(&head.token);
-                return Some(head);
-            } else if !self.is_ahead(self.lock.fence)
-                && (self.admissible(head.mode) || self.may_enter(&head))
+                self.wake(&head.token, None);
+                return (Some(head), modes.len());
+            } else if modes.len() < BATCH
+                && (!is_own || modes.is_empty())
+                && !self.is_ahead(self.lock.fence)
+                && (self.admissible(head.mode, &modes) || self.may_enter(&head))
             {
-                self.lock.queue.remove(0);
-                self.wake(&head.token);
-                let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
-                self.grant(head, None, self.now + window, 0, 0);
+                if is_own {
+                    self.lock.queue.remove(0);
+                    self.wake(&head.token, None);
+                    let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
+                    self.grant(head, None, self.now + window, 0, 0);
+                    work += 1;
+                } else {
+                    self.call(&head.token, caller);
+                    modes.push(head.mode);
+                    tokens.push(head.token);
+                }
             } else {
+                self.lock.called = tokens;
                 self.notify_head(&head.token, caller);
-                return Some(head);
+                return (Some(head), modes.len());
             }
         }
-        let rest = self.lock.queue.first().cloned()?;
-        self.leftovers = true;
-        self.wake(&rest.token);
-        Some(rest)
+        self.lock.called = tokens;
+        let rest = self.lock.queue.get(modes.len()).cloned();
+        if let Some(rest) = &rest {
+            self.leftovers = true;
+            self.wake(&rest.token, None);
+        }
+        (rest, modes.len())
+    }
+
+    fn call(&mut self, token: &str, caller: &str) {
+        if self.is_called(token) {
+            return;
+        }
+        let until = self.now + CLAIM_WINDOW;
+        if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
+            waiter.alive = until;
+        }
+        if token != caller {
+            self.wake(token, Some(self.next_fence(0)));
+        }
+    }
+
+    /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is
+    /// only proposed may still become a younger one.
+    pub(super) fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
+        let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
+        let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
+        let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
+        !modes.is_empty() && !self.admissible(mode, &modes)
     }
 }

@@ -2,6 +2,7 @@
 //! times count from now, and what is only shown or recorded is blank.
 
 use super::Lock;
+use super::lock::Origin;
 use crate::lock::Mode;
 use crate::lock::view::Ending;
 
@@ -42,7 +43,7 @@ impl Lock {
                 text.clear();
             }
         }
-        self.woken.clear();
+        self.mail.clear();
         self.floor.at = 0;
         self.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
         for mark in &mut self.over {
@@ -62,6 +63,13 @@ impl Lock {
         for waiter in &mut self.queue {
             waiter.since = 0;
             waiter.alive = waiter.alive.max(now - 1);
+        }
+        if self.queue.iter().all(|waiter| waiter.origin == Origin::Counted) {
+            self.ticket = 0;
+            for waiter in &mut self.queue {
+                self.ticket += 1;
+                waiter.ticket = self.ticket;
+            }
         }
     }
 

@@ -39,16 +39,23 @@ fn ask() -> impl Strategy<Value = Ask> {
     let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));
     let owner = (option::weighted(0.3, 0..2_u8), vec(client(), 0..2));
     let fence = option::weighted(0.2, -3_000..3_000_i64);
+    let ticket = option::weighted(0.4, option::weighted(0.5, -3_000..3_000_i64));
     let kind = prop_oneof![Just(Kind::Exec), Just(Kind::Acquire)];
     let overtaken = prop_oneof![3 => Just(0), 1 => 1..3_u64];
-    let flags =
-        (proptest::bool::weighted(0.3), proptest::bool::weighted(0.3), fence, overtaken, kind);
+    let flags = (
+        proptest::bool::weighted(0.3),
+        proptest::bool::weighted(0.3),
+        fence,
+        ticket,
+        overtaken,
+        kind,
+    );
     (client(), terms, owner, flags).prop_map(
         |(
             client,
             (mode, ttl, at_least, heartbeat),
             (owner, enclosing),
-            (reentrant, reminds, fence, overtaken, kind),
+            (reentrant, reminds, fence, ticket, overtaken, kind),
         )| {
             Ask {
                 client,
@@ -60,6 +67,7 @@ fn ask() -> impl Strategy<Value = Ask> {
                 enclosing,
                 reentrant,
                 fence,
+                ticket,
                 reminds,
                 overtaken,
                 kind,

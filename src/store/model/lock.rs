@@ -41,6 +41,12 @@ pub(crate) struct Lock {
     pub(crate) holds: Vec<Hold>,
     /// First come, first served.
     pub(crate) queue: Vec<Waiter>,
+    /// The last number assigned in the queue.
+    #[serde(default)]
+    pub(crate) ticket: u64,
+    /// The waiters that are called; see `Transaction::admit`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) called: Vec<String>,
     /// The waiter that knows it is the head of the queue.
     #[serde(default, rename = "told")]
     pub(crate) notified: Option<String>,
@@ -52,9 +58,9 @@ pub(crate) struct Lock {
     /// Tokens that were released or given up.
     #[serde(default)]
     pub(crate) over: Vec<Mark>,
-    /// Waiters that have been woken since the last call of `take_woken`.
+    /// The messages to waiters since the last call of `take_mail`.
     #[serde(skip)]
-    pub(crate) woken: Vec<String>,
+    pub(crate) mail: Vec<Mail>,
 }
 
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
@@ -143,6 +149,38 @@ pub(crate) struct Waiter {
     pub(crate) ttl: u64,
     #[serde(default)]
     pub(crate) attempt: u64,
+    /// The number that orders the queue.
+    #[serde(default)]
+    pub(crate) ticket: u64,
+    #[serde(default)]
+    pub(crate) origin: Origin,
+}
+
+/// Where the ticket of a waiter comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Origin {
+    /// This server counted it: it is the only one that keeps the lock.
+    #[default]
+    Counted,
+    /// This server proposed it: it is one of several that keep the lock.
+    Proposed,
+    /// Several servers agreed on it.
+    Agreed,
+}
+
+/// A message to a waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Mail {
+    pub(crate) token: String,
+    /// The fence that a called waiter would get.
+    pub(crate) fence: Option<u64>,
+}
+
+impl Waiter {
+    /// The order of the queue.
+    pub(crate) fn place(&self) -> (u64, &str) {
+        (self.ticket, &self.token)
+    }
 }
 
 impl Hold {

@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::Waiter;
+use super::lock::{CLAIM_WINDOW, Mail, Waiter};
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::seeded::{Flaw, seeded};
@@ -12,9 +12,10 @@ const GRACE: u64 = 500;
 const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
-    pub(super) fn wake(&mut self, token: &str) {
+    /// `fence` is the one that a called waiter would get.
+    pub(super) fn wake(&mut self, token: &str, fence: Option<u64>) {
         if !seeded(Flaw::WakesNobody) {
-            self.lock.woken.push(token.to_owned());
+            self.lock.mail.push(Mail { token: token.to_owned(), fence });
         }
     }
 
@@ -24,26 +25,32 @@ impl Transaction<'_> {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
             if head != caller && !seeded(Flaw::TellsNoHead) {
-                self.wake(head);
+                self.wake(head, None);
             }
         }
     }
 
-    /// Puts a waiter at the end of the queue, or leaves it where it is. Returns its position, from
-    /// 1.
-    pub(super) fn enqueue(&mut self, waiter: Waiter) -> u64 {
-        let queue = &mut self.lock.queue;
-        let index = match queue.iter().position(|other| other.token == waiter.token) {
-            Some(index) => {
-                queue[index] = Waiter { since: queue[index].since, ..waiter };
-                index
-            }
-            None => {
-                queue.push(waiter);
-                queue.len() - 1
-            }
-        };
-        index as u64 + 1
+    /// Puts a waiter at the end of the queue, or leaves it where it is. One of several servers also
+    /// gets the ticket that they agreed on, or 0: then it proposes one that grows with its clock.
+    /// Returns its position, from 1, and its ticket.
+    pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
+        let queued = self.lock.queue.extract_if(.., |other| other.token == waiter.token).next();
+        if let Some(queued) = &queued {
+            (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
+        }
+        if queued.is_none() || agreed.is_some_and(|ticket| ticket > 0) {
+            let last = self.lock.ticket;
+            waiter.ticket = match agreed {
+                Some(0) => self.micros().max(last + 1),
+                Some(ticket) => ticket,
+                None => last + 1,
+            };
+            self.lock.ticket = last.max(waiter.ticket);
+        }
+        let (ticket, queue) = (waiter.ticket, &mut self.lock.queue);
+        let index = queue.partition_point(|other| other.place() < waiter.place());
+        queue.insert(index, waiter);
+        (index as u64 + 1, ticket)
     }
 
     /// The end of the lease that a head with this mode waits for: the last one if it needs the lock
@@ -59,8 +66,9 @@ impl Transaction<'_> {
     }
 
     /// How many milliseconds a waiter sleeps unless it is woken. The head watches for the end of a
-    /// lease. The second checks a little later, in case the head is dead. Any other waiter is woken
-    /// when it becomes the head.
+    /// lease, or of the time that a called waiter has. The second checks a little later, in case the
+    /// head is dead. Any other waiter is woken when it becomes the head. The position does not count
+    /// the waiters that are called.
     pub(super) fn millis_to_sleep(
         &self,
         position: u64,
@@ -77,6 +85,10 @@ impl Transaction<'_> {
             2 if self.live => self.awaited(head.map_or(mode, |head| head.mode)) + GRACE,
             _ => u64::MAX,
         };
-        heartbeat.min(until.saturating_sub(self.now)).max(1)
+        let sleep = match position {
+            1 | 2 if !self.lock.called.is_empty() => CLAIM_WINDOW + (position - 1) * GRACE,
+            _ => u64::MAX,
+        };
+        heartbeat.min(sleep).min(until.saturating_sub(self.now)).max(1)
     }
 }

@@ -12,7 +12,8 @@ impl Transaction<'_> {
             return;
         }
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
-        self.lock.floor = Floor::default();
+        (self.lock.ticket, self.lock.floor) = (0, Floor::default());
+        self.lock.called.clear();
         // A lock that was never granted is the same as one that was never requested.
         if self.lock.fence == 0 {
             self.lock.life.clear();

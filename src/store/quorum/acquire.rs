@@ -1,149 +1,247 @@
-//! One attempt at a lock on a quorum.
-//!
-//! Each step asks the members, and `decision` interprets their votes. First all members are asked
-//! at once. With enough grants, a majority then agrees on a fencing token. Otherwise the request is
-//! undone on every member that may have granted it.
+//! Carries out what `decision::Acquisition` decides: sends its orders to the members, and tells it
+//! their replies.
 
 use std::time::Duration;
 
-use super::decision::{NotGranted, Tally, Vote, Votes, describe, required};
-use super::fence;
-use super::jitter::jitter;
-use super::members::{Delivery, Member, MemberStore, skip_if_busy};
-use super::{BACK_OFF, Granted, Quorum};
-use crate::lock::view::View;
-use crate::store::{Answer, Failure, Interrupt, Request, Store};
+use uuid::Uuid;
+
+use super::Quorum;
+use super::decision::{Acquisition, End, Order, Reply, Step, What};
+use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
+use crate::lock::{Fence, Token};
+use crate::report::{Diagnostic, Fault};
+use crate::store::server::Run;
+use crate::store::wire::Value;
+use crate::store::{Answer, Failure, Fate, Interrupt, Place, Request, Verdict, final_verdict};
 use crate::system::clock::Instant;
 
-/// The longest pauses before further attempts after a split vote, in milliseconds: several clients
-/// asked for the lock at once, so that none of them got it.
-const SPLIT_PAUSES: &[u64] = &[10, 20, 40, 80, 160, 320];
+/// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
+/// microseconds before the year 2255.
+const TOO_LARGE: Fence = Fence(1 << 53);
 
-/// The result of asking once.
-struct Attempt {
-    answer: Answer,
-    /// The lock is free, but several clients each have the votes of some members.
-    is_split: bool,
+/// A request on its way to the lock.
+pub(super) struct Attempt {
+    token: Token,
+    acquisition: Acquisition,
+    reply_sender: ReplySender<Told>,
+    replies: Replies<Told>,
+    /// Whether the user knows that some servers cannot vote yet.
+    noted_young: bool,
+}
+
+/// A member's reply, the round of the order that it replies to, and the run of its server.
+struct Told {
+    round: u64,
+    reply: Reply,
+    run: Option<Run>,
+}
+
+impl Attempt {
+    fn new(request: &Request, quorum: &Quorum) -> Result<Self, Failure> {
+        let (reply_sender, replies) = open().map_err(|error| {
+            Failure::Unavailable(Fault::new(format!("cannot query the servers: {error}")))
+        })?;
+        let (random, _) = Uuid::new_v4().as_u64_pair();
+        let (members, now) = (quorum.members.len(), Instant::now());
+        let acquisition = Acquisition::new(request, members, quorum.io_timeout, random, now);
+        let token = request.token.clone();
+        Ok(Self { token, acquisition, reply_sender, replies, noted_young: false })
+    }
 }
 
 impl Quorum {
-    /// Asks once. If a split vote is the only reason why the lock is not granted, one of the
-    /// clients should get it by asking again after a short random pause, so the first few answers
-    /// request that.
+    /// Makes one attempt at the lock, for the first time or again.
     pub(super) fn attempt(
         &mut self,
         request: &Request,
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
-        let Attempt { answer, is_split } = self.attempt_once(request, interrupt)?;
-        let again = SPLIT_PAUSES.get(self.splits).filter(|_| is_split);
-        self.splits = if again.is_some() { self.splits + 1 } else { 0 };
-        Ok(again.map_or(answer, |millis| Answer::Split {
-            pause: Duration::from_millis(*millis).mul_f64(jitter()),
-        }))
+        let begun = self.attempt.take().filter(|attempt| attempt.token == request.token);
+        let mut attempt = match begun {
+            Some(attempt) => attempt,
+            None => Attempt::new(request, self)?,
+        };
+        let (orders, step) = attempt.acquisition.begin(Instant::now());
+        let end = self.carry_out(&mut attempt, request, orders, step, interrupt);
+        let result = match end {
+            Ok(End::Granted(fence)) => {
+                self.granted(request, fence);
+                Ok(Answer::Granted { fence })
+            }
+            Ok(End::Queued { view, position, sleep }) => {
+                self.note_young(&mut attempt);
+                Ok(Answer::Queued { view, position, sleep })
+            }
+            Ok(End::Busy(view)) => Ok(Answer::Busy(view)),
+            Ok(End::Nested) => Ok(Answer::Nested),
+            Ok(End::Upgrade) => Ok(Answer::Upgrade),
+            Ok(End::Over(why)) => Ok(Answer::Over(why)),
+            Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
+            // A sleep that was over before it began.
+            Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),
+            Err(failure) => Err(failure),
+        };
+        if let Ok(Answer::Busy(_)) = result {
+            // The members have queued even a request that does not wait.
+            self.members.iter().for_each(|member| member.post(leaving(request)));
+        }
+        self.attempt = Some(attempt);
+        result
     }
 
-    fn attempt_once(
+    /// Sleeps until an attempt may succeed, but no longer than `at_most`.
+    pub(super) fn rest(
         &mut self,
         request: &Request,
+        at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<Attempt, Failure> {
-        let required = required(request.mode, self.members.len());
-        let lease = request.ttl.get().max(request.at_least);
-        let votes = match self.vote(request, lease, required, interrupt) {
-            Ok(votes) => votes,
-            Err(failure) => return Err(self.abandon(request, failure)),
-        };
-        let tally = Tally::of(&votes, lease, required, Instant::now());
-        if let Some(fences) = tally.fences_if_granted() {
-            return match self.agree_on_fence(request, fences, interrupt) {
-                Ok(fence) => {
-                    let request = Request { fence: Some(fence), ..request.clone() };
-                    self.granted = Some(Granted { request, at: Instant::now() });
-                    self.back_off = BACK_OFF;
-                    Ok(Attempt { answer: Answer::Granted { fence }, is_split: false })
+    ) -> Result<(), Failure> {
+        let Some(mut attempt) = self.attempt.take() else { return Ok(()) };
+        let now = Instant::now();
+        let (orders, step) = attempt.acquisition.rest(now + at_most, now);
+        let end = self.carry_out(&mut attempt, request, orders, step, interrupt);
+        self.attempt = Some(attempt);
+        end.map(|_| ())
+    }
+
+    fn carry_out(
+        &mut self,
+        attempt: &mut Attempt,
+        request: &Request,
+        mut orders: Vec<Order>,
+        mut step: Step,
+        interrupt: Interrupt<'_>,
+    ) -> Result<End, Failure> {
+        loop {
+            for order in orders {
+                send(&self.members[order.member], order, request, &attempt.reply_sender);
+            }
+            let until = match step {
+                Step::Wait(until) => until,
+                Step::End(end) => return Ok(end),
+            };
+            let reply = attempt.replies.next(until, interrupt)?;
+            let now = Instant::now();
+            (orders, step) = match reply {
+                Some(MemberReply { number, answer: Ok(told), diagnostics }) => {
+                    self.observe(number, &told.reply, diagnostics);
+                    let Told { round, reply, run } = told;
+                    attempt.acquisition.replied(number, round, reply, run, now)
                 }
-                Err(failure) => Err(self.abandon(request, failure)),
+                // `send` reports failures as replies.
+                Some(MemberReply { answer: Err(_), .. }) | None => {
+                    attempt.acquisition.timed_out(now)
+                }
             };
         }
-        let is_undone = self.undo(request, &votes)?;
-        match tally.not_granted(is_undone) {
-            NotGranted::Impossible(answer) => Ok(Attempt { answer, is_split: false }),
-            NotGranted::TooFew(useful) => {
-                if let Some(fault) = self.duplicate() {
-                    self.has_reported_duplicate = true;
-                    return Err(Failure::misconfigured(fault));
-                }
-                let young = tally.too_young(self.members.iter().map(Member::name));
-                let mut votes = votes;
-                for (number, failure) in young {
-                    votes.votes[number] = Some(Err(failure));
-                }
-                Err(self.too_few(useful, required, &votes))
-            }
-            NotGranted::Busy { view, is_split } if request.heartbeat.is_none() => {
-                Ok(Attempt { answer: Answer::Busy(view), is_split })
-            }
-            NotGranted::Busy { view, is_split } => {
-                let sleep = self.back_off.pause().mul_f64(0.5 + jitter() / 2.0);
-                Ok(Attempt { answer: Answer::Queued { view, position: None, sleep }, is_split })
-            }
-        }
     }
 
-    /// Asks every idle member for the lock.
-    fn vote(
-        &mut self,
-        request: &Request,
-        lease: Duration,
-        required: usize,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Votes<Vote>, Failure> {
-        // Without a heartbeat no member queues the request.
-        let request = Request { heartbeat: None, ..request.clone() };
-        self.ask(
-            skip_if_busy,
-            move |store, withdrawal| {
-                let answer = fence::acquire(store, &request, withdrawal)?;
-                Ok(Vote { answer, run: store.server_run().cloned() })
-            },
-            |votes| Tally::of(votes, lease, required, Instant::now()).is_decided(),
-            |vote: &Vote| describe(&vote.answer),
-            interrupt,
-        )
-    }
-
-    /// Undoes a request on all members that may have granted it. Returns whether each of them has
-    /// answered, to the request or now.
-    fn undo(&mut self, request: &Request, votes: &Votes<Vote>) -> Result<bool, Failure> {
-        let request = request.clone();
-        let delivery = |number: usize, _: &Member| match &votes.votes[number] {
-            _ if !votes.asked[number] => Delivery::Skip,
-            Some(Ok(vote)) if !vote.is_granted() => Delivery::Skip,
-            // This member has used up its time.
-            None if votes.timed_out => Delivery::Send,
-            Some(_) | None => Delivery::Await,
+    fn observe(&mut self, number: usize, reply: &Reply, own: Vec<Diagnostic>) {
+        let what = match reply {
+            Reply::Placed(Place { called: Some(_), position, .. }) => {
+                format!("called at position {position}")
+            }
+            Reply::Placed(Place { position, view, .. }) => {
+                format!("waiting at position {position}: {view}")
+            }
+            Reply::Answer(Answer::Granted { fence }) => format!("granted, fencing token {fence}"),
+            Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
+            Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
+            Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
+            Reply::Answer(Answer::Over(why)) => format!("request ended: the lock {why}"),
+            Reply::Heard(Some(_)) => "called".into(),
+            Reply::Heard(None) => return self.diagnostics.extend(own),
+            Reply::Failed(failure) => {
+                return self.report(number, Err(failure.clone()), own);
+            }
         };
-        let left = |_: &View| "request withdrawn".into();
-        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
-        let undone = self.ask(delivery, leave, |_| false, left, None)?;
-        let mut asked = votes.asked.iter().zip(&votes.votes).zip(&undone.votes);
-        Ok(asked.all(|((asked, vote), undone)| match (asked, vote, undone) {
-            (false, _, _) | (true, Some(Ok(_)) | None, Some(Ok(_))) => true,
-            (true, Some(Ok(vote)), None) => !vote.is_granted(),
-            _ => false,
-        }))
+        self.report(number, Ok(what), own);
     }
 
-    /// Undoes a request on all members, because `failure` ends it and any of them may have granted
-    /// it. On a member that has not answered yet, the undo follows right behind the request.
-    fn abandon(&mut self, request: &Request, failure: Failure) -> Failure {
-        let request = request.clone();
-        let left = |_: &View| "request withdrawn".into();
-        let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
-        match self.ask(|_, _| Delivery::Await, leave, |_| false, left, None) {
-            Ok(_) => failure,
-            Err(cannot_ask) => cannot_ask,
+    /// Says once that a wait is for servers that cannot vote yet.
+    fn note_young(&mut self, attempt: &mut Attempt) {
+        let names = self.members.iter().map(Member::name);
+        let young = attempt.acquisition.too_young(names, Instant::now());
+        if !young.is_empty() && !std::mem::replace(&mut attempt.noted_young, true) {
+            let notes = young.into_iter().map(|(_, failure)| failure.problem().to_owned());
+            self.diagnostics.extend(notes.map(Diagnostic::Warning));
         }
+    }
+
+    fn too_few_for(&mut self, attempt: &Attempt, useful: usize) -> Failure {
+        let acquisition = &attempt.acquisition;
+        if let Some(fault) = self.duplicate() {
+            self.has_reported_duplicate = true;
+            return Failure::misconfigured(fault);
+        }
+        let mut votes = acquisition.votes();
+        let names = self.members.iter().map(Member::name);
+        for (number, failure) in acquisition.too_young(names, Instant::now()) {
+            votes.votes[number] = Some(Err(failure));
+        }
+        match self.too_few(useful, acquisition.required(), &votes) {
+            // Those that answered have queued the request.
+            Failure::Unavailable(fault) => {
+                Failure::Unreachable { fault, fate: Fate::Pending, others_answer: true }
+            }
+            failure => failure,
+        }
+    }
+}
+
+/// The withdrawal of a request, for `Member::post`.
+pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send + 'static {
+    let request = request.clone();
+    move |store| store.post_leave(&request)
+}
+
+fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<Told>) {
+    let Order { member: number, round, what } = order;
+    let request = request.clone();
+    member.ask(number, reply_sender, move |store, interrupt| {
+        let reply = match what {
+            What::Ask(part) => ask(store, &Request { part: Some(part), ..request }, interrupt),
+            What::Listen(at_most) => store.hear(&request, at_most, interrupt).map(Reply::heard),
+        };
+        let reply = reply.unwrap_or_else(Reply::Failed);
+        Ok(Told { round, reply, run: store.server_run().cloned() })
+    });
+}
+
+fn ask(
+    store: &mut MemberStore,
+    request: &Request,
+    interrupt: Interrupt<'_>,
+) -> Result<Reply, Failure> {
+    let verdict = final_verdict(|attempt| store.ask(request, attempt, &[], interrupt))?;
+    let fence = match &verdict {
+        Verdict::Answer(Answer::Granted { fence }) => Some(*fence),
+        Verdict::Placed(place) => place.called,
+        _ => None,
+    };
+    if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
+        // Neither a clock nor counting can have reached it, so the data is damaged.
+        let server = store.endpoint();
+        let fault = Fault::new(format!("fencing token {fence} on {server} exceeds 2^53"));
+        let remedy = "when the lock is free, delete its keys there";
+        return Err(Failure::misconfigured(fault.with_remedy(remedy)));
+    }
+    Ok(match verdict {
+        Verdict::Answer(answer) => Reply::Answer(answer),
+        Verdict::Placed(place) => Reply::Placed(place),
+        // `final_verdict` returns neither.
+        Verdict::Again | Verdict::FenceAhead(_) => Reply::Heard(None),
+    })
+}
+
+impl Reply {
+    fn heard(message: Option<Value>) -> Self {
+        let fence = match message {
+            Some(Value::BulkString(text)) => {
+                std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok())
+            }
+            _ => None,
+        };
+        Self::Heard(fence.map(Fence).filter(|fence| (Fence(1)..TOO_LARGE).contains(fence)))
     }
 }

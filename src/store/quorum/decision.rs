@@ -1,15 +1,16 @@
 //! Interprets the votes of the members. Everything here is pure: votes in, decisions out. `members`
 //! collects the votes.
 
-mod grant;
+mod acquisition;
 mod listing;
 mod majority;
 mod merge;
 mod release;
 mod renewal;
+mod seat;
 mod votes;
 
-pub(super) use grant::{NotGranted, Tally, Vote, describe};
+pub(super) use acquisition::{Acquisition, End, Order, Reply, Step, What};
 pub(super) use listing::merge_listings;
 pub(super) use majority::required;
 pub(super) use merge::merge;

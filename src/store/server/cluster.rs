@@ -320,11 +320,11 @@ impl Topology for Cluster {
         command: Cmd,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Value, Failure> {
         let (at, asking) = self.last;
         match self.nodes[at].sleep(command, asking, at_most, interrupt) {
             // The next acquire finds the lock's new node.
-            Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(()),
+            Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(Value::Nil),
             slept => Ok(slept?),
         }
     }

@@ -127,13 +127,14 @@ impl Node {
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = self.link.io_timeout;
+        let timeout = if call.is_unawaited() { Duration::ZERO } else { self.link.io_timeout };
         let kind = match () {
             () if call.is_undo() => Kind::Undo,
             () if call.min_replicas() > 0 => Kind::Blocking,
             () => Kind::Ordinary,
         };
-        let (mut repeated, mut as_source) = (false, self.unanswered);
+        // Without a reply, nobody learns that the hash is unknown.
+        let (mut repeated, mut as_source) = (false, self.unanswered || call.is_unawaited());
         loop {
             let verbs = self.verbs(call);
             let command = if as_source { call.as_source(verbs) } else { call.as_hash(verbs) };
@@ -175,8 +176,8 @@ impl Node {
             .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(timeout).to_owned())
     }
 
-    /// Runs a blocking command for `at_most`, on the existing connection. Returns at once without
-    /// one: the wake-up message may have been lost with the connection, so the caller must ask
+    /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil`
+    /// at once without one: the wake-up message may have been lost with the connection, so the caller must ask
     /// again anyway.
     pub(in crate::store) fn sleep(
         &mut self,
@@ -184,16 +185,16 @@ impl Node {
         asking: bool,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Value, Refusal> {
         let mut commands = self.select();
         commands.extend(asking.then(|| wire::cmd("ASKING")));
         commands.push(command);
         let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
         let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
-        match replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default().last() {
-            Some(Value::ServerError(error)) => Err(self.refused(error)),
-            // The caller asks again, whether a message arrived or the time has passed.
-            _ => Ok(()),
+        let mut replies = replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default();
+        match replies.pop() {
+            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            reply => Ok(reply.unwrap_or(Value::Nil)),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::lock::view::{
 use crate::lock::{ClientInfo, Fence, Mode};
 use crate::report::Fault;
 use crate::store::wire::Value;
-use crate::store::{Answer, Failure, Release, Renewal, Verdict};
+use crate::store::{Answer, Failure, Place, Release, Renewal, Ticket, Verdict};
 use crate::text::printable;
 
 /// Reads an array from front to back.
@@ -99,10 +99,20 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
         "upgrade" => Answer::Upgrade,
         "queued" => Answer::Queued {
             view: view(fields.0.next()?)?,
-            position: Some(fields.count()?),
+            position: fields.count()?,
             sleep: fields.millis()?,
         },
         "over" => Answer::Over(fields.reason()?),
+        "placed" => {
+            return Some(Verdict::Placed(Place {
+                view: view(fields.0.next()?)?,
+                position: fields.count()?,
+                sleep: fields.millis()?,
+                ticket: Ticket(fields.fence()?.0),
+                called: fields.text()?.parse().ok().map(Fence),
+                kept_out: !fields.text()?.is_empty(),
+            }));
+        }
         "again" => return Some(Verdict::Again),
         "ahead" => return Some(Verdict::FenceAhead(fields.millis()?)),
         _ => return None,

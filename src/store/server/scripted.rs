@@ -11,12 +11,12 @@ use super::topology::Topology;
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Key, Owner, Prefix, Token};
+use crate::lock::{Fence, Key, Owner, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Value};
 use crate::store::{
-    Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
-    Verdict, decided,
+    Answer, Failure, Interrupt, Listing, Part, Release, Renewal, Request, Revocation, Seen, Store,
+    Ticket, Verdict, decided,
 };
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
@@ -90,9 +90,20 @@ impl<T: Topology> Scripted<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
+        let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
+        let (fence, ticket) = match request.part {
+            None => (Fence(0), String::new()),
+            Some(Part::Place(ticket)) => (Fence(0), number(ticket)),
+            Some(Part::Settle(ticket, fence)) => (fence, number(ticket)),
+            Some(Part::Restore(fence)) => (fence, String::new()),
+        };
         let mut call = self
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
-            .confirmed_by(self.min_replicas)
+            .confirmed_by(if matches!(request.part, Some(Part::Place(_))) {
+                0
+            } else {
+                self.min_replicas
+            })
             .with(request.ttl.as_millis())
             .with(heartbeat)
             .with(request.mode)
@@ -108,8 +119,9 @@ impl<T: Topology> Scripted<T> {
             )
             .with(if request.reentrant { "reentrant" } else { "" })
             .with(&request.client)
-            .with(request.fence.map_or(0, |fence| fence.0))
             .with(attempt)
+            .with(fence)
+            .with(ticket)
             .with(seen.first().map_or("", |seen| &seen.life));
         for Seen { holder, left, .. } in seen {
             call = call
@@ -121,6 +133,47 @@ impl<T: Topology> Scripted<T> {
         }
         let verdict = self.run(&call, reply::verdict, interrupt)?;
         verdict.confirmed(|verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. })))
+    }
+
+    fn release_call(&self, key: &Key, token: &Token, outcome: Outcome) -> Call {
+        self.call(scripts::RELEASE, key, Some(token)).with(outcome)
+    }
+
+    fn leave_call(&self, request: &Request) -> Call {
+        let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
+        call.with(request.ttl.as_millis())
+    }
+
+    /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
+    pub(in crate::store) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
+        // What cannot be sent lapses with the lease.
+        let _ = self.topology.run(&self.release_call(key, token, outcome).unawaited(), None);
+    }
+
+    /// Sends the withdrawal of a request without awaiting the reply, as `post_release` does.
+    pub(in crate::store) fn post_leave(&mut self, request: &Request) {
+        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
+    }
+
+    /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
+    pub(in crate::store) fn hear(
+        &mut self,
+        request: &Request,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Value>, Failure> {
+        // A timeout of 0 makes BLPOP block forever, and Redis 6.2 rounds down to milliseconds. Half
+        // a millisecond more keeps it from waking the last one too early.
+        let at_most = at_most.max(Duration::from_millis(1));
+        let timeout = at_most + Duration::from_micros(500);
+        let sleep = wire::cmd("BLPOP")
+            .arg(mailbox(&request.key, request.token.as_str()))
+            .arg(format!("{:.4}", timeout.as_secs_f64()))
+            .to_owned();
+        match self.topology.sleep(sleep, at_most, interrupt)? {
+            Value::Array(reply) => Ok(reply.into_iter().nth(1)),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -140,15 +193,7 @@ impl<T: Topology> Store for Scripted<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        // A timeout of 0 makes BLPOP block forever, and Redis 6.2 rounds down to milliseconds. Half
-        // a millisecond more keeps it from waking the last one too early.
-        let at_most = at_most.max(Duration::from_millis(1));
-        let timeout = at_most + Duration::from_micros(500);
-        let sleep = wire::cmd("BLPOP")
-            .arg(mailbox(&request.key, request.token.as_str()))
-            .arg(format!("{:.4}", timeout.as_secs_f64()))
-            .to_owned();
-        self.topology.sleep(sleep, at_most, interrupt)
+        self.hear(request, at_most, interrupt).map(|_| ())
     }
 
     fn renew(
@@ -166,7 +211,7 @@ impl<T: Topology> Store for Scripted<T> {
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
-        let call = self.call(scripts::RELEASE, key, Some(token)).with(outcome);
+        let call = self.release_call(key, token, outcome);
         let release = self.run(&call, reply::release, None)?;
         Ok(match release.value {
             Release::NotHeld(why) if release.repeated && why.is_released() => Release::Released,
@@ -176,8 +221,7 @@ impl<T: Topology> Store for Scripted<T> {
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
-        let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
-        let call = call.with(request.ttl.as_millis());
+        let call = self.leave_call(request);
         Ok(self.run(&call, reply::left, None)?.value)
     }
 

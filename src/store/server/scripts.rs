@@ -32,6 +32,7 @@ pub(in crate::store) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
     min_replicas: u32,
+    is_unawaited: bool,
 }
 
 impl Call {
@@ -54,7 +55,7 @@ impl Call {
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        Self { script, arguments, min_replicas: 0 }.with(database).with(token)
+        Self { script, arguments, min_replicas: 0, is_unawaited: false }.with(database).with(token)
     }
 
     /// Adds an argument.
@@ -66,6 +67,16 @@ impl Call {
     /// A success counts only once `min_replicas` replicas have confirmed it.
     pub(in crate::store) fn confirmed_by(self, min_replicas: u32) -> Self {
         Self { min_replicas, ..self }
+    }
+
+    /// Nobody awaits the reply.
+    pub(in crate::store) fn unawaited(self) -> Self {
+        Self { is_unawaited: true, ..self }
+    }
+
+    /// Whether nobody awaits the reply.
+    pub(in crate::store) fn is_unawaited(&self) -> bool {
+        self.is_unawaited
     }
 
     /// How many replicas must confirm a success; 0 if none.

@@ -136,7 +136,7 @@ impl Topology for Sentinel {
         command: Cmd,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Value, Failure> {
         Ok(self.master.sleep(command, false, at_most, interrupt)?)
     }
 

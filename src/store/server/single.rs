@@ -8,8 +8,8 @@ use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 #[cfg(test)]
-use crate::store::wire::{self, Value};
-use crate::store::wire::{Address, Cmd, Endpoint};
+use crate::store::wire;
+use crate::store::wire::{Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
 
 /// One server.
@@ -74,7 +74,7 @@ impl Topology for Single {
         command: Cmd,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Value, Failure> {
         Ok(self.node.sleep(command, false, at_most, interrupt)?)
     }
 

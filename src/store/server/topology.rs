@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::node::{Node, Reply};
 use super::scripts::Call;
 use crate::report::Diagnostic;
-use crate::store::wire::Cmd;
+use crate::store::wire::{Cmd, Value};
 use crate::store::{Failure, Interrupt};
 
 /// Finds the server that has a lock. Each lock is on one server at a time.
@@ -13,13 +13,14 @@ pub(in crate::store) trait Topology: Send {
     /// Runs a script on the server that has its lock.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
 
-    /// Runs a blocking command for `at_most` on the server that ran the last script.
+    /// Runs a blocking command for `at_most` on the server that ran the last script, and returns its
+    /// reply. Without a connection it returns `Value::Nil` at once.
     fn sleep(
         &mut self,
         command: Cmd,
         at_most: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure>;
+    ) -> Result<Value, Failure>;
 
     /// All servers that have locks. An error means that they cannot be found.
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;

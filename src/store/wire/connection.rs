@@ -115,6 +115,11 @@ impl Connection {
         self.pending == 0 && !self.stream.read(&mut [0]).is_err_and(is_silent)
     }
 
+    /// Whether replies have not been read yet.
+    pub(in crate::store) fn has_pending(&self) -> bool {
+        self.pending > 0
+    }
+
     /// Sends bytes. What cannot be sent in time goes out ahead of the next pipeline, so that no
     /// command is truncated.
     fn send(

@@ -9,7 +9,9 @@ use crate::lock::{ClientInfo, Fence, Key, Kind, Label, Mode, Owner, Token};
 use crate::store::model::lock::{Guard, Lock};
 use crate::store::server::{Scripted, Single};
 use crate::store::wire::{self, Address};
-use crate::store::{Answer, Release, Renewal, Request, Revocation, Seen, Store, Verdict};
+use crate::store::{
+    Answer, Part, Place, Release, Renewal, Request, Revocation, Seen, Store, Ticket, Verdict,
+};
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
 const START: u64 = 4_000_000_000_000;
@@ -61,6 +63,9 @@ pub(super) struct Ask {
     pub(super) reentrant: bool,
     /// How many milliseconds the wanted fence is ahead of the clock.
     pub(super) fence: Option<i64>,
+    /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead of
+    /// the clock, if there is one.
+    pub(super) ticket: Option<Option<i64>>,
     /// Whether it reminds the server of the holders in the last reply.
     pub(super) reminds: bool,
     /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
@@ -80,6 +85,7 @@ pub(super) fn plain_ask() -> Ask {
         enclosing: Vec::new(),
         reentrant: false,
         fence: None,
+        ticket: None,
         reminds: false,
         overtaken: 0,
         kind: Kind::Exec,
@@ -112,9 +118,19 @@ impl Ask {
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
             client: client.to_lines(),
-            fence: self
-                .fence
-                .map(|ahead| Fence((now * 1_000).saturating_add_signed(ahead * 1_000))),
+            part: self.part(now),
+        }
+    }
+
+    fn part(&self, now: u64) -> Option<Part> {
+        let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
+        let fence = self.fence.map(|ahead| Fence(micros(ahead)));
+        let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
+        match (ticket, fence) {
+            (Some(ticket), Some(fence)) => Some(Part::Settle(ticket, fence)),
+            (Some(ticket), None) => Some(Part::Place(ticket)),
+            (None, Some(fence)) => Some(Part::Restore(fence)),
+            (None, None) => None,
         }
     }
 }
@@ -224,14 +240,19 @@ impl<'a> Both<'a> {
             Step::Ask(new) => {
                 let client = usize::from(new.client);
                 let asked = self.asked[client].get_or_insert_with(|| new.clone());
-                let ask = &Ask { reminds: new.reminds, fence: new.fence, ..asked.clone() };
+                // Either all requests of a token are to one of several servers, or none.
+                let ticket = asked.ticket.map(|_| new.ticket.flatten());
+                let fence = new.fence;
+                let ask = &Ask { reminds: new.reminds, fence, ticket, ..asked.clone() };
                 let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += 1;
                 let overtaken = if self.has_remains { 0 } else { new.overtaken };
                 let attempt = self.attempts[client].saturating_sub(overtaken);
                 let verdict = self.ask(&request, attempt, &seen);
-                if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view)) = verdict {
+                if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))
+                | Verdict::Placed(Place { view, .. }) = verdict
+                {
                     let seen = view.holders.into_iter().map(|holder| {
                         let left = Duration::from_millis(500);
                         Seen { holder, left, life: view.life.clone() }

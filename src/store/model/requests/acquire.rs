@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::lock::view::{Ending, HoldState};
 use crate::lock::{Fence, Mode};
 use crate::seeded::{Flaw, seeded};
-use crate::store::model::lock::{CLAIM_WINDOW, Waiter};
+use crate::store::model::lock::{CLAIM_WINDOW, Origin, Waiter};
 use crate::store::model::transaction::Transaction;
-use crate::store::{Answer, Request, Seen, Verdict};
+use crate::store::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
 
 impl Transaction<'_> {
     pub(in crate::store::model) fn acquire(
@@ -17,7 +17,7 @@ impl Transaction<'_> {
         seen: &[Seen],
     ) -> Verdict {
         let token = request.token.as_str();
-        let wanted = request.fence.map_or(0, |fence| fence.0);
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
         self.reconcile();
         if self.is_over(token) {
             return Verdict::Answer(Answer::Over(self.why_not_held(token)));
@@ -33,11 +33,12 @@ impl Transaction<'_> {
                 None => Verdict::Again,
             };
         }
-        let furthest = self.lock.fence.max(wanted);
+        let tickets = ticket.map_or(0, |ticket| ticket.max(self.lock.ticket));
+        let furthest = self.lock.fence.max(wanted).max(tickets);
         if self.is_ahead(furthest) {
             return Verdict::FenceAhead(Duration::from_millis(self.millis_ahead(furthest)));
         }
-        // A quorum requests its fence for a hold that was revoked meanwhile.
+        // Several servers request their fence for a hold that was revoked meanwhile.
         if wanted > 0 && self.valid_hold(token).is_none() {
             let recorded = self.recorded(token);
             let ended = recorded.is_some_and(|entry| entry.ending != Ending::Expired);
@@ -45,9 +46,11 @@ impl Transaction<'_> {
                 return Verdict::Answer(Answer::Busy(self.brief_view()));
             }
         }
-        // A caller that asks again no longer relies on its revoked hold.
+        // A caller that asks again no longer relies on its revoked hold, nor on one that too few
+        // servers granted: then it has a ticket.
+        let gives_up = ticket.is_some_and(|ticket| ticket > 0) && wanted == 0;
         let unexpired = self.unexpired_hold(token);
-        if unexpired.is_some_and(|hold| self.hold_state(hold) == HoldState::Revoked) {
+        if unexpired.is_some_and(|hold| gives_up || self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
         }
         for Seen { holder, left, life } in seen {
@@ -56,14 +59,14 @@ impl Transaction<'_> {
                 self.reinstate(holder, millis(*left));
             }
         }
-        let head = self.admit(token);
+        let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
         if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
             return Verdict::Again;
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
             return Verdict::Answer(self.hold_again(request, attempt, own, wanted));
         }
-        Verdict::Answer(self.decide(request, attempt, head.as_ref(), wanted))
+        self.decide(request, attempt, head.as_ref(), calls)
     }
 
     /// The attempt of the last request with this token.
@@ -98,8 +101,9 @@ impl Transaction<'_> {
         request: &Request,
         attempt: u64,
         head: Option<&Waiter>,
-        wanted: u64,
-    ) -> Answer {
+        calls: usize,
+    ) -> Verdict {
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
         let (now, ttl, token) = (self.now, request.ttl.as_millis(), request.token.as_str());
         let at_least = millis(request.at_least);
         let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
@@ -112,7 +116,7 @@ impl Transaction<'_> {
         let owner = if owner.is_empty() { request.fresh_owner.as_str() } else { owner };
         let entered = entered.filter(|_| request.reentrant);
         if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
-            return Answer::Upgrade;
+            return Verdict::Answer(Answer::Upgrade);
         }
 
         let waiter = Waiter {
@@ -126,36 +130,99 @@ impl Transaction<'_> {
             reentrant: request.reentrant,
             ttl,
             attempt,
+            ticket: 0,
+            origin: match ticket {
+                None => Origin::Counted,
+                Some(0) => Origin::Proposed,
+                Some(_) => Origin::Agreed,
+            },
         };
         // An owner may enter its own lock ahead of the queue, because the queue waits for that
-        // owner.
-        if entered.is_some()
-            || self.admissible(request.mode) && (head.is_none() || seeded(Flaw::Overtakes))
-        {
+        // owner. A hold that is restored needs no turn.
+        let overtakes = head.is_none() || wanted > 0 || seeded(Flaw::Overtakes);
+        let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
+        if ticket.is_none() && admitted {
             self.lock.queue.retain(|waiter| waiter.token != token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
             self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            return Answer::Granted { fence: Fence(self.lock.fence) };
+            return Verdict::Answer(Answer::Granted { fence: Fence(self.lock.fence) });
         }
-        if is_enclosed {
-            return Answer::Nested;
+        if is_enclosed && ticket.is_none() {
+            return Verdict::Answer(Answer::Nested);
         }
         let heartbeat = request.heartbeat.map_or(0, millis);
-        if heartbeat == 0 {
-            return Answer::Busy(self.brief_view());
+        if heartbeat == 0 && ticket.is_none() {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
 
         self.begin_life(request);
         // Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
         let alive = now + 2 * heartbeat + CLAIM_WINDOW;
-        let position = self.enqueue(Waiter { alive, ..waiter });
-        if position == 1 {
+        let waiter = Waiter { alive, ..waiter };
+        if ticket.is_some() {
+            return self.place(request, waiter, is_enclosed, entered.is_some());
+        }
+        let (position, _) = self.enqueue(None, waiter);
+        let turn = position - calls as u64;
+        if turn == 1 {
             self.notify_head(token, token);
         }
-        let sleep = self.millis_to_sleep(position, request.mode, heartbeat, head);
+        let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
-        Answer::Queued { view, position: Some(position), sleep }
+        Verdict::Answer(Answer::Queued { view, position, sleep })
+    }
+
+    /// The verdict of one of several servers.
+    fn place(
+        &mut self,
+        request: &Request,
+        waiter: Waiter,
+        is_enclosed: bool,
+        enters: bool,
+    ) -> Verdict {
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let token = request.token.as_str();
+        let (position, ticket) = self.enqueue(ticket, waiter.clone());
+        let (head, calls) = self.admit(token);
+        if self.leftovers {
+            return Verdict::Again;
+        }
+        // The reply says what a message would say.
+        self.lock.mail.retain(|mail| mail.token != token);
+        let placed = |view, position, sleep, called, kept_out| {
+            let (ticket, sleep) = (Ticket(ticket), Duration::from_millis(sleep));
+            Verdict::Placed(Place { view, position, sleep, ticket, called, kept_out })
+        };
+        if enters || self.is_called(token) {
+            if wanted == 0 {
+                let until = self.now + CLAIM_WINDOW;
+                let mut queue = self.lock.queue.iter_mut();
+                if let Some(waiter) = queue.find(|waiter| waiter.token == token) {
+                    waiter.alive = until;
+                }
+                let fence = Some(Fence(self.next_fence(0)));
+                return placed(self.brief_view(), position, CLAIM_WINDOW / 2, fence, false);
+            }
+            self.lock.queue.retain(|waiter| waiter.token != token);
+            let (ttl, at_least) = (waiter.ttl, millis(request.at_least));
+            let keep_until = if at_least > 0 { self.now + at_least } else { 0 };
+            let now = self.now;
+            self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
+            return Verdict::Answer(Answer::Granted { fence: Fence(self.lock.fence) });
+        }
+        if is_enclosed {
+            self.lock.queue.retain(|waiter| waiter.token != token);
+            self.admit(token);
+            return Verdict::Answer(Answer::Nested);
+        }
+        let index = self.lock.queue.iter().position(|waiter| waiter.token == token);
+        let position = index.map_or(position, |index| index as u64 + 1);
+        let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
+        let turn = position - calls as u64;
+        let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head.as_ref());
+        let kept_out = request.heartbeat.is_none() && self.is_kept_out(position, request.mode);
+        placed(self.brief_view(), position, sleep, None, kept_out)
     }
 
     /// A lock without a life gets one, as random as the fresh owner.
@@ -165,6 +232,27 @@ impl Transaction<'_> {
             let life = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
             life.clone_into(&mut self.lock.life);
         }
+    }
+}
+
+/// The arguments of the script that `Part` stands for.
+struct Wanted {
+    /// The fence of the hold that is asked for; 0 for none.
+    fence: u64,
+    /// The ticket, or 0 to propose one; `None` without a place in the queue of several servers.
+    ticket: Option<u64>,
+}
+
+impl Wanted {
+    fn by(request: &Request) -> Self {
+        let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
+        let (fence, ticket) = match request.part {
+            None => (0, None),
+            Some(Part::Place(ticket)) => (0, number(ticket)),
+            Some(Part::Settle(ticket, fence)) => (fence.0, number(ticket)),
+            Some(Part::Restore(fence)) => (fence.0, None),
+        };
+        Self { fence, ticket }
     }
 }
 

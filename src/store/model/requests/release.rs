@@ -4,6 +4,7 @@
 use crate::lock::view::{Ending, HoldState, Outcome};
 use crate::seeded::{Flaw, seeded};
 use crate::store::Release;
+use crate::store::model::lock::Origin;
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
@@ -38,19 +39,20 @@ impl Transaction<'_> {
         } else if let Some(ended) = ended {
             self.drop_hold(&ended);
         }
-        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, a late copy
-        // of its request has queued it again.
-        let is_queued = self.lock.queue.iter().any(|waiter| waiter.token == token);
-        if !is_queued || self.recorded(token).is_some() {
+        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on
+        // other servers, it no longer waits: a late copy of its request may have queued it again.
+        let queued = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
+        if !waits || self.recorded(token).is_some() {
             self.lock.queue.retain(|waiter| waiter.token != token);
             if !seeded(Flaw::ForgetsReleases) {
                 self.mark_over(token, ttl);
             }
         }
-        let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token) };
+        let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token).0 };
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {
-            self.wake(&head.token);
+            self.wake(&head.token, None);
         }
         self.record(entry);
         release

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::majority::{most_common, required};
 use crate::lock::Fence;
-use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View};
+use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter};
 
 /// A holder, with what each server that knows it reports.
 struct Sighting {
@@ -52,8 +52,8 @@ pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: b
         life: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
-        waiter_count: 0,
-        waiters: Vec::new(),
+        waiter_count: waiter_count(views),
+        waiters: waiters(views, now),
         history: history(views),
     }
 }
@@ -64,10 +64,43 @@ pub(super) fn free_like(view: &View) -> View {
         state: State::Free,
         mode: None,
         ttl: None,
+        holder_count: 0,
         holders: Vec::new(),
+        waiter_count: 0,
+        waiters: Vec::new(),
         history: Vec::new(),
         ..view.clone()
     }
+}
+
+/// How many waiters most of the servers count at least.
+fn waiter_count(views: &[View]) -> u64 {
+    let mut counts: Vec<u64> = views.iter().map(|view| view.waiter_count).collect();
+    counts.sort_unstable();
+    counts.get(counts.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+/// The waiters that most of the servers list. Servers order those alike whose tickets are agreed, so
+/// their mean position is their order too.
+fn waiters(views: &[View], now: ServerTime) -> Vec<Waiter> {
+    let mut all = Vec::<(Waiter, usize, usize)>::new();
+    for view in views {
+        for (position, waiter) in view.waiters.iter().enumerate() {
+            match all.iter_mut().find(|(other, ..)| other.id == waiter.id) {
+                Some((_, listings, positions)) => {
+                    *listings += 1;
+                    *positions += position;
+                }
+                None => {
+                    let since = now - view.now.since(waiter.since);
+                    all.push((Waiter { since, ..waiter.clone() }, 1, position));
+                }
+            }
+        }
+    }
+    all.retain(|(_, listings, _)| *listings > views.len() / 2);
+    all.sort_by(|(_, one, here), (_, other, there)| (here * other).cmp(&(there * one)));
+    all.into_iter().map(|(waiter, ..)| waiter).collect()
 }
 
 /// The history that most of the servers remember, each entry by the clock of the server that it

@@ -9,15 +9,13 @@ pub(in crate::store::quorum) struct Votes<T> {
     pub(in crate::store::quorum) votes: Vec<Option<Result<T, Failure>>>,
     /// Whether the request was sent to the member.
     pub(in crate::store::quorum) asked: Vec<bool>,
-    /// Whether the timeout ended the vote before there were enough answers.
-    pub(in crate::store::quorum) timed_out: bool,
 }
 
 impl<T> Votes<T> {
     /// The votes before any of `members` members has been asked.
     pub(in crate::store::quorum) fn new(members: usize) -> Self {
         let votes = std::iter::repeat_with(|| None).take(members).collect();
-        Self { votes, asked: vec![false; members], timed_out: false }
+        Self { votes, asked: vec![false; members] }
     }
 
     /// How many members the quorum has, whether they answered or not.
@@ -86,7 +84,7 @@ impl<T> Votes<T> {
             Some(Err(Failure::Unavailable(fault))) => fault.remedy().map(str::to_owned),
             _ => None,
         });
-        let restore = || format!("restore {} of these servers", required - useful);
+        let restore = || format!("restore {} of these servers", required.saturating_sub(useful));
         let fault = Fault::new(what).with_remedy(recovery.unwrap_or_else(restore));
         let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
             Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),

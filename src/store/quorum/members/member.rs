@@ -1,6 +1,8 @@
 //! One member of a quorum: a server, and the thread that talks to it. Each has its own thread, so
 //! no member waits for another.
 
+use std::cell::RefCell;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -11,6 +13,7 @@ use crate::store::server::{Probe, Run, Scripted, Single};
 use crate::store::wire::Address;
 use crate::store::{Failure, Interrupt, Store};
 use crate::system::thread;
+use crate::system::wakeup::Wakeup;
 
 /// The locks on one member.
 pub(in crate::store::quorum) type MemberStore = Scripted<Single>;
@@ -25,6 +28,10 @@ pub(in crate::store::quorum) struct Member {
     /// How many of them are not finished.
     unfinished: Arc<AtomicUsize>,
     run: Arc<Mutex<Option<Run>>>,
+    /// What makes the thread stop working on each of them.
+    withdrawals: RefCell<Vec<Wakeup>>,
+    /// Becomes readable when the thread has finished all requests.
+    idle: Wakeup,
 }
 
 impl Member {
@@ -34,6 +41,7 @@ impl Member {
         server: &Address,
         io_timeout: Duration,
         min_replicas: u32,
+        idle: &Wakeup,
     ) -> Result<Self, String> {
         let name = server.to_string();
         let server = Single::new(server.clone(), io_timeout, Some(Probe::Run))?;
@@ -42,7 +50,8 @@ impl Member {
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
-        Ok(Self { name, work, unfinished: Arc::default(), run: Arc::default() })
+        let (unfinished, run, withdrawals) = Default::default();
+        Ok(Self { name, work, unfinished, run, withdrawals, idle: idle.clone() })
     }
 
     /// The server's address, without user and password.
@@ -60,19 +69,22 @@ impl Member {
         self.run.lock().ok()?.clone()
     }
 
+    /// Makes the thread stop working on its requests. What it has sent may still take effect.
+    pub(in crate::store::quorum) fn withdraw(&self) {
+        self.withdrawals.borrow().iter().for_each(Wakeup::wake);
+    }
+
     /// Queues a request, whose result goes to `reply_sender`. The request gets a descriptor that
-    /// becomes readable when the reply is no longer needed.
+    /// becomes readable when it is withdrawn.
     pub(in crate::store::quorum) fn ask<T: Send + 'static>(
         &self,
         number: usize,
         reply_sender: &ReplySender<T>,
         request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
     ) {
-        let reply_sender = reply_sender.clone();
-        let (unfinished, run) = (Arc::clone(&self.unfinished), Arc::clone(&self.run));
-        unfinished.fetch_add(1, Ordering::SeqCst);
-        let work: Work = Box::new(move |store| {
-            let answer = request(store, Some(reply_sender.withdrawal().into()));
+        let (reply_sender, run) = (reply_sender.clone(), Arc::clone(&self.run));
+        self.queue(move |store, unfinished, interrupt| {
+            let answer = request(store, interrupt);
             if let Ok(mut run) = run.lock() {
                 *run = store.server_run().cloned();
             }
@@ -80,6 +92,42 @@ impl Member {
             // Before the reply, so that its reader finds the member idle.
             unfinished.fetch_sub(1, Ordering::SeqCst);
             reply_sender.send(reply);
+        });
+    }
+
+    /// Sends something whose reply nobody awaits. It follows whatever has been sent, even to a server
+    /// that does not answer.
+    pub(in crate::store::quorum) fn post(
+        &self,
+        act: impl FnOnce(&mut MemberStore) + Send + 'static,
+    ) {
+        self.withdraw();
+        self.queue(move |store, unfinished, _| {
+            act(store);
+            unfinished.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+
+    fn queue(
+        &self,
+        act: impl FnOnce(&mut MemberStore, &AtomicUsize, Interrupt<'_>) + Send + 'static,
+    ) {
+        let mut withdrawals = self.withdrawals.borrow_mut();
+        if !self.is_busy() {
+            withdrawals.clear();
+        }
+        // Without descriptors, the request cannot be withdrawn.
+        let withdrawal = Wakeup::new().ok();
+        withdrawals.extend(withdrawal.clone());
+        let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
+        unfinished.fetch_add(1, Ordering::SeqCst);
+        let work: Work = Box::new(move |store| {
+            act(
+                store,
+                &unfinished,
+                withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into()),
+            );
+            idle.wake();
         });
         // The thread ends only when this sender is dropped, so it receives everything.
         let _ = self.work.send(work);

@@ -9,6 +9,9 @@ use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
 
+/// How long a request whose reply nobody awaits may take to connect: the process is about to end.
+const FAREWELL: Duration = Duration::from_millis(50);
+
 /// A link to one server.
 pub(super) struct Link {
     pub(super) address: Address,
@@ -17,6 +20,8 @@ pub(super) struct Link {
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
     run: Option<Run>,
+    /// Whether any request may have reached the server.
+    has_sent: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -71,7 +76,7 @@ impl Link {
         probe: Option<Probe>,
     ) -> Self {
         let (connection, run, diagnostics) = (None, None, Vec::new());
-        Self { address, io_timeout, tls, probe, connection, run, diagnostics }
+        Self { address, io_timeout, tls, probe, connection, run, has_sent: false, diagnostics }
     }
 
     /// A link to another server with the same credentials and TLS files.
@@ -123,6 +128,13 @@ impl Link {
         // Only this tells a server that lost the lock in a restart from one that has executed the
         // release: after a first copy that was lost, "not held" could mean either.
         if connection.is_closed() {
+            return Ok((self.exchange_anew(pipeline)?, false));
+        }
+        // A server that cannot write the missing reply to a closed Unix socket reads no further. So a
+        // farewell takes another connection, and its mark rejects the earlier request if that is
+        // late.
+        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
+        if pipeline.timeout.is_zero() && is_unix && connection.has_pending() {
             return Ok((self.exchange_anew(pipeline)?, false));
         }
         if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
@@ -186,7 +198,14 @@ impl Link {
     fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
         let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let mut connection = Connection::open(endpoint, tls, self.io_timeout, interrupt)?;
+        let is_unawaited = timeout.is_zero();
+        if is_unawaited && !self.has_sent {
+            // There is nothing to undo.
+            return Err(Failure::Interrupted { sent: false }.into());
+        }
+        let to_connect = if is_unawaited { FAREWELL.min(self.io_timeout) } else { self.io_timeout };
+        let mut connection = Connection::open(endpoint, tls, to_connect, interrupt)?;
+        self.has_sent = true;
         let handshake = handshake::commands(&self.address, self.probe);
         let mut all = handshake.clone();
         all.extend_from_slice(commands);

@@ -1,0 +1,841 @@
+//! The way of one request to a lock on several servers, as a pure state machine: what the members
+//! say and the time in, what to ask them out.
+//!
+//! 1. **Place.** The request joins the queue of every member. Each proposes a ticket, the largest of
+//!    a majority becomes the request's, and the request restates it to all members. So all queues
+//!    have the same order, up to the jitter of the network. A member *calls* the requests at the head
+//!    of its queue that its present holds admit. A call is only a hint.
+//! 2. **Settle.** Once enough members call the request, it asks them for a hold with one fencing
+//!    token. It has the lock once enough members have given it this hold. Two such sets of members
+//!    have one in common, which is the argument of Redlock:
+//!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
+//! 3. If too few members settle, the request restates its ticket, which ends its holds on the others.
+//!    The older of two requests that prevented each other is then called everywhere.
+//!
+//! While it waits, the request sleeps at every member. A message from a member that now calls it
+//! counts as a call, so that nothing is asked before the request can settle.
+//!
+//! A member that does not answer delays nothing once the others have decided.
+
+use std::time::Duration;
+
+use super::merge::merge;
+use super::required;
+use super::seat::{Said, Seat, Seats, UnderWay};
+use super::votes::Votes;
+use crate::lock::view::{Reason, State, View};
+use crate::lock::{Fence, Mode};
+use crate::store::server::Run;
+use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
+use crate::system::back_off::BackOff;
+use crate::system::clock::Instant;
+
+/// How long members that have not answered are awaited after a majority has: as long again as that took,
+/// and at least this long.
+const GRACE: Duration = Duration::from_millis(10);
+
+/// How long a request that does not wait pauses before it asks again while nobody has won.
+const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
+
+/// How long a request counts on a call without asking again: half the time for which it stands.
+const CALL_LASTS: Duration = Duration::from_secs(1);
+
+/// How far a fencing token may leap past a larger one if several clients outbid each other.
+const FIRST_LEAP: u64 = 256;
+const LARGEST_LEAP: u64 = 4096;
+
+/// Something to send to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store::quorum) struct Order {
+    pub(in crate::store::quorum) member: usize,
+    /// Returned with the reply.
+    pub(in crate::store::quorum) round: u64,
+    pub(in crate::store::quorum) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::quorum) enum What {
+    Ask(Part),
+    /// Wait for a message, up to this long.
+    Listen(Duration),
+}
+
+/// What a member replied.
+#[derive(Clone, Debug)]
+pub(in crate::store::quorum) enum Reply {
+    Placed(Place),
+    Answer(Answer),
+    /// A message: the fencing token that the member would give if it calls the request. `None` for
+    /// any other message, or if the time has passed.
+    Heard(Option<Fence>),
+    Failed(Failure),
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store::quorum) enum Step {
+    /// Wait for a reply, until this time.
+    Wait(Instant),
+    End(End),
+}
+
+/// The end of an attempt, or of a sleep between two attempts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store::quorum) enum End {
+    Granted(Fence),
+    Queued {
+        view: View,
+        position: u64,
+        sleep: Duration,
+    },
+    /// Ask again.
+    Woken,
+    Busy(View),
+    Nested,
+    Upgrade,
+    Over(Reason),
+    /// Only this number of members could be used.
+    TooFew(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Placing {
+        since: Instant,
+        majority_at: Option<Instant>,
+    },
+    Settling {
+        since: Instant,
+        majority_at: Option<Instant>,
+        fence: Fence,
+        raises: u32,
+    },
+    /// Nobody has won, and the request does not wait.
+    Pausing {
+        until: Instant,
+    },
+    Resting {
+        until: Instant,
+    },
+    Ended,
+}
+
+/// One request's way to the lock.
+#[derive(Clone, Debug)]
+pub(in crate::store::quorum) struct Acquisition {
+    mode: Mode,
+    waits: bool,
+    /// How long the hold will last.
+    lease: Duration,
+    io_timeout: Duration,
+    required: usize,
+    majority: usize,
+    seats: Seats,
+    /// The ticket on which a majority agreed.
+    ticket: Option<Ticket>,
+    /// The largest fencing token that any member has named.
+    highest: Fence,
+    phase: Phase,
+    round: u64,
+    /// When this attempt began.
+    started: Instant,
+    undecided: BackOff,
+    /// Whether a majority has answered in this attempt.
+    has_met: bool,
+    random: u64,
+}
+
+impl Acquisition {
+    /// `io_timeout` bounds each attempt. `random` makes requests that outbid each other differ.
+    pub(in crate::store::quorum) fn new(
+        request: &Request,
+        members: usize,
+        io_timeout: Duration,
+        random: u64,
+        now: Instant,
+    ) -> Self {
+        Self {
+            mode: request.mode,
+            waits: request.heartbeat.is_some(),
+            lease: request.ttl.get().max(request.at_least),
+            io_timeout,
+            required: required(request.mode, members),
+            majority: required(Mode::Exclusive, members),
+            seats: Seats::new(members),
+            ticket: None,
+            highest: Fence(0),
+            phase: Phase::Ended,
+            round: 0,
+            started: now,
+            undecided: UNDECIDED,
+            has_met: false,
+            random,
+        }
+    }
+
+    /// Begins an attempt.
+    pub(in crate::store::quorum) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
+        (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
+        let mut orders = Vec::new();
+        if matches!(self.phase, Phase::Resting { .. }) && self.is_called(now) {
+            self.settle(now, &mut orders);
+        } else {
+            self.place(now, &mut orders);
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
+    pub(in crate::store::quorum) fn rest(
+        &mut self,
+        until: Instant,
+        now: Instant,
+    ) -> (Vec<Order>, Step) {
+        self.phase = Phase::Resting { until };
+        let mut orders = Vec::new();
+        for member in 0..self.seats.0.len() {
+            self.settle_down(member, now, &mut orders);
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Handles a reply. `run` is the run of the server program that gave it.
+    pub(in crate::store::quorum) fn replied(
+        &mut self,
+        member: usize,
+        round: u64,
+        reply: Reply,
+        run: Option<Run>,
+        now: Instant,
+    ) -> (Vec<Order>, Step) {
+        let mut orders = Vec::new();
+        let Some(seat) = self.seats.0.get_mut(member) else { return (orders, Step::Wait(now)) };
+        let before = seat.under_way.take();
+        seat.run = run.or(seat.run.take());
+        let (mut is_news, mut answered) = (false, round);
+        match reply {
+            Reply::Heard(called) => {
+                is_news = called.is_none();
+                if let (Said::Placed(place), Some(_)) = (&mut seat.said, called) {
+                    (place.called, place.sleep) = (called, CALL_LASTS);
+                }
+                self.highest = self.highest.max(Fence(called.map_or(0, |fence| fence.0 - 1)));
+            }
+            Reply::Placed(place) => {
+                let known = place.view.fence.unwrap_or(Fence(0));
+                self.highest = self.highest.max(known);
+                seat.ticket = Some(place.ticket);
+                // A late answer about the same place is as good as a new one.
+                let is_placing = matches!(self.phase, Phase::Placing { .. });
+                if is_placing && self.ticket.is_none_or(|ticket| ticket == place.ticket) {
+                    answered = self.round;
+                }
+                (seat.said, seat.round) = (Said::Placed(place), answered);
+            }
+            Reply::Answer(Answer::Granted { fence }) => {
+                self.highest = self.highest.max(fence);
+                (seat.said, seat.round) = (Said::Granted(fence), round);
+            }
+            Reply::Answer(answer) => (seat.said, seat.round) = (Said::Refused(answer), round),
+            Reply::Failed(failure) => {
+                is_news = before == Some(UnderWay::Listening);
+                (seat.said, seat.round) = (Said::Failed(failure), round);
+            }
+        }
+        match self.phase {
+            Phase::Resting { until } => {
+                let until = if is_news { now } else { until };
+                self.phase = Phase::Resting { until };
+                self.settle_down(member, now, &mut orders);
+            }
+            Phase::Placing { .. } if answered != self.round => {
+                self.ask_to_place(member, &mut orders);
+            }
+            Phase::Settling { .. } if answered != self.round => {
+                self.ask_to_settle(member, &mut orders);
+            }
+            _ => {}
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Handles that the time of the last step has come.
+    pub(in crate::store::quorum) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
+        let mut orders = Vec::new();
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// What the members have answered, for a message.
+    pub(in crate::store::quorum) fn votes(&self) -> Votes<()> {
+        self.seats.votes(self.round)
+    }
+
+    /// See `Seats::too_young`.
+    pub(in crate::store::quorum) fn too_young<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Vec<(usize, Failure)> {
+        self.seats.too_young(names, self.lease, now)
+    }
+
+    /// How many members the request needs.
+    pub(in crate::store::quorum) fn required(&self) -> usize {
+        self.required
+    }
+
+    fn progress(&mut self, now: Instant, orders: &mut Vec<Order>) -> Step {
+        loop {
+            let next = match self.phase {
+                Phase::Placing { since, majority_at } => {
+                    self.placing(since, majority_at, now, orders)
+                }
+                Phase::Settling { .. } => self.settling(now, orders),
+                Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
+                Phase::Pausing { .. } => {
+                    self.place(now, orders);
+                    None
+                }
+                Phase::Resting { until } => Some(self.resting(until, now)),
+                Phase::Ended => Some(Step::Wait(now)),
+            };
+            if let Some(step) = next {
+                if matches!(step, Step::End(_)) && !matches!(self.phase, Phase::Resting { .. }) {
+                    self.phase = Phase::Ended;
+                }
+                return step;
+            }
+        }
+    }
+
+    /// Asks every idle member for a place in its queue.
+    fn place(&mut self, now: Instant, orders: &mut Vec<Order>) {
+        self.round += 1;
+        self.phase = Phase::Placing { since: now, majority_at: None };
+        for member in 0..self.seats.0.len() {
+            self.ask_to_place(member, orders);
+        }
+    }
+
+    fn ask_to_place(&mut self, member: usize, orders: &mut Vec<Order>) {
+        self.ask(member, Part::Place(self.ticket), orders);
+    }
+
+    fn ask(&mut self, member: usize, part: Part, orders: &mut Vec<Order>) {
+        let seat = &mut self.seats.0[member];
+        if let (Said::Placed(place), Part::Place(_)) = (&mut seat.said, part) {
+            place.called = None;
+        }
+        if seat.under_way.is_none() {
+            seat.under_way = Some(UnderWay::Request);
+            orders.push(Order { member, round: self.round, what: What::Ask(part) });
+        }
+    }
+
+    fn placing(
+        &mut self,
+        since: Instant,
+        majority_at: Option<Instant>,
+        now: Instant,
+        orders: &mut Vec<Order>,
+    ) -> Option<Step> {
+        if let Some(end) = self.refusal() {
+            return Some(Step::End(end));
+        }
+        if self.is_called(now) {
+            self.settle(now, orders);
+            return None;
+        }
+        let spoken = |seat: &Seat| {
+            seat.has_spoken(self.round) && !matches!(seat.said, Said::Failed(_) | Said::Nothing)
+        };
+        let answered = self.seats.distinct(spoken);
+        let open = self.open();
+        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
+        self.phase = Phase::Placing { since, majority_at };
+        // Members that have not answered could only change the decision if they call the request.
+        let calling = self.seats.distinct(|seat| seat.called().is_some());
+        let until = match majority_at {
+            Some(_) if calling + open < self.required => now,
+            _ => self.patience(since, majority_at),
+        };
+        if open > 0 && now < until {
+            return Some(Step::Wait(until));
+        }
+        let in_time = now < self.started + self.io_timeout;
+        if answered < self.majority && self.has_met && in_time {
+            self.pause(now);
+            return None;
+        }
+        // A holder that one member names has the lock, even if the others that know it are down.
+        if answered < self.majority.max(self.required) && !self.is_named() {
+            return Some(Step::End(End::TooFew(answered)));
+        }
+        self.has_met |= answered >= self.majority;
+        if self.ticket.is_none() {
+            self.agree_on_ticket();
+            self.place(now, orders);
+            return None;
+        }
+        self.not_called(now)
+    }
+
+    /// Until when to await the other members in a round that began at `since`.
+    fn patience(&self, since: Instant, majority_at: Option<Instant>) -> Instant {
+        match majority_at {
+            Some(at) => at + at.since(since).max(GRACE),
+            None => since + self.io_timeout,
+        }
+    }
+
+    /// The largest ticket that any member gave becomes the request's.
+    fn agree_on_ticket(&mut self) {
+        let largest = self.seats.iter().filter_map(|seat| seat.ticket).max();
+        self.ticket = self.ticket.or(largest).or(Some(Ticket(1)));
+    }
+
+    /// An answer that ends the request, whatever the other members say.
+    fn refusal(&self) -> Option<End> {
+        let refused = |seat: &&Seat| seat.round == self.round;
+        let over = |seat: &Seat| match &seat.said {
+            Said::Refused(Answer::Over(why)) => Some(why.clone()),
+            _ => None,
+        };
+        for seat in self.seats.iter().filter(refused) {
+            match &seat.said {
+                Said::Refused(Answer::Nested) => return Some(End::Nested),
+                Said::Refused(Answer::Upgrade) => return Some(End::Upgrade),
+                _ => {}
+            }
+        }
+        let overs: Vec<Reason> = self.seats.iter().filter(refused).filter_map(over).collect();
+        (overs.len() > self.seats.0.len() - self.required).then(|| End::Over(overs[0].clone()))
+    }
+
+    /// What to do with an agreed ticket and too few calls.
+    fn not_called(&mut self, now: Instant) -> Option<Step> {
+        let mut view = merge(&self.seats.views(), self.seats.0.len(), true);
+        let called = self.seats.distinct(|seat| seat.called().is_some());
+        if self.waits {
+            let places = || {
+                self.seats.iter().filter_map(|seat| match &seat.said {
+                    Said::Placed(place) => Some(place),
+                    _ => None,
+                })
+            };
+            let mut positions: Vec<u64> = places().map(|place| place.position).collect();
+            positions.sort_unstable();
+            let position = positions.get(self.required - 1).or(positions.last());
+            let (position, sleep) = (
+                position.copied().unwrap_or(1),
+                places().map(|place| place.sleep).min().unwrap_or(CALL_LASTS),
+            );
+            return Some(Step::End(End::Queued { view, position, sleep }));
+        }
+        let in_time = now < self.started + self.io_timeout;
+        if called >= self.required && !self.is_named() {
+            // Enough members call it, but some have not been up for long enough.
+            let voting = self.seats.voting(|seat| seat.called().is_some(), self.lease, now);
+            return Some(Step::End(End::TooFew(voting)));
+        }
+        if self.is_lost() || !in_time || called >= self.required {
+            // The request itself is in the queues.
+            view.waiter_count = view.waiter_count.saturating_sub(1);
+            return Some(Step::End(End::Busy(view)));
+        }
+        self.pause(now);
+        None
+    }
+
+    /// Asks again after a pause.
+    fn pause(&mut self, now: Instant) {
+        let pause = self.undecided.pause().mul_f64(0.5 + self.random_share() / 2.0);
+        self.phase = Phase::Pausing { until: now + pause };
+    }
+
+    /// Whether any member names a holder.
+    fn is_named(&self) -> bool {
+        self.seats.iter().filter_map(Seat::view).any(|view| view.state != State::Free)
+    }
+
+    /// Whether another request has the lock, or will get it first. A holder counts only if enough
+    /// members have it: one that too few have may give up.
+    fn is_lost(&self) -> bool {
+        let kept_out = |seat: &Seat| matches!(&seat.said, Said::Placed(place) if place.kept_out);
+        let servers = self.seats.0.len();
+        if self.seats.distinct(kept_out) > servers - self.required {
+            return true;
+        }
+        // Not all of many holders are listed, so they cannot be compared.
+        let crowded = |seat: &Seat| {
+            seat.view().is_some_and(|view| {
+                view.holder_count > view.holders.len() as u64 && self.excludes(view)
+            })
+        };
+        self.seats.distinct(crowded) > servers - self.required
+            || self.seats.known().is_some_and(|known| self.excludes(&known))
+    }
+
+    /// Whether the holders in a view exclude the request.
+    fn excludes(&self, view: &View) -> bool {
+        match (view.state, self.mode) {
+            (State::Free, _) => false,
+            (State::Held, Mode::Shared) if view.mode == Some(Mode::Shared) => false,
+            (State::Held, mode @ Mode::Slots(slots)) if view.mode == Some(mode) => {
+                view.holder_count >= u64::from(slots.get())
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether enough members call the request.
+    fn is_called(&self, now: Instant) -> bool {
+        let called = |seat: &Seat| seat.called().is_some();
+        self.seats.voting(called, self.lease, now) >= self.required
+    }
+
+    /// How many members have a request of this round, or of an earlier one, that is not answered.
+    fn open(&self) -> usize {
+        self.seats.iter().filter(|seat| seat.under_way == Some(UnderWay::Request)).count()
+    }
+
+    /// Asks every idle member for a hold.
+    fn settle(&mut self, now: Instant, orders: &mut Vec<Order>) {
+        let proposed = self.seats.iter().filter_map(Seat::called).max().unwrap_or(Fence(0));
+        let fence = proposed.max(Fence(self.highest.0 + 1));
+        self.settle_with(fence, 0, now, orders);
+    }
+
+    fn settle_with(&mut self, fence: Fence, raises: u32, now: Instant, orders: &mut Vec<Order>) {
+        (self.round, self.has_met) = (self.round + 1, true);
+        self.phase = Phase::Settling { since: now, majority_at: None, fence, raises };
+        for member in 0..self.seats.0.len() {
+            self.ask_to_settle(member, orders);
+        }
+    }
+
+    fn ask_to_settle(&mut self, member: usize, orders: &mut Vec<Order>) {
+        if let Phase::Settling { fence, .. } = self.phase {
+            self.ask(member, Part::Settle(self.ticket, fence), orders);
+        }
+    }
+
+    fn settling(&mut self, now: Instant, orders: &mut Vec<Order>) -> Option<Step> {
+        let Phase::Settling { since, majority_at, fence, raises } = self.phase else { return None };
+        let round = self.round;
+        let with = |seat: &Seat| match seat.said {
+            Said::Granted(theirs) if seat.round == round => Some(theirs),
+            _ => None,
+        };
+        let settled = self.seats.voting(|seat| with(seat) == Some(fence), self.lease, now);
+        if settled >= self.required {
+            return Some(Step::End(End::Granted(fence)));
+        }
+        if let Some(end) = self.refusal() {
+            return Some(Step::End(end));
+        }
+        let granted = self.seats.voting(|seat| with(seat).is_some(), self.lease, now);
+        let answered = self.seats.distinct(|seat| seat.round == round && seat.has_spoken(round));
+        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
+        self.phase = Phase::Settling { since, majority_at, fence, raises };
+        let (open, until) = (self.open(), self.patience(since, majority_at));
+        if open > 0 && now < until && settled + open >= self.required {
+            return Some(Step::Wait(until));
+        }
+        let largest = self.seats.iter().filter_map(with).max().unwrap_or(fence);
+        if granted >= self.required && largest > fence && now < self.started + 2 * self.io_timeout {
+            // Another hold got a larger token meanwhile. Several clients may be outbidding each
+            // other, so each leaps a little further after the first time.
+            let room =
+                if raises == 0 { 0 } else { (FIRST_LEAP << raises.min(8)).min(LARGEST_LEAP) };
+            let leap = (self.random_share() * room as f64) as u64;
+            self.settle_with(Fence(largest.0 + leap), raises + 1, now, orders);
+            return None;
+        }
+        if open > 0 && now < until && granted + open >= self.required {
+            return Some(Step::Wait(until));
+        }
+        // Too few: this ends the holds that the others gave.
+        self.agree_on_ticket();
+        self.place(now, orders);
+        if now >= self.started + self.io_timeout {
+            return self.not_called(now);
+        }
+        None
+    }
+
+    /// While the request sleeps, a member that has nothing to say listens for it, and a hold that was
+    /// given too late ends.
+    fn settle_down(&mut self, member: usize, now: Instant, orders: &mut Vec<Order>) {
+        let Phase::Resting { until } = self.phase else { return };
+        let round = self.round;
+        let seat = &mut self.seats.0[member];
+        match &seat.said {
+            _ if seat.under_way.is_some() => {}
+            Said::Granted(_) => self.ask_to_place(member, orders),
+            Said::Placed(Place { called: None, sleep, .. }) if now < until => {
+                seat.under_way = Some(UnderWay::Listening);
+                orders.push(Order { member, round, what: What::Listen(*sleep) });
+            }
+            _ => {}
+        }
+    }
+
+    fn resting(&mut self, until: Instant, now: Instant) -> Step {
+        if self.is_called(now) || now >= until {
+            return Step::End(End::Woken);
+        }
+        // A call lapses unless the request asks again in time.
+        let any_called = self.seats.iter().any(|seat| seat.called().is_some());
+        let until = if any_called { until.min(now + CALL_LASTS) } else { until };
+        self.phase = Phase::Resting { until };
+        Step::Wait(until)
+    }
+
+    /// A random number from 0 to 1, by SplitMix64: <https://prng.di.unimi.it/splitmix64.c>.
+    fn random_share(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 40) as f64 / (1_u64 << 24) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::duration::Ttl;
+    use crate::lock::view::{HoldState, Holder, ServerTime};
+    use crate::lock::{ClientInfo, Key, Owner, Token};
+
+    const IO_TIMEOUT: Duration = Duration::from_secs(2);
+
+    /// An acquisition on three servers, and the orders that nobody has answered.
+    struct Play {
+        acquisition: Acquisition,
+        orders: Vec<Order>,
+        step: Step,
+        now: Instant,
+        /// When the servers were started.
+        since: [u64; 3],
+    }
+
+    impl Play {
+        fn begin(waits: bool, since: [u64; 3]) -> Self {
+            let request = Request {
+                key: Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap()),
+                token: Token::fresh(),
+                mode: Mode::Exclusive,
+                ttl: Ttl::from_millis(8_000),
+                at_least: Duration::ZERO,
+                owner: None,
+                fresh_owner: Owner::fresh(),
+                enclosing: Vec::new(),
+                reentrant: false,
+                heartbeat: waits.then_some(Duration::from_secs(2)),
+                client: String::new(),
+                part: None,
+            };
+            let now = Instant::at_millis(100_000);
+            let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, 7, now);
+            let (orders, step) = acquisition.begin(now);
+            Self { acquisition, orders, step, now, since }
+        }
+
+        /// The parts that the members are asked for.
+        fn asked(&self) -> Vec<(usize, Part)> {
+            let part = |order: &Order| match order.what {
+                What::Ask(part) => Some((order.member, part)),
+                What::Listen(_) => None,
+            };
+            self.orders.iter().filter_map(part).collect()
+        }
+
+        fn reply(&mut self, member: usize, reply: Reply) {
+            let index = self.orders.iter().position(|order| order.member == member);
+            let order = self.orders.remove(index.expect("the member was asked"));
+            let since = Instant::at_millis(self.since[member]);
+            let run = Run { id: member.to_string(), since };
+            let said = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
+            self.orders.extend(said.0);
+            self.step = said.1;
+        }
+
+        fn pass(&mut self, millis: u64) {
+            self.now = self.now + Duration::from_millis(millis);
+            let (orders, step) = self.acquisition.timed_out(self.now);
+            self.orders.extend(orders);
+            self.step = step;
+        }
+    }
+
+    fn free() -> View {
+        View {
+            now: ServerTime(0),
+            state: State::Free,
+            mode: None,
+            ttl: None,
+            fence: None,
+            life: String::new(),
+            holder_count: 0,
+            holders: Vec::new(),
+            waiter_count: 1,
+            waiters: Vec::new(),
+            history: Vec::new(),
+        }
+    }
+
+    fn held_by(id: &str) -> View {
+        let holder = Holder {
+            id: id.into(),
+            owner: String::new(),
+            mode: Mode::Exclusive,
+            client: ClientInfo::from_lines(""),
+            fence: Fence(5),
+            acquired: ServerTime(0),
+            renewed: ServerTime(0),
+            deadline: ServerTime(8_000),
+            state: HoldState::Held,
+        };
+        let (state, mode) = (State::Held, Some(Mode::Exclusive));
+        View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
+    }
+
+    fn place(ticket: u64, called: Option<u64>, view: View) -> Reply {
+        Reply::Placed(Place {
+            view,
+            position: 1,
+            sleep: Duration::from_secs(1),
+            ticket: Ticket(ticket),
+            called: called.map(Fence),
+            kept_out: false,
+        })
+    }
+
+    fn called(ticket: u64) -> Reply {
+        place(ticket, Some(ticket), free())
+    }
+
+    fn granted(fence: u64) -> Reply {
+        Reply::Answer(Answer::Granted { fence: Fence(fence) })
+    }
+
+    #[test]
+    fn a_free_lock_takes_two_rounds_and_no_member_that_is_silent() {
+        let mut play = Play::begin(false, [0; 3]);
+        assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, Part::Place(None))));
+        play.reply(0, called(11));
+        play.reply(1, called(12));
+        let settle = Part::Settle(None, Fence(12));
+        assert_eq!(play.asked(), [(2, Part::Place(None)), (0, settle), (1, settle)]);
+        play.reply(0, granted(12));
+        play.reply(1, granted(12));
+        assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+    }
+
+    #[test]
+    fn a_hold_with_another_fence_does_not_count() {
+        let mut play = Play::begin(false, [0; 3]);
+        (0..3).for_each(|member| play.reply(member, called(10)));
+        play.reply(0, granted(10));
+        play.reply(1, granted(20));
+        play.reply(2, granted(10));
+        assert_eq!(play.step, Step::End(End::Granted(Fence(10))), "two of three agree");
+
+        let mut play = Play::begin(false, [0; 3]);
+        play.reply(0, called(10));
+        play.reply(1, called(10));
+        play.reply(0, granted(10));
+        play.reply(1, granted(20));
+        let failed = || Reply::Failed(Failure::Interrupted { sent: true });
+        play.reply(2, failed());
+        play.reply(2, failed());
+        assert!(play.asked().contains(&(0, Part::Settle(None, Fence(20)))), "{:?}", play.orders);
+    }
+
+    #[test]
+    fn a_waiter_restates_the_largest_ticket_of_a_majority() {
+        let mut play = Play::begin(true, [0; 3]);
+        play.reply(0, place(10, None, held_by("a")));
+        play.reply(1, place(12, None, held_by("a")));
+        let restated = Part::Place(Some(Ticket(12)));
+        assert_eq!(play.asked(), [(2, Part::Place(None)), (0, restated), (1, restated)]);
+        play.reply(2, place(15, None, held_by("a")));
+        assert_eq!(play.asked(), [(0, restated), (1, restated), (2, restated)]);
+        play.reply(0, place(12, None, held_by("a")));
+        play.reply(1, place(12, None, held_by("a")));
+        assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+    }
+
+    #[test]
+    fn messages_from_enough_members_are_enough_to_settle() {
+        let mut play = Play::begin(true, [0; 3]);
+        for member in [0, 1, 2, 0, 1] {
+            play.reply(member, place(12, None, held_by("a")));
+        }
+        let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
+        play.orders = orders;
+        play.reply(0, Reply::Heard(Some(Fence(30))));
+        assert!(matches!(play.step, Step::Wait(_)), "one call is not enough");
+        play.reply(1, Reply::Heard(Some(Fence(31))));
+        assert_eq!(play.step, Step::End(End::Woken));
+        (play.orders, play.step) = play.acquisition.begin(play.now);
+        let settle = Part::Settle(Some(Ticket(12)), Fence(31));
+        assert_eq!(play.asked(), [(0, settle), (1, settle)]);
+    }
+
+    #[test]
+    fn a_settle_that_fails_gives_its_holds_back_and_keeps_its_ticket() {
+        let mut play = Play::begin(true, [0; 3]);
+        (0..3).for_each(|member| play.reply(member, called(10 + member as u64)));
+        play.reply(0, granted(12));
+        play.reply(1, place(11, None, held_by("b")));
+        play.reply(2, place(12, None, held_by("c")));
+        let restated = Part::Place(Some(Ticket(12)));
+        assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, restated)));
+    }
+
+    #[test]
+    fn a_server_that_is_too_young_is_not_counted() {
+        let mut play = Play::begin(true, [99_000, 99_000, 0]);
+        (0..3).for_each(|member| play.reply(member, called(12)));
+        (0..3).for_each(|member| play.reply(member, called(12)));
+        assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+        let mut play = Play::begin(false, [99_000, 99_000, 0]);
+        (0..3).for_each(|member| play.reply(member, called(12)));
+        (0..3).for_each(|member| play.reply(member, called(12)));
+        assert_eq!(play.step, Step::End(End::TooFew(1)));
+    }
+
+    #[test]
+    fn a_request_that_does_not_wait_loses_only_to_a_holder_that_enough_members_have() {
+        let mut play = Play::begin(false, [0; 3]);
+        for (member, holder) in [(0, "a"), (1, "b"), (2, "c"), (0, "a"), (1, "b")] {
+            play.reply(member, place(12, None, held_by(holder)));
+        }
+        assert!(matches!(play.step, Step::Wait(_)), "each of the three may give up");
+        play.pass(300);
+        for (member, holder) in [(1, "b"), (2, "b")] {
+            play.reply(member, place(12, None, held_by(holder)));
+        }
+        assert!(matches!(play.step, Step::End(End::Busy(_))), "{:?}", play.step);
+    }
+
+    #[test]
+    fn a_silent_minority_delays_a_waiter_by_as_long_again() {
+        let mut play = Play::begin(true, [0; 3]);
+        play.pass(40);
+        play.reply(0, place(10, None, free()));
+        play.reply(1, called(10));
+        assert_eq!(play.step, Step::Wait(play.now + Duration::from_millis(40)));
+        play.pass(40);
+        let restated = Part::Place(Some(Ticket(10)));
+        assert_eq!(play.asked()[1..], [(0, restated), (1, restated)]);
+    }
+}

@@ -1,0 +1,182 @@
+//! What the members of a quorum have said to a request, and whose word counts.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::merge::{free_like, merge};
+use super::votes::Votes;
+use crate::duration::show;
+use crate::lock::Fence;
+use crate::lock::view::View;
+use crate::report::Fault;
+use crate::store::server::Run;
+use crate::store::{Answer, Failure, Place, Ticket};
+use crate::system::clock::Instant;
+
+/// What a member answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::store::quorum) enum Said {
+    Nothing,
+    Placed(Place),
+    Granted(Fence),
+    /// Any other answer. None of them is a grant.
+    Refused(Answer),
+    Failed(Failure),
+}
+
+/// What is under way to a member. A member does one thing at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum UnderWay {
+    Request,
+    /// It waits for a message to the waiter.
+    Listening,
+}
+
+/// One member, as a request knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    pub(super) under_way: Option<UnderWay>,
+    pub(super) said: Said,
+    /// The round in which it said that.
+    pub(super) round: u64,
+    /// The last ticket that it has given.
+    pub(super) ticket: Option<Ticket>,
+    /// The run of the server program that answered last.
+    pub(super) run: Option<Run>,
+}
+
+impl Seat {
+    pub(super) fn new() -> Self {
+        let (under_way, said, ticket, run) = (None, Said::Nothing, None, None);
+        Self { under_way, said, round: 0, ticket, run }
+    }
+
+    /// The fencing token that the member would give, if it calls the request.
+    pub(super) fn called(&self) -> Option<Fence> {
+        match &self.said {
+            Said::Placed(place) => place.called,
+            _ => None,
+        }
+    }
+
+    /// Whether the member has spoken in this round. One that listens has nothing to add.
+    pub(super) fn has_spoken(&self, round: u64) -> bool {
+        self.round == round && self.said != Said::Nothing
+            || self.under_way == Some(UnderWay::Listening)
+    }
+
+    pub(super) fn view(&self) -> Option<&View> {
+        match &self.said {
+            Said::Placed(place) => Some(&place.view),
+            Said::Refused(Answer::Busy(view)) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// How long the server has been up; zero if that is unknown.
+    fn uptime(&self, now: Instant) -> Duration {
+        self.run.as_ref().map_or(Duration::ZERO, |run| now.since(run.since))
+    }
+}
+
+/// All members.
+///
+/// A server that was restarted may have forgotten a lease, so its word does not count until it has
+/// been up for longer than any lease can last. Redlock has an operator delay such restarts instead:
+/// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
+///
+/// Two URLs may lead to the same server. Its run ID reveals this, and it counts once.
+#[derive(Clone, Debug)]
+pub(super) struct Seats(pub(super) Vec<Seat>);
+
+impl Seats {
+    pub(super) fn new(members: usize) -> Self {
+        Self(std::iter::repeat_with(Seat::new).take(members).collect())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Seat> {
+        self.0.iter()
+    }
+
+    /// The longest lease that a restarted server may have forgotten, as far as can be known: the
+    /// requested one, and those of the holders that other members know.
+    fn longest_lease(&self, lease: Duration) -> Duration {
+        let holders = self.iter().filter_map(Seat::view).flat_map(|view| &view.holders);
+        holders
+            .map(|holder| holder.deadline.since(holder.renewed))
+            .max()
+            .unwrap_or_default()
+            .max(lease)
+    }
+
+    /// How many different servers satisfy `is` and are old enough for a lease of this length.
+    pub(super) fn voting(
+        &self,
+        is: impl Fn(&Seat) -> bool,
+        lease: Duration,
+        now: Instant,
+    ) -> usize {
+        let longest = self.longest_lease(lease);
+        self.distinct(|seat| is(seat) && seat.uptime(now) >= longest)
+    }
+
+    /// How many different servers satisfy `is`.
+    pub(super) fn distinct(&self, is: impl Fn(&Seat) -> bool) -> usize {
+        let runs =
+            self.iter().filter(|seat| is(seat)).map(|seat| seat.run.as_ref().map(|run| &run.id));
+        runs.collect::<BTreeSet<_>>().len()
+    }
+
+    /// The views of the members that gave one.
+    pub(super) fn views(&self) -> Vec<View> {
+        self.iter().filter_map(Seat::view).cloned().collect()
+    }
+
+    /// The lock as the members show it. It assumes nothing about members without a view.
+    pub(super) fn known(&self) -> Option<View> {
+        let mut views = self.views();
+        let free = free_like(views.first()?);
+        views.resize(self.0.len(), free);
+        Some(merge(&views, self.0.len(), false))
+    }
+
+    /// The answers for `Votes::too_few`.
+    pub(super) fn votes(&self, round: u64) -> Votes<()> {
+        let mut votes = Votes::new(self.0.len());
+        for (number, seat) in self.iter().enumerate() {
+            votes.asked[number] = true;
+            votes.votes[number] = match &seat.said {
+                _ if !seat.has_spoken(round) => None,
+                Said::Failed(failure) => Some(Err(failure.clone())),
+                _ => Some(Ok(())),
+            };
+        }
+        votes
+    }
+
+    /// The members that call the request but are not old enough, and why. `names` are the members' in
+    /// order.
+    pub(super) fn too_young<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        lease: Duration,
+        now: Instant,
+    ) -> Vec<(usize, Failure)> {
+        let longest = self.longest_lease(lease);
+        let mut young = Vec::new();
+        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
+            let uptime = seat.uptime(now);
+            if seat.called().is_some() && uptime < longest {
+                let (for_, of) = (show(uptime), show(longest));
+                let fault = Fault::new(format!(
+                    "{name} started {for_} ago and may have forgotten a lease of {of}, so it cannot \
+                     vote yet"
+                ));
+                let rest = show(longest.saturating_sub(uptime));
+                let fault = fault.with_remedy(format!("try again in {rest}"));
+                young.push((number, Failure::Unavailable(fault)));
+            }
+        }
+        young
+    }
+}
