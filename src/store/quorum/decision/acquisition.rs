@@ -542,7 +542,13 @@ impl Acquisition {
         let answered = self.seats.distinct(|seat| seat.round == round && seat.has_spoken(round));
         let majority_at = majority_at.or((answered >= self.majority).then_some(now));
         self.phase = Phase::Settling { since, majority_at, fence, raises };
-        let (open, until) = (self.open(), self.patience(since, majority_at));
+        // Other requests may see these holds on a majority. Those that do not wait then leave, so giving
+        // the holds up needs more patience.
+        let until = match granted >= self.required {
+            true => self.patience(since, majority_at),
+            false => since + self.io_timeout / 4,
+        };
+        let open = self.open();
         if open > 0 && now < until && settled + open >= self.required {
             return Some(Step::Wait(until));
         }
