@@ -27,6 +27,7 @@ mod flaws;
 mod monitor;
 mod moves;
 mod properties;
+mod quorum;
 mod scope;
 mod scopes;
 mod search;

@@ -48,6 +48,16 @@ pub(crate) enum Flaw {
     AcceptsLateGrants,
     /// The supervisor does not stop a command whose hold was lost.
     IgnoresLoss,
+    /// Of several servers, enough calls count as the lock.
+    CountsCalls,
+    /// A server votes although it may have forgotten a lease.
+    TrustsYoungServers,
+    /// A server keeps the ticket that it proposed, whatever the servers agreed on.
+    KeepsProposedTickets,
+    /// A request that does not wait loses to one whose ticket is only proposed.
+    LosesToProposals,
+    /// A waiter that is called stays called, however long it is silent.
+    NeverLapses,
 }
 
 /// Whether a test has seeded this flaw.

@@ -8,8 +8,8 @@ mod local;
 pub(crate) mod location;
 pub(crate) mod model;
 mod open;
-mod quorum;
-mod server;
+pub(crate) mod quorum;
+pub(crate) mod server;
 mod waiting;
 mod wire;
 

@@ -36,6 +36,7 @@ impl World {
         }
         self.rank_fences();
         self.rank_attempts();
+        self.rank_tickets();
     }
 
     fn rank_fences(&mut self) {
@@ -79,6 +80,15 @@ impl World {
                 seen.iter_mut().for_each(|seen| change(&mut seen.holder.fence.0));
             }
         });
+    }
+
+    /// The server counts on from the last ticket in its queue, which is in order.
+    fn rank_tickets(&mut self) {
+        let queue = &mut self.lock.queue;
+        for (ticket, waiter) in (1..).zip(queue.iter_mut()) {
+            waiter.ticket = ticket;
+        }
+        self.lock.ticket = queue.len() as u64;
     }
 
     fn rank_attempts(&mut self) {

@@ -4,12 +4,13 @@ use super::properties::Property;
 use super::scope::Scope;
 use super::search::search;
 use super::trace::told;
+use super::world::World;
 use crate::seeded::{Flaw, with};
 
 fn caught(flaw: Flaw, name: &'static str, by: Property) {
     let scope = Scope::leaked(name);
     let (broken, history) = with(flaw, || {
-        let (property, way) = search(scope).broken.unzip();
+        let (property, way) = search(World::start(scope)).broken.unzip();
         (property, way.map(|way| told(scope, &way)).unwrap_or_default())
     });
     println!("{flaw:?} in {name}:\n{history}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::monitor::{Call, Fact, Monitor, facts};
 use super::scope::{Scope, whose};
+use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
 use crate::lock::Mode;
 use crate::lock::view::HoldState;

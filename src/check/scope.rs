@@ -9,7 +9,7 @@ use crate::wait::heartbeat;
 
 /// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the
 /// server as well as with the client, and leaves no tick to spare.
-const TTL: u64 = 2_999;
+pub(super) const TTL: u64 = 2_999;
 /// A patient client's lease is three times as long, and so is its heartbeat.
 const PATIENT_TTL: u64 = 8_999;
 /// Long enough to outlast a lease.
@@ -170,7 +170,7 @@ fn token(client: usize, round: u8) -> Token {
     format!("{client}{round}000000-token").parse().unwrap()
 }
 
-fn request(client: usize, round: u8) -> Request {
+pub(super) fn request(client: usize, round: u8) -> Request {
     let token = token(client, round);
     let information = ClientInfo {
         host: String::new(),

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::scope::Scope;
 use super::search::search;
 use super::trace::told;
+use super::world::World;
 
 /// What every test run plays, within a minute.
 const QUICK: &[(&str, usize)] = &[
@@ -108,7 +109,7 @@ fn total(scopes: &[(&str, usize)]) -> usize {
 }
 
 /// Writes a number as the documents do, with a comma after each group of thousands.
-fn grouped(number: usize) -> String {
+pub(super) fn grouped(number: usize) -> String {
     match number {
         0..1_000 => number.to_string(),
         _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
@@ -119,7 +120,7 @@ fn grouped(number: usize) -> String {
 /// panic.
 fn states_of(name: &'static str) -> usize {
     let (scope, started) = (Scope::leaked(name), Instant::now());
-    let found = search(scope);
+    let found = search(World::start(scope));
     println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
     match found.broken {
         Some((property, way)) => panic!("{name}: {property}:\n{}", told(scope, &way)),

@@ -8,34 +8,53 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-use super::properties::Property;
-use super::scope::Scope;
-use super::world::{Action, World};
+/// What a search plays: one state, and what can happen in it.
+pub(super) trait Play: Hash + Sized {
+    type Action: Copy;
+    type Property: Copy;
+    /// Time passes.
+    const TICK: Self::Action;
+    /// The property that a state breaks from which no way leads to an end.
+    const STUCK: Self::Property;
+
+    fn actions(&self) -> Vec<Self::Action>;
+
+    /// The state after an action.
+    fn after(&self, action: Self::Action) -> Self;
+
+    /// The property that this state breaks.
+    fn broken(&self) -> Option<Self::Property>;
+
+    /// Whether nothing more can happen, and nothing but faults stands in the way of that.
+    fn is_end(&self) -> bool;
+
+    /// Whether an action is a fault, or what people do: nothing that must happen again.
+    fn is_fault(action: Self::Action) -> bool;
+}
 
 /// What a search has found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Found<A, P> {
     pub(super) states: usize,
     /// What is broken, and the shortest way there.
-    pub(super) broken: Option<(Property, Vec<Action>)>,
+    pub(super) broken: Option<(P, Vec<A>)>,
 }
 
 /// The states that were found, by number.
-#[derive(Default)]
-struct Known {
+struct Known<A> {
     numbers: HashMap<u64, u32, BuildHasherDefault<Itself>>,
     /// Where each state was found: from which state, by which action.
-    from: Vec<(u32, Action)>,
+    from: Vec<(u32, A)>,
     /// All steps but faults, from one state to another.
     steps: Vec<(u32, u32)>,
     ends: Vec<u32>,
 }
 
-/// Plays all that can happen in a scope, until something is broken.
-pub(super) fn search(scope: &'static Scope) -> Found {
-    let mut known = Known::default();
-    let start = World::start(scope);
-    known.number(&start, (0, Action::Tick));
+/// Plays all that can happen, until something is broken.
+pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
+    let (numbers, from, steps, ends) = Default::default();
+    let mut known = Known { numbers, from, steps, ends };
+    known.number(&start, (0, W::TICK));
     let mut layer = vec![(0, start)];
     while !layer.is_empty() {
         let mut next = Vec::new();
@@ -46,11 +65,11 @@ pub(super) fn search(scope: &'static Scope) -> Found {
             for action in world.actions() {
                 let after = world.after(action);
                 let (to, is_new) = known.number(&after, (number, action));
-                if let Some(property) = after.broken {
+                if let Some(property) = after.broken() {
                     let way = known.way_to(to);
                     return Found { states: known.from.len(), broken: Some((property, way)) };
                 }
-                if !action.is_fault() {
+                if !W::is_fault(action) {
                     known.steps.push((number, to));
                 }
                 if is_new {
@@ -61,13 +80,13 @@ pub(super) fn search(scope: &'static Scope) -> Found {
         layer = next;
     }
     let states = known.from.len();
-    let stuck = known.stuck().map(|number| (Property::NothingIsStuck, known.way_to(number)));
+    let stuck = known.stuck().map(|number| (W::STUCK, known.way_to(number)));
     Found { states, broken: stuck }
 }
 
-impl Known {
+impl<A: Copy> Known<A> {
     /// The number of a state, and whether it is new.
-    fn number(&mut self, world: &World, from: (u32, Action)) -> (u32, bool) {
+    fn number(&mut self, world: &impl Hash, from: (u32, A)) -> (u32, bool) {
         let mut hasher = DefaultHasher::new();
         world.hash(&mut hasher);
         let next = u32::try_from(self.from.len()).unwrap();
@@ -81,7 +100,7 @@ impl Known {
         }
     }
 
-    fn way_to(&self, mut number: u32) -> Vec<Action> {
+    fn way_to(&self, mut number: u32) -> Vec<A> {
         let mut way = Vec::new();
         while number > 0 {
             let (from, action) = self.from[number as usize];

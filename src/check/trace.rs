@@ -5,6 +5,7 @@ use std::fmt;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
 use super::scope::Scope;
+use super::search::Play;
 use super::world::{Action, NOW, World, now};
 use crate::store::{Answer, Renewal, Verdict};
 

@@ -9,6 +9,7 @@ use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, Monitor, facts};
 use super::properties::Property;
 use super::scope::{Budget, Scope, whose};
+use super::search::Play;
 use crate::lock::view::Outcome;
 use crate::store::model::Lock;
 use crate::store::{Answer, Revocation, Verdict};
@@ -88,37 +89,13 @@ pub(super) enum Action {
     CutOff(u8),
 }
 
-impl Action {
-    /// Whether it is a fault, or what people do: nothing that must happen again.
-    pub(super) fn is_fault(self) -> bool {
-        use Action::*;
-        matches!(
-            self,
-            Break(_)
-                | Crash(_)
-                | Signal(_)
-                | Revoke
-                | RevokeNow
-                | DeleteKey
-                | ForeignWrites
-                | Restart
-                | Forget
-                | Pause(_)
-                | CutOff(_)
-        )
-    }
-}
+impl Play for World {
+    type Action = Action;
+    type Property = Property;
+    const TICK: Action = Action::Tick;
+    const STUCK: Property = Property::NothingIsStuck;
 
-impl World {
-    pub(super) fn start(scope: &'static Scope) -> Self {
-        let count = scope.clients.len();
-        let clients = (0..count).map(|_| Client::default()).collect();
-        let (lock, late, monitor) = (Lock::default(), Vec::new(), Monitor::new(count));
-        Self { scope, left: scope.budget, lock, clients, late, monitor, broken: None }
-    }
-
-    /// What can happen in this state.
-    pub(super) fn actions(&self) -> Vec<Action> {
+    fn actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in (0..).zip(&self.clients) {
             client.actions(index, &mut actions);
@@ -140,6 +117,52 @@ impl World {
         }
         self.faults(&mut actions);
         actions
+    }
+
+    fn after(&self, action: Action) -> Self {
+        let mut world = self.clone();
+        world.act(action);
+        world.settle();
+        world.make_canonical();
+        if world.broken.is_none() {
+            world.broken = Property::broken_in(&world);
+        }
+        world
+    }
+
+    fn is_end(&self) -> bool {
+        self.all_ended() && self.is_unused()
+    }
+
+    fn broken(&self) -> Option<Property> {
+        self.broken
+    }
+
+    fn is_fault(action: Action) -> bool {
+        use Action::*;
+        matches!(
+            action,
+            Break(_)
+                | Crash(_)
+                | Signal(_)
+                | Revoke
+                | RevokeNow
+                | DeleteKey
+                | ForeignWrites
+                | Restart
+                | Forget
+                | Pause(_)
+                | CutOff(_)
+        )
+    }
+}
+
+impl World {
+    pub(super) fn start(scope: &'static Scope) -> Self {
+        let count = scope.clients.len();
+        let clients = (0..count).map(|_| Client::default()).collect();
+        let (lock, late, monitor) = (Lock::default(), Vec::new(), Monitor::new(count));
+        Self { scope, left: scope.budget, lock, clients, late, monitor, broken: None }
     }
 
     fn faults(&self, actions: &mut Vec<Action>) {
@@ -170,18 +193,6 @@ impl World {
         may(left.restarts, true, Action::Restart);
         let told = self.are_all_told();
         may(left.losses + if told { left.told_losses } else { 0 }, used, Action::Forget);
-    }
-
-    /// The state after an action.
-    pub(super) fn after(&self, action: Action) -> Self {
-        let mut world = self.clone();
-        world.act(action);
-        world.settle();
-        world.make_canonical();
-        if world.broken.is_none() {
-            world.broken = Property::broken_in(&world);
-        }
-        world
     }
 
     fn act(&mut self, action: Action) {
@@ -399,11 +410,6 @@ impl World {
 
     fn is_unused(&self) -> bool {
         self.lock.is_unused_since(NOW) && !self.is_foreign()
-    }
-
-    /// Whether nothing more can happen, and nothing but faults stands in the way of that.
-    pub(super) fn is_end(&self) -> bool {
-        self.all_ended() && self.is_unused()
     }
 
     pub(super) fn is_foreign(&self) -> bool {

@@ -22,7 +22,7 @@
 //! `acquire` joins the two for a request.
 
 mod acquire;
-mod decision;
+pub(crate) mod decision;
 mod distinct;
 mod members;
 

@@ -17,7 +17,8 @@ mod standby;
 mod topology;
 
 pub(super) use cluster::Cluster;
-pub(super) use node::{Probe, Run};
+pub(super) use node::Probe;
+pub(crate) use node::Run;
 pub(super) use scripted::Scripted;
 pub(super) use sentinel::Sentinel;
 pub(super) use single::Single;

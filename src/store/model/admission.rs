@@ -1,6 +1,6 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{BATCH, CLAIM_WINDOW, Hold, Origin, Waiter};
+use super::lock::{BATCH, CLAIM_WINDOW, DAY, Hold, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::HoldState;
@@ -125,7 +125,8 @@ impl Transaction<'_> {
         if self.is_called(token) {
             return;
         }
-        let until = self.now + CLAIM_WINDOW;
+        let window = if seeded(Flaw::NeverLapses) { DAY } else { CLAIM_WINDOW };
+        let until = self.now + window;
         if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
             waiter.alive = until;
         }
@@ -138,7 +139,9 @@ impl Transaction<'_> {
     /// only proposed may still become a younger one.
     pub(super) fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
-        let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
+        let counts =
+            |waiter: &Waiter| waiter.origin == Origin::Agreed || seeded(Flaw::LosesToProposals);
+        let agreed = |waiter: &&Waiter| counts(waiter) && waiter.alive >= self.now;
         let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
         !modes.is_empty() && !self.admissible(mode, &modes)
     }

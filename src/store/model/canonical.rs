@@ -80,6 +80,12 @@ impl Lock {
         self.holds.iter_mut().for_each(|hold| change(&mut hold.fence));
     }
 
+    /// Calls `change` with each ticket.
+    pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
+        change(&mut self.ticket);
+        self.queue.iter_mut().for_each(|waiter| change(&mut waiter.ticket));
+    }
+
     /// Calls `change` with each token and the attempt of its last request.
     pub(crate) fn each_attempt(&mut self, change: &mut dyn FnMut(&str, &mut u64)) {
         self.holds.iter_mut().for_each(|hold| change(&hold.token, &mut hold.attempt));

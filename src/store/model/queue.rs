@@ -38,7 +38,8 @@ impl Transaction<'_> {
         if let Some(queued) = &queued {
             (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
         }
-        if queued.is_none() || agreed.is_some_and(|ticket| ticket > 0) {
+        let restates = agreed.is_some_and(|ticket| ticket > 0);
+        if queued.is_none() || restates && !seeded(Flaw::KeepsProposedTickets) {
             let last = self.lock.ticket;
             waiter.ticket = match agreed {
                 Some(0) => self.micros().max(last + 1),

@@ -1,7 +1,7 @@
 //! Interprets the votes of the members. Everything here is pure: votes in, decisions out. `members`
 //! collects the votes.
 
-mod acquisition;
+pub(crate) mod acquisition;
 mod listing;
 mod majority;
 mod merge;
@@ -10,10 +10,10 @@ mod renewal;
 mod seat;
 mod votes;
 
-pub(super) use acquisition::{Acquisition, End, Order, Reply, Step, What};
-pub(super) use listing::merge_listings;
-pub(super) use majority::required;
-pub(super) use merge::merge;
-pub(super) use release::{ReleaseDecision, decide_release, is_release_decided};
-pub(super) use renewal::{RenewalDecision, decide_renewal, is_renewal_decided};
-pub(super) use votes::Votes;
+pub(crate) use acquisition::{Acquisition, End, Order, Reply, Step, What};
+pub(crate) use listing::merge_listings;
+pub(crate) use majority::required;
+pub(crate) use merge::merge;
+pub(crate) use release::{ReleaseDecision, decide_release, is_release_decided};
+pub(crate) use renewal::{RenewalDecision, decide_renewal, is_renewal_decided};
+pub(crate) use votes::Votes;

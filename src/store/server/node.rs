@@ -5,7 +5,8 @@ mod link;
 
 use std::time::Duration;
 
-pub(in crate::store) use handshake::{Probe, Run};
+pub(in crate::store) use handshake::Probe;
+pub(crate) use handshake::Run;
 use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};

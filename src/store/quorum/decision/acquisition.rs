@@ -17,6 +17,9 @@
 //!
 //! A member that does not answer delays nothing once the others have decided.
 
+#[cfg(test)]
+pub(crate) mod canonical;
+
 use std::time::Duration;
 
 use super::merge::merge;
@@ -25,6 +28,7 @@ use super::seat::{Said, Seat, Seats, UnderWay};
 use super::votes::Votes;
 use crate::lock::view::{Reason, State, View};
 use crate::lock::{Fence, Mode};
+use crate::seeded::{Flaw, seeded};
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
 use crate::system::back_off::BackOff;
@@ -46,23 +50,23 @@ const LARGEST_LEAP: u64 = 4096;
 
 /// Something to send to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::quorum) struct Order {
-    pub(in crate::store::quorum) member: usize,
+pub(crate) struct Order {
+    pub(crate) member: usize,
     /// Returned with the reply.
-    pub(in crate::store::quorum) round: u64,
-    pub(in crate::store::quorum) what: What,
+    pub(crate) round: u64,
+    pub(crate) what: What,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::quorum) enum What {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
     Ask(Part),
     /// Wait for a message, up to this long.
     Listen(Duration),
 }
 
 /// What a member replied.
-#[derive(Clone, Debug)]
-pub(in crate::store::quorum) enum Reply {
+#[derive(Clone, Debug, Hash)]
+pub(crate) enum Reply {
     Placed(Place),
     Answer(Answer),
     /// A message: the fencing token that the member would give if it calls the request. `None` for
@@ -73,7 +77,7 @@ pub(in crate::store::quorum) enum Reply {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::quorum) enum Step {
+pub(crate) enum Step {
     /// Wait for a reply, until this time.
     Wait(Instant),
     End(End),
@@ -81,7 +85,7 @@ pub(in crate::store::quorum) enum Step {
 
 /// The end of an attempt, or of a sleep between two attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store::quorum) enum End {
+pub(crate) enum End {
     Granted(Fence),
     Queued {
         view: View,
@@ -98,7 +102,7 @@ pub(in crate::store::quorum) enum End {
     TooFew(usize),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Placing {
         since: Instant,
@@ -121,8 +125,8 @@ enum Phase {
 }
 
 /// One request's way to the lock.
-#[derive(Clone, Debug)]
-pub(in crate::store::quorum) struct Acquisition {
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Acquisition {
     mode: Mode,
     waits: bool,
     /// How long the hold will last.
@@ -147,7 +151,7 @@ pub(in crate::store::quorum) struct Acquisition {
 
 impl Acquisition {
     /// `io_timeout` bounds each attempt. `random` makes requests that outbid each other differ.
-    pub(in crate::store::quorum) fn new(
+    pub(crate) fn new(
         request: &Request,
         members: usize,
         io_timeout: Duration,
@@ -174,7 +178,7 @@ impl Acquisition {
     }
 
     /// Begins an attempt.
-    pub(in crate::store::quorum) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub(crate) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
         let mut orders = Vec::new();
         if matches!(self.phase, Phase::Resting { .. }) && self.is_called(now) {
@@ -187,11 +191,7 @@ impl Acquisition {
     }
 
     /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
-    pub(in crate::store::quorum) fn rest(
-        &mut self,
-        until: Instant,
-        now: Instant,
-    ) -> (Vec<Order>, Step) {
+    pub(crate) fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
         self.phase = Phase::Resting { until };
         let mut orders = Vec::new();
         for member in 0..self.seats.0.len() {
@@ -202,7 +202,7 @@ impl Acquisition {
     }
 
     /// Handles a reply. `run` is the run of the server program that gave it.
-    pub(in crate::store::quorum) fn replied(
+    pub(crate) fn replied(
         &mut self,
         member: usize,
         round: u64,
@@ -263,19 +263,19 @@ impl Acquisition {
     }
 
     /// Handles that the time of the last step has come.
-    pub(in crate::store::quorum) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub(crate) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
         let mut orders = Vec::new();
         let step = self.progress(now, &mut orders);
         (orders, step)
     }
 
     /// What the members have answered, for a message.
-    pub(in crate::store::quorum) fn votes(&self) -> Votes<()> {
+    pub(crate) fn votes(&self) -> Votes<()> {
         self.seats.votes(self.round)
     }
 
     /// See `Seats::too_young`.
-    pub(in crate::store::quorum) fn too_young<'a>(
+    pub(crate) fn too_young<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         now: Instant,
@@ -284,7 +284,7 @@ impl Acquisition {
     }
 
     /// How many members the request needs.
-    pub(in crate::store::quorum) fn required(&self) -> usize {
+    pub(crate) fn required(&self) -> usize {
         self.required
     }
 
@@ -347,6 +347,9 @@ impl Acquisition {
             return Some(Step::End(end));
         }
         if self.is_called(now) {
+            if seeded(Flaw::CountsCalls) {
+                return Some(Step::End(End::Granted(Fence(self.highest.0 + 1))));
+            }
             self.settle(now, orders);
             return None;
         }
@@ -544,9 +547,10 @@ impl Acquisition {
         self.phase = Phase::Settling { since, majority_at, fence, raises };
         // Other requests may see these holds on a majority. Those that do not wait then leave, so giving
         // the holds up needs more patience.
+        let patience = self.patience(since, majority_at);
         let until = match granted >= self.required {
-            true => self.patience(since, majority_at),
-            false => since + self.io_timeout / 4,
+            true => patience,
+            false => patience.max(since + self.io_timeout / 4),
         };
         let open = self.open();
         if open > 0 && now < until && settled + open >= self.required {

@@ -9,7 +9,7 @@ use crate::lock::{Fence, Mode};
 /// Any two holds that exclude each other then meet on at least one server. N slots are full on a
 /// server that has N holds. N + 1 holds must not be able to divide the N slots of all servers among
 /// themselves, so each needs more than N / (N + 1) of the servers.
-pub(in crate::store::quorum) fn required(mode: Mode, servers: usize) -> usize {
+pub(crate) fn required(mode: Mode, servers: usize) -> usize {
     let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
 }

@@ -19,7 +19,7 @@ struct Sighting {
 /// holder that most servers have counts too, however few they are.
 ///
 /// All times are by the clock of the first server.
-pub(in crate::store::quorum) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let now = views.first().map_or(ServerTime(0), |view| view.now);
     let unanswered = servers.saturating_sub(views.len());
     let mut seen = holders(views, now);

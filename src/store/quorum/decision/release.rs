@@ -5,7 +5,7 @@ use super::votes::Votes;
 use crate::store::{Fate, Release};
 
 /// What the votes on a release mean.
-pub(in crate::store::quorum) enum ReleaseDecision {
+pub(crate) enum ReleaseDecision {
     Decided(Release),
     /// Only `answered` members answered, which is too few. Some may have released the hold.
     TooFew {
@@ -15,16 +15,13 @@ pub(in crate::store::quorum) enum ReleaseDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub(in crate::store::quorum) fn is_release_decided(
-    votes: &Votes<Release>,
-    required: usize,
-) -> bool {
+pub(crate) fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
     votes.count(|release| !is_not_held(release)) >= required || is_lost(votes, required)
 }
 
 /// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
 /// earlier release of the same hold reached some members but not enough.
-pub(in crate::store::quorum) fn decide_release(
+pub(crate) fn decide_release(
     votes: &Votes<Release>,
     required: usize,
     maybe_released: bool,

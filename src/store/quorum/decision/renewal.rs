@@ -9,7 +9,7 @@ use crate::lock::view::Reason;
 use crate::store::Renewal;
 
 /// What the votes on a renewal mean.
-pub(in crate::store::quorum) enum RenewalDecision {
+pub(crate) enum RenewalDecision {
     Renewed {
         fence: Fence,
         /// The shortest lease among the members that renewed it.
@@ -23,18 +23,12 @@ pub(in crate::store::quorum) enum RenewalDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub(in crate::store::quorum) fn is_renewal_decided(
-    votes: &Votes<Renewal>,
-    required: usize,
-) -> bool {
+pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>, required: usize) -> bool {
     votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
 }
 
 /// Decides from the votes of members, of which `required` must have the hold.
-pub(in crate::store::quorum) fn decide_renewal(
-    votes: &Votes<Renewal>,
-    required: usize,
-) -> RenewalDecision {
+pub(crate) fn decide_renewal(votes: &Votes<Renewal>, required: usize) -> RenewalDecision {
     if is_lost(votes, required) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
             Renewal::NotHeld(why) => Some(why.clone()),

@@ -9,13 +9,14 @@ use crate::duration::show;
 use crate::lock::Fence;
 use crate::lock::view::View;
 use crate::report::Fault;
+use crate::seeded::{Flaw, seeded};
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Place, Ticket};
 use crate::system::clock::Instant;
 
 /// What a member answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::store::quorum) enum Said {
+pub(crate) enum Said {
     Nothing,
     Placed(Place),
     Granted(Fence),
@@ -33,7 +34,7 @@ pub(super) enum UnderWay {
 }
 
 /// One member, as a request knows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Seat {
     pub(super) under_way: Option<UnderWay>,
     pub(super) said: Said,
@@ -86,7 +87,7 @@ impl Seat {
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
 ///
 /// Two URLs may lead to the same server. Its run ID reveals this, and it counts once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Seats(pub(super) Vec<Seat>);
 
 impl Seats {
@@ -117,7 +118,8 @@ impl Seats {
         now: Instant,
     ) -> usize {
         let longest = self.longest_lease(lease);
-        self.distinct(|seat| is(seat) && seat.uptime(now) >= longest)
+        let is_old = |seat: &Seat| seat.uptime(now) >= longest || seeded(Flaw::TrustsYoungServers);
+        self.distinct(|seat| is(seat) && is_old(seat))
     }
 
     /// How many different servers satisfy `is`.

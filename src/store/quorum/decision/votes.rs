@@ -4,27 +4,27 @@ use crate::report::Fault;
 use crate::store::{Failure, Fate};
 
 /// The answers of all members to one request.
-pub(in crate::store::quorum) struct Votes<T> {
+pub(crate) struct Votes<T> {
     /// One per member, in order; `None` if it has not answered.
-    pub(in crate::store::quorum) votes: Vec<Option<Result<T, Failure>>>,
+    pub(crate) votes: Vec<Option<Result<T, Failure>>>,
     /// Whether the request was sent to the member.
-    pub(in crate::store::quorum) asked: Vec<bool>,
+    pub(crate) asked: Vec<bool>,
 }
 
 impl<T> Votes<T> {
     /// The votes before any of `members` members has been asked.
-    pub(in crate::store::quorum) fn new(members: usize) -> Self {
+    pub(crate) fn new(members: usize) -> Self {
         let votes = std::iter::repeat_with(|| None).take(members).collect();
         Self { votes, asked: vec![false; members] }
     }
 
     /// How many members the quorum has, whether they answered or not.
-    pub(in crate::store::quorum) fn servers(&self) -> usize {
+    pub(crate) fn servers(&self) -> usize {
         self.votes.len()
     }
 
     /// The answers that are not failures, with the numbers of the members.
-    pub(in crate::store::quorum) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
         self.votes.iter().enumerate().filter_map(|(number, vote)| match vote {
             Some(Ok(value)) => Some((number, value)),
             _ => None,
@@ -32,17 +32,17 @@ impl<T> Votes<T> {
     }
 
     /// The answers that are not failures.
-    pub(in crate::store::quorum) fn into_values(self) -> impl Iterator<Item = T> {
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
         self.votes.into_iter().flatten().flatten()
     }
 
     /// How many answers that are not failures satisfy `is`.
-    pub(in crate::store::quorum) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+    pub(crate) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub(in crate::store::quorum) fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> Fate {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,
@@ -53,7 +53,7 @@ impl<T> Votes<T> {
 
     /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
     /// order.
-    pub(in crate::store::quorum) fn too_few<'a>(
+    pub(crate) fn too_few<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         useful: usize,

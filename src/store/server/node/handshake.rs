@@ -16,12 +16,12 @@ pub(in crate::store) enum Probe {
 }
 
 /// One run of a server program, from its start to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Run {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
     /// Unique among all servers, whatever address they are reached at.
-    pub(in crate::store) id: String,
+    pub(crate) id: String,
     /// The latest time at which it can have started.
-    pub(in crate::store) since: Instant,
+    pub(crate) since: Instant,
 }
 
 /// The commands that a new connection sends first: AUTH if there is a password, then the probe.

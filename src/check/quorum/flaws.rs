@@ -1,0 +1,46 @@
+//! The checker is checked: each seeded flaw is caught, by the property that it breaks.
+
+use super::monitor::Property;
+use super::scope::Scope;
+use super::trace::told;
+use super::world::World;
+use crate::check::search::search;
+use crate::seeded::{Flaw, with};
+
+fn caught(flaw: Flaw, name: &'static str, by: Property) {
+    let scope = Scope::leaked(name);
+    let (broken, history) = with(flaw, || {
+        let (property, way) = search(World::start(scope)).broken.unzip();
+        (property, way.map(|way| told(scope, &way)).unwrap_or_default())
+    });
+    println!("{flaw:?} in {name}:\n{history}");
+    assert_eq!(broken, Some(by), "{flaw:?} in {name}");
+}
+
+macro_rules! flaws {
+    ($($name:ident: $flaw:ident in $scope:literal breaks $property:ident;)+) => {$(
+        #[test]
+        fn $name() {
+            caught(Flaw::$flaw, $scope, Property::$property);
+        }
+    )+};
+}
+
+flaws! {
+    a_call_that_counts: CountsCalls in "x,xt D1" breaks FencesGrow;
+    a_ticket_that_is_not_agreed: KeepsProposedTickets in "x,x D1" breaks NoLockIsIdleBesideAWaiter;
+    a_call_that_does_not_lapse: NeverLapses in "x,x D1 c1" breaks ACallLapses;
+    a_farewell_that_is_forgotten: ForgetsFarewells in "x D1 b1 l1" breaks WhatIsOverStaysOver;
+    a_message_that_is_not_sent: WakesNobody in "x,x D1" breaks NoLockIsIdleBesideAWaiter;
+    a_lock_that_keeps_traces: LeavesTraces in "x D1" breaks NothingIsLeft;
+}
+
+/// These need three living servers, so their searches take long.
+#[test]
+fn flaws_among_three_servers() {
+    if !std::env::var("RLOCK_CHECK").is_ok_and(|wanted| wanted == "all") {
+        return;
+    }
+    caught(Flaw::TrustsYoungServers, "x,xt f1", Property::HoldersExcludeEachOther);
+    caught(Flaw::LosesToProposals, "xn,xn", Property::SomebodyWins);
+}

@@ -1,0 +1,237 @@
+//! What must never happen, and what has to be remembered to notice it.
+
+use std::fmt;
+
+use super::client::{Client, Doing, How, Phase};
+use super::scope::SERVERS;
+use super::server::{Server, State, has_agreed_place};
+use super::world::World;
+use crate::check::search::Play;
+use crate::check::world::{NOW, TICK};
+use crate::lock::Mode;
+use crate::lock::view::HoldState;
+use crate::store::model::lock::CLAIM_WINDOW;
+use crate::store::quorum::decision::required;
+
+/// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
+/// nobody relies on, a call, and a heartbeat, one after another.
+const LONGEST_IDLE: u8 = 6;
+
+/// A promise. A search that ends without a broken one has kept all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Property {
+    HoldersExcludeEachOther,
+    FencesGrow,
+    OlderTicketsComeFirst,
+    SomebodyWins,
+    WaitersAreServed,
+    ACallLapses,
+    WhatIsOverStaysOver,
+    NoLockIsIdleBesideAWaiter,
+    NothingIsLeft,
+    NothingIsStuck,
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HoldersExcludeEachOther => "two commands run that exclude each other",
+            Self::FencesGrow => "a fencing token did not grow",
+            Self::OlderTicketsComeFirst => "a waiter with an older ticket was overtaken",
+            Self::SomebodyWins => "all that came together lost",
+            Self::WaitersAreServed => "a waiter gave up",
+            Self::ACallLapses => "a call lasts longer than the claim window",
+            Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
+            Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
+            Self::NothingIsLeft => "something is left when all have ended",
+            Self::NothingIsStuck => "no way leads from here to the end",
+        })
+    }
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Monitor {
+    /// The largest fencing token granted, and what it was when each client began.
+    granted: u64,
+    floors: Vec<u64>,
+    /// Who stood in the queues with agreed tickets when each client began: a bit for each.
+    older: Vec<u8>,
+    /// For how many ticks the lock has been idle beside a waiter.
+    idle: u8,
+}
+
+impl Monitor {
+    pub(super) fn new(clients: usize) -> Self {
+        let (floors, older) = (vec![0; clients], vec![0; clients]);
+        Self { granted: 0, floors, older, idle: 0 }
+    }
+
+    pub(super) fn started(&mut self, client: usize, standing: u8) {
+        (self.floors[client], self.older[client]) = (self.granted, standing);
+    }
+
+    /// What is over no longer matters.
+    pub(super) fn forget_ended(&mut self, clients: &[Client]) {
+        let waiting = (0..clients.len()).filter(|index| clients[*index].is_acquiring());
+        let waiting: u8 = waiting.map(|index| 1 << index).sum();
+        for (index, client) in clients.iter().enumerate() {
+            match client.is_acquiring() {
+                true => self.older[index] &= waiting,
+                false => (self.floors[index], self.older[index]) = (0, 0),
+            }
+        }
+    }
+
+    pub(super) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
+        change(&mut self.granted);
+        self.floors.iter_mut().for_each(change);
+    }
+}
+
+impl Property {
+    /// The one that a state breaks.
+    pub(super) fn broken_in(world: &World) -> Option<Self> {
+        let broken = [
+            (Self::HoldersExcludeEachOther, rivals_run(world)),
+            (Self::SomebodyWins, nobody_wins(world)),
+            (Self::WaitersAreServed, a_waiter_gave_up(world)),
+            (Self::ACallLapses, a_call_lasts(world)),
+            (Self::WhatIsOverStaysOver, is_back(world)),
+            (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
+        ];
+        broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
+    }
+}
+
+/// Two commands run that exclude each other, or more than there are slots.
+fn rivals_run(world: &World) -> bool {
+    let running: Vec<usize> =
+        (0..world.clients.len()).filter(|client| world.clients[*client].holds()).collect();
+    running.iter().enumerate().any(|(index, &one)| {
+        let slots = world.scope.mode(one).slots();
+        running[..index].iter().any(|&other| world.scope.exclude_each_other(one, other))
+            || slots.is_some_and(|slots| running.len() > slots.get() as usize)
+    })
+}
+
+/// All clients have ended, none of them by a fault, and none had the lock.
+fn nobody_wins(world: &World) -> bool {
+    world
+        .clients
+        .iter()
+        .all(|client| matches!(client.phase, Phase::Ended(How::Busy | How::Failed | How::Refused)))
+}
+
+/// One that waits keeps waiting as long as it has reached a majority once.
+fn a_waiter_gave_up(world: &World) -> bool {
+    let clients = world.clients.iter().zip(&world.scope.clients);
+    let may_fail =
+        world.scope.budget.servers() as usize > SERVERS - required(Mode::Exclusive, SERVERS);
+    clients.filter(|(_, terms)| terms.waits).any(|(client, _)| match client.phase {
+        Phase::Ended(How::Refused | How::Busy) => true,
+        Phase::Ended(How::Failed) => !may_fail,
+        _ => false,
+    })
+}
+
+/// A call lapses unless the waiter asks again.
+fn a_call_lasts(world: &World) -> bool {
+    world.servers.iter().any(|server| {
+        server.lock.called.iter().any(|called| {
+            let mut queue = server.lock.queue.iter();
+            queue.any(|waiter| waiter.token == *called && waiter.alive > NOW + CLAIM_WINDOW)
+        })
+    })
+}
+
+/// A server has executed a farewell or a release, and yet its client has a place or a hold.
+fn is_back(world: &World) -> bool {
+    world.servers.iter().any(|server| {
+        server.lines.iter().zip(&world.scope.clients).any(|(line, terms)| {
+            let token = terms.request.token.as_str();
+            let is_held = |hold: &crate::store::model::lock::Hold| {
+                hold.token == token && hold.standing != HoldState::Cooling && hold.deadline >= NOW
+            };
+            line.is_over
+                && (server.lock.queue.iter().any(|waiter| waiter.token == token)
+                    || server.lock.holds.iter().any(is_held))
+        })
+    })
+}
+
+/// All clients have ended, and all leases have expired. The next call must find the lock free.
+fn is_something_left(world: &World) -> bool {
+    world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
+        let mut lock = server.lock.clone();
+        let stranger = "z0000000-token".parse().unwrap();
+        lock.leave(&stranger, world.scope.clients[0].request.ttl, NOW);
+        !lock.holds.is_empty()
+            || !lock.queue.is_empty()
+            || !lock.called.is_empty()
+            || lock.guard.is_some()
+            || lock.written.is_some()
+            || lock.notified.is_some()
+            || lock.mode.is_some()
+            || lock.ticket > 0
+    })
+}
+
+impl World {
+    /// Whose agreed tickets stand in the queues of a majority: a bit for each client.
+    pub(super) fn standing(&self) -> u8 {
+        let majority = required(Mode::Exclusive, SERVERS);
+        let stands = |client: &usize| {
+            let token = &self.scope.clients[*client].request.token;
+            let has_place = |server: &&Server| has_agreed_place(&server.lock, token);
+            self.servers.iter().filter(has_place).count() >= majority
+        };
+        (0..self.clients.len()).filter(stands).map(|client| 1 << client).sum()
+    }
+
+    /// A client has been granted the lock.
+    pub(super) fn granted(&mut self, client: usize, fence: u64) {
+        let is_older = |other: usize| {
+            self.monitor.older[client] >> other & 1 == 1
+                && self.clients[other].is_acquiring()
+                && self.scope.exclude_each_other(client, other)
+        };
+        let overtakes = (0..self.clients.len()).any(is_older);
+        let monitor = &mut self.monitor;
+        let is_alone = self.scope.mode(client) == Mode::Exclusive;
+        let last = if is_alone { monitor.granted } else { monitor.floors[client] };
+        // A server that has forgotten its tokens counts on its clock, which does not move here.
+        let remembers = self.left.losses == self.scope.budget.losses;
+        if fence <= last && remembers {
+            self.broken.get_or_insert(Property::FencesGrow);
+        } else if overtakes {
+            self.broken.get_or_insert(Property::OlderTicketsComeFirst);
+        }
+        monitor.granted = monitor.granted.max(fence);
+        monitor.idle = 0;
+    }
+
+    /// Whether anything went wrong so far.
+    fn is_shaken(&self) -> bool {
+        self.left != self.scope.budget
+    }
+
+    /// A second is about to pass. The lock must not be idle all the time beside a living waiter.
+    pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
+        let waits = |client: &Client| {
+            matches!(client.phase, Phase::Acquiring(_, _, Doing::Attempt(..) | Doing::Sleep(_)))
+        };
+        let frozen = self.servers.iter().any(|server| server.state == State::Frozen);
+        let is_idle = !self.clients.iter().any(Client::holds)
+            && self.clients.iter().any(waits)
+            && self.under_way() == 0
+            && (0..self.clients.len()).all(|index| !self.clients[index].is_in_a_hurry(TICK));
+        let majority_up = self.servers.iter().filter(|server| server.is_up()).count()
+            >= required(Mode::Exclusive, SERVERS);
+        self.monitor.idle = if is_idle && majority_up { self.monitor.idle + 1 } else { 0 };
+        let bound = if self.is_shaken() || frozen { LONGEST_IDLE } else { 0 };
+        match self.monitor.idle > bound {
+            true => Err(Property::NoLockIsIdleBesideAWaiter),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a search plays: who takes part, and what may go wrong how often.
+
+use std::time::Duration;
+
+use crate::check::scope::{TTL, request};
+use crate::duration::Ttl;
+use crate::lock::Mode;
+use crate::store::Request;
+use crate::wait::heartbeat;
+
+/// How many servers the quorum has.
+pub(super) const SERVERS: usize = 3;
+
+/// A scope, written as `x,xn k1`: the clients, and what may go wrong how often.
+///
+/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one with
+/// `r` renews its lease, and one with `t` begins only after the client before it had the lock.
+#[derive(Debug)]
+pub(super) struct Scope {
+    pub(super) clients: Vec<Terms>,
+    pub(super) budget: Budget,
+}
+
+/// What one client does.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) waits: bool,
+    pub(super) renews: bool,
+    /// Whether it begins only after the client before it had the lock.
+    pub(super) is_later: bool,
+    pub(super) request: Request,
+}
+
+/// How often what may still go wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// d: a message crosses a tick.
+    pub(super) delays: u8,
+    /// b: a connection breaks, its request is sent again, and arrives twice.
+    pub(super) breaks: u8,
+    /// c: a client dies.
+    pub(super) crashes: u8,
+    /// l: a signal ends a wait.
+    pub(super) leaves: u8,
+    /// D: a server is dead from the start.
+    pub(super) dead: u8,
+    /// k: a server dies.
+    pub(super) deaths: u8,
+    /// z: a server freezes. It may thaw at any time.
+    pub(super) freezes: u8,
+    /// f: a server restarts without its data.
+    pub(super) losses: u8,
+}
+
+impl Scope {
+    /// For a search, which refers to it from each state. A test ends soon enough.
+    pub(super) fn leaked(name: &'static str) -> &'static Self {
+        let mut words = name.split(' ');
+        let clients = words.next().unwrap().split(',').enumerate();
+        let clients = clients.map(|(index, word)| Terms::parse(index, word)).collect();
+        let mut budget = Budget::default();
+        for word in words {
+            let (kind, count) = word.split_at(1);
+            *budget.of(kind) = count.parse().unwrap();
+        }
+        Box::leak(Box::new(Self { clients, budget }))
+    }
+
+    pub(super) fn mode(&self, client: usize) -> Mode {
+        self.clients[client].request.mode
+    }
+
+    /// Whether two clients can never hold the lock together.
+    pub(super) fn exclude_each_other(&self, one: usize, other: usize) -> bool {
+        self.mode(one) != self.mode(other) || self.mode(one) == Mode::Exclusive
+    }
+}
+
+impl Budget {
+    fn of(&mut self, kind: &str) -> &mut u8 {
+        match kind {
+            "d" => &mut self.delays,
+            "b" => &mut self.breaks,
+            "c" => &mut self.crashes,
+            "l" => &mut self.leaves,
+            "D" => &mut self.dead,
+            "k" => &mut self.deaths,
+            "z" => &mut self.freezes,
+            "f" => &mut self.losses,
+            _ => panic!("unknown fault {kind}"),
+        }
+    }
+
+    /// How many servers may be away.
+    pub(super) fn servers(&self) -> u8 {
+        self.dead + self.deaths + self.freezes + self.losses
+    }
+}
+
+impl Terms {
+    fn parse(index: usize, word: &str) -> Self {
+        let mode = match &word[..1] {
+            "x" => Mode::Exclusive,
+            "s" => Mode::Shared,
+            slots => Mode::Slots(slots.parse().unwrap()),
+        };
+        let has = |letter: char| word[1..].contains(letter);
+        let (waits, renews, is_later) = (!has('n'), has('r'), has('t'));
+        let ttl = Ttl::from_millis(TTL);
+        let heartbeat = waits.then(|| heartbeat(Duration::from_millis(TTL)));
+        let request = Request { mode, ttl, heartbeat, ..request(index, 0) };
+        Self { waits, renews, is_later, request }
+    }
+}

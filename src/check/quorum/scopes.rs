@@ -1,0 +1,82 @@
+//! The scopes, and how many states each has; see `check::scopes`.
+
+use std::env;
+use std::time::Instant;
+
+use super::scope::Scope;
+use super::trace::told;
+use super::world::World;
+use crate::check::scopes::grouped;
+use crate::check::search::search;
+
+/// What every test run plays.
+const QUICK: &[(&str, usize)] = &[
+    ("x k1", 107),
+    ("xn k1", 107),
+    ("x z1", 316),
+    ("x f1", 1_252),
+    ("xr f1", 1_976),
+    ("x,x D1", 1_162),
+    ("s,x D1", 1_162),
+    ("x,xn D1", 1_609),
+    ("xn,xn D1", 1_997),
+    ("x,x D1 c1", 2_692),
+    ("x,x D1 l1", 3_065),
+];
+
+/// What `RLOCK_CHECK=all` plays as well.
+const LONG: &[(&str, usize)] = &[
+    ("x,xn D1 l1", 4_429),
+    ("xn,xn D1 l1", 5_626),
+    ("x,xt", 12_608),
+    ("x,x D1 b1", 18_421),
+    ("x,xnt", 21_414),
+    ("xn,xn", 536_878),
+];
+
+#[test]
+fn no_history_of_a_few_clients_and_a_quorum_breaks_a_promise() {
+    let wanted = env::var("RLOCK_CHECK_QUORUM").unwrap_or_default();
+    if !wanted.is_empty() {
+        wanted.split(';').for_each(|name| {
+            states_of(name.to_owned().leak());
+        });
+        return;
+    }
+    let all = env::var("RLOCK_CHECK").is_ok_and(|wanted| wanted == "all");
+    let long = if all { LONG } else { &[] };
+    let found = QUICK.iter().chain(long).filter_map(|(name, states)| {
+        let found = states_of(name);
+        (found != *states).then(|| format!("(\"{name}\", {found}), not {states}"))
+    });
+    let wrong: Vec<String> = found.collect();
+    assert!(wrong.is_empty(), "numbers of states: {wrong:#?}");
+}
+
+#[test]
+fn the_documents_cite_every_scope_of_a_quorum_and_its_states() {
+    let contributing = include_str!("../../../CONTRIBUTING.md");
+    for (name, states) in QUICK.iter().chain(LONG) {
+        let row = format!("| `{name}` | {} |", grouped(*states));
+        assert!(contributing.contains(&row), "CONTRIBUTING.md lacks: {row}");
+    }
+    let total = |scopes: &[(&str, usize)]| scopes.iter().map(|(_, states)| states).sum::<usize>();
+    let (quick, all) = (total(QUICK), total(QUICK) + total(LONG));
+    let promises = include_str!("../../../docs/promises.md");
+    for (scopes, states) in [(QUICK.len(), quick), (QUICK.len() + LONG.len(), all)] {
+        let cited = format!("{scopes} scopes of a quorum with {} states", grouped(states));
+        assert!(promises.contains(&cited), "docs/promises.md lacks: {cited}");
+    }
+}
+
+/// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
+/// panic.
+fn states_of(name: &'static str) -> usize {
+    let (scope, started) = (Scope::leaked(name), Instant::now());
+    let found = search(World::start(scope));
+    println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
+    match found.broken {
+        Some((property, way)) => panic!("{name}: {property}:\n{}", told(scope, &way)),
+        None => found.states,
+    }
+}

@@ -1,0 +1,22 @@
+//! Histories of past bugs.
+
+use super::scope::Scope;
+use super::world::{Action, World};
+use crate::check::search::Play;
+
+/// It had a hold on two servers, of which one reply was late, and gave it up after 10 ms. Meanwhile
+/// the other request saw that hold on a majority, and left.
+#[test]
+fn a_request_that_does_not_wait_gives_its_hold_up_with_patience() {
+    let (a, b) = (0, 1);
+    let mut world = World::start(Scope::leaked("xn,xn")).after(Action::Start(a));
+    let execute = |world: &World, client, server| {
+        let member = world.names.iter().position(|name| *name == server).unwrap();
+        world.after(Action::Execute(client, member as u8))
+    };
+    world = execute(&world, a, 0).after(Action::Start(b));
+    for (client, server) in [(b, 0), (b, 1), (a, 1), (b, 2), (a, 2), (b, 0), (b, 2)] {
+        world = execute(&world, client, server);
+    }
+    assert!(!world.actions().contains(&Action::Hurry(b)));
+}

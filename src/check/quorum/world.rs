@@ -1,0 +1,363 @@
+//! The world that a search plays: one lock on three servers, its clients, what is under way between
+//! them, and what can happen next.
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use super::client::{Client, Doing, Phase};
+use super::monitor::{Monitor, Property};
+use super::scope::{Budget, SERVERS, Scope};
+use super::server::{Server, State};
+use crate::check::search::Play;
+use crate::check::world::{NOW, TICK, TICK_MILLIS, now};
+
+/// How long a client awaits a reply.
+pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pauses up to this long may end before a message arrives.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// One state.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    pub(super) scope: &'static Scope,
+    pub(super) left: Budget,
+    pub(super) servers: Vec<Server>,
+    pub(super) clients: Vec<Client>,
+    pub(super) monitor: Monitor,
+    /// The server in each place was in this place at the start.
+    pub(super) names: Vec<usize>,
+    /// What this state breaks.
+    pub(super) broken: Option<Property>,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Self { scope: _, left, servers, clients, monitor, names: _, broken: _ } = self;
+        (left, servers, clients, monitor).hash(hasher);
+    }
+}
+
+/// What can happen. Numbers stand for clients and servers, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Start(u8),
+    /// A server executes the next request of a client.
+    Execute(u8, u8),
+    Read(u8, u8),
+    /// A message wakes a client.
+    Hear(u8, u8),
+    /// A command ends.
+    Finish(u8),
+    /// A short pause of a client is over.
+    Hurry(u8),
+    /// A server executes the next late request of a client.
+    ExecuteLate(u8, u8),
+    LoseLate(u8, u8),
+    Thaw(u8),
+    /// A second passes.
+    Tick,
+
+    // Faults, and what people do.
+    Break(u8, u8),
+    Crash(u8),
+    Signal(u8),
+    Die(u8),
+    Freeze(u8),
+    Forget(u8),
+}
+
+impl Play for World {
+    type Action = Action;
+    type Property = Property;
+    const TICK: Action = Action::Tick;
+    const STUCK: Property = Property::NothingIsStuck;
+
+    fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (index, client) in (0..).zip(&self.clients) {
+            match client.phase {
+                Phase::Idle if !self.may_start(index) => {}
+                Phase::Idle => actions.push(Action::Start(index)),
+                Phase::Holding(..) => actions.push(Action::Finish(index)),
+                Phase::Acquiring(_, _, Doing::Attempt(..) | Doing::Sleep(_))
+                    if client.is_in_a_hurry(SHORT)
+                        || client.is_in_a_hurry(TICK) && self.load(index.into()) == 0 =>
+                {
+                    actions.push(Action::Hurry(index));
+                }
+                _ => {}
+            }
+            for (member, server) in (0..).zip(&self.servers) {
+                let line = &server.lines[usize::from(index)];
+                if server.is_up() && !line.requests.is_empty() {
+                    actions.push(Action::Execute(index, member));
+                }
+                if client.reads() && line.reply.is_some() {
+                    actions.push(Action::Read(index, member));
+                }
+                if client.reads() && server.hears(usize::from(index)) {
+                    actions.push(Action::Hear(index, member));
+                }
+                if server.is_up() && !line.late.is_empty() {
+                    actions.push(Action::ExecuteLate(index, member));
+                }
+                if !line.late.is_empty() {
+                    actions.push(Action::LoseLate(index, member));
+                }
+            }
+        }
+        for (member, server) in (0..).zip(&self.servers) {
+            if server.state == State::Frozen {
+                actions.push(Action::Thaw(member));
+            }
+        }
+        if self.under_way() <= self.left.delays && !self.is_end() {
+            actions.push(Action::Tick);
+        }
+        self.faults(&mut actions);
+        actions
+    }
+
+    fn after(&self, action: Action) -> Self {
+        let mut world = self.clone();
+        world.act(action);
+        world.settle();
+        world.make_canonical();
+        world.broken = Property::broken_in(&world).or(world.broken);
+        world
+    }
+
+    fn broken(&self) -> Option<Property> {
+        self.broken
+    }
+
+    fn is_end(&self) -> bool {
+        let quiet = |server: &Server| {
+            let is_quiet = server
+                .lines
+                .iter()
+                .all(|line| line.late.is_empty() && (line.requests.is_empty() || !server.is_up()));
+            is_quiet && (server.state == State::Dead || server.lock.is_unused_since(NOW))
+        };
+        self.clients.iter().all(Client::has_ended) && self.servers.iter().all(quiet)
+    }
+
+    fn is_fault(action: Action) -> bool {
+        use Action::*;
+        matches!(action, Break(..) | Crash(_) | Signal(_) | Die(_) | Freeze(_) | Forget(_))
+    }
+}
+
+impl World {
+    pub(super) fn start(scope: &'static Scope) -> Self {
+        let count = scope.clients.len();
+        // Old enough for any lease.
+        let since = now() - 10 * TICK;
+        let server = |member| {
+            let is_dead = member < usize::from(scope.budget.dead);
+            let state = if is_dead { State::Dead } else { State::Up };
+            Server { state, ..Server::new(count, since) }
+        };
+        let mut world = Self {
+            scope,
+            left: scope.budget,
+            servers: (0..SERVERS).map(server).collect(),
+            clients: vec![Client::default(); count],
+            monitor: Monitor::new(count),
+            names: (0..SERVERS).collect(),
+            broken: None,
+        };
+        world.make_canonical();
+        world
+    }
+
+    fn faults(&self, actions: &mut Vec<Action>) {
+        let left = &self.left;
+        for (index, client) in (0..).zip(&self.clients) {
+            if left.crashes > 0 && (client.is_acquiring() || client.holds()) {
+                actions.push(Action::Crash(index));
+            }
+            if left.leaves > 0 && client.is_acquiring() {
+                actions.push(Action::Signal(index));
+            }
+            for (member, server) in (0..).zip(&self.servers) {
+                let line = &server.lines[usize::from(index)];
+                if left.breaks > 0 && server.is_up() && !line.requests.is_empty() {
+                    actions.push(Action::Break(index, member));
+                }
+            }
+        }
+        for (member, server) in (0..).zip(&self.servers) {
+            if !server.is_up() {
+                continue;
+            }
+            if left.deaths > 0 {
+                actions.push(Action::Die(member));
+            }
+            if left.freezes > 0 {
+                actions.push(Action::Freeze(member));
+            }
+            if left.losses > 0 {
+                actions.push(Action::Forget(member));
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Start(client) => self.start_client(client.into()),
+            Action::Execute(client, member) => {
+                let line = &mut self.servers[usize::from(member)].lines[usize::from(client)];
+                let sent = line.requests.remove(0);
+                self.execute(client.into(), member.into(), &sent);
+            }
+            Action::Read(client, member) => self.read_reply(client.into(), member.into()),
+            Action::Hear(client, member) => self.hear(client.into(), member.into()),
+            Action::Finish(client) => self.finish(client.into()),
+            Action::Hurry(client) => {
+                let index = usize::from(client);
+                if let Some(until) = self.clients[index].until() {
+                    self.clients[index].shift(until.since(now()));
+                    self.act_on_time(index);
+                }
+            }
+            Action::ExecuteLate(client, member) => {
+                let line = &mut self.servers[usize::from(member)].lines[usize::from(client)];
+                let sent = line.late.remove(0);
+                self.execute(client.into(), member.into(), &sent);
+            }
+            Action::LoseLate(client, member) => {
+                self.servers[usize::from(member)].lines[usize::from(client)].late.clear();
+            }
+            Action::Thaw(member) => self.servers[usize::from(member)].state = State::Up,
+            Action::Tick => self.tick(),
+            Action::Break(client, member) => {
+                self.left.breaks -= 1;
+                let line = &mut self.servers[usize::from(member)].lines[usize::from(client)];
+                let late = line.requests.iter().cloned();
+                line.late = late
+                    .map(|mut sent| {
+                        sent.awaited = None;
+                        sent
+                    })
+                    .collect();
+            }
+            Action::Crash(client) => {
+                self.left.crashes -= 1;
+                self.crash(client.into());
+            }
+            Action::Signal(client) => {
+                self.left.leaves -= 1;
+                self.signal(client.into());
+            }
+            Action::Die(member) => {
+                self.left.deaths -= 1;
+                let server = &mut self.servers[usize::from(member)];
+                server.state = State::Dead;
+                server.break_off();
+                server.lock = Default::default();
+            }
+            Action::Freeze(member) => {
+                self.left.freezes -= 1;
+                self.servers[usize::from(member)].state = State::Frozen;
+            }
+            Action::Forget(member) => {
+                self.left.losses -= 1;
+                let server = &mut self.servers[usize::from(member)];
+                (server.lock, server.since) = (Default::default(), now());
+                server.break_off();
+            }
+        }
+    }
+
+    /// Lets clients notice at once what waits for them, where it makes no difference when they do.
+    fn settle(&mut self) {
+        while !self.is_patient() {
+            let ready = (0..self.clients.len()).find_map(|index| {
+                let reads = self.clients[index].reads();
+                (0..SERVERS).find_map(|member| {
+                    let server = &self.servers[member];
+                    match () {
+                        () if reads && server.lines[index].reply.is_some() => {
+                            Some((index, member, true))
+                        }
+                        () if reads && server.hears(index) => Some((index, member, false)),
+                        () => None,
+                    }
+                })
+            });
+            match ready {
+                Some((index, member, true)) => self.read_reply(index, member),
+                Some((index, member, false)) => self.hear(index, member),
+                None => return,
+            }
+        }
+    }
+
+    /// Whether replies may be late.
+    fn is_patient(&self) -> bool {
+        self.scope.budget.delays > 0
+    }
+
+    fn execute(&mut self, client: usize, member: usize, sent: &super::server::Sent) {
+        let request = &self.scope.clients[client].request;
+        self.servers[member].execute(client, request, sent);
+    }
+
+    fn tick(&mut self) {
+        self.left.delays -= self.under_way();
+        if let Err(property) = self.watch_idle_lock() {
+            self.broken.get_or_insert(property);
+        }
+        for server in &mut self.servers {
+            server.lock.rebase(TICK_MILLIS);
+            server.since = server.since - TICK;
+            for line in &mut server.lines {
+                let times = line.requests.iter_mut().filter_map(|sent| sent.awaited.as_mut());
+                let times = times.chain(line.listening.as_mut().map(|(_, until)| until));
+                let run = line.reply.as_mut().and_then(|reply| reply.since.as_mut());
+                times.chain(run).for_each(|time| *time = *time - TICK);
+            }
+        }
+        self.clients.iter_mut().for_each(|client| client.shift(TICK));
+        // What ends with its lease ends before anything that happens now.
+        for index in 0..self.clients.len() {
+            if self.clients[index].holds() {
+                self.act_on_time(index);
+            }
+        }
+        for server in &mut self.servers {
+            let is_up = server.is_up();
+            server.lines.iter_mut().for_each(|line| line.time_out(IO_TIMEOUT, is_up));
+        }
+        for index in 0..self.clients.len() {
+            if !self.clients[index].holds() {
+                self.act_on_time(index);
+            }
+        }
+    }
+
+    /// How many messages are under way that time would delay.
+    pub(super) fn under_way(&self) -> u8 {
+        (0..self.clients.len()).map(|index| self.load(index)).sum()
+    }
+
+    /// How many of them are a client's.
+    fn load(&self, index: usize) -> u8 {
+        let reads = self.clients[index].reads();
+        let loads = self.servers.iter().map(|server| server.load(index, reads));
+        loads.sum()
+    }
+
+    fn may_start(&self, index: u8) -> bool {
+        let index = usize::from(index);
+        let had_lock = |client: &Client| client.holds() || client.has_ended();
+        !self.scope.clients[index].is_later || had_lock(&self.clients[index - 1])
+    }
+}
+
+/// The ID of the present run of a server.
+pub(super) fn run_id(member: usize) -> String {
+    member.to_string()
+}
