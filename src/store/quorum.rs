@@ -54,6 +54,10 @@ use crate::system::wakeup::Wakeup;
 /// the replies, so this takes no time unless the host is overloaded.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// How long it waits for replies that a majority has made unnecessary: a member that is merely slower
+/// then keeps its connection until it has read the request.
+const LAST_REPLIES: Duration = Duration::from_millis(10);
+
 /// Several servers.
 pub(super) struct Quorum {
     members: Vec<Member>,
@@ -393,15 +397,26 @@ impl Store for Quorum {
     }
 }
 
-impl Drop for Quorum {
-    /// Gives members the time to send their last requests. Nobody awaits the replies.
-    fn drop(&mut self) {
-        let until = Instant::now() + FAREWELL;
-        while self.has_written && self.members.iter().any(Member::is_busy) {
+impl Quorum {
+    /// Waits until no member is busy, up to this long.
+    fn settle_down(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        while self.members.iter().any(Member::is_busy) {
             if !matches!(answered(&self.idle, None, until), Ok(true)) {
                 break;
             }
             self.idle.clear();
+        }
+    }
+}
+
+impl Drop for Quorum {
+    /// Gives members the time to send their last requests. Nobody awaits the replies.
+    fn drop(&mut self) {
+        if self.has_written {
+            self.settle_down(LAST_REPLIES);
+            self.members.iter().for_each(Member::withdraw);
+            self.settle_down(FAREWELL);
         }
     }
 }

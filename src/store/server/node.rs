@@ -14,6 +14,7 @@ use super::scripts::{Call, Verbs};
 use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
 use crate::store::{Failure, Interrupt};
+use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may return: the server checks for timeouts
 /// ten times a second.
@@ -80,6 +81,11 @@ impl Node {
     /// What bounds each connection attempt, and the replies to each pipeline.
     pub(in crate::store) fn io_timeout(&self) -> Duration {
         self.link.io_timeout
+    }
+
+    /// Makes this interrupt every request that has no interrupt.
+    pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
+        self.link.withdrawal = withdrawal;
     }
 
     /// Changes the I/O timeout from the next call on.

@@ -11,6 +11,7 @@ use crate::report::Diagnostic;
 use crate::store::wire;
 use crate::store::wire::{Address, Cmd, Endpoint, Value};
 use crate::store::{Failure, Interrupt};
+use crate::system::wakeup::Wakeup;
 
 /// One server.
 pub(in crate::store) struct Single {
@@ -36,6 +37,11 @@ impl Scripted<Single> {
     /// without `Probe::Run`.
     pub(in crate::store) fn server_run(&self) -> Option<&Run> {
         self.topology.node.run()
+    }
+
+    /// See `Node::set_withdrawal`.
+    pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
+        self.topology.node.set_withdrawal(withdrawal);
     }
 
     /// Where the server listens.

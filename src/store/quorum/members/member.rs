@@ -103,6 +103,8 @@ impl Member {
     ) {
         self.withdraw();
         self.queue(move |store, unfinished, _| {
+            // The end of the process does not cut it short.
+            store.set_withdrawal(None);
             act(store);
             unfinished.fetch_sub(1, Ordering::SeqCst);
         });
@@ -122,11 +124,9 @@ impl Member {
         let (unfinished, idle) = (Arc::clone(&self.unfinished), self.idle.clone());
         unfinished.fetch_add(1, Ordering::SeqCst);
         let work: Work = Box::new(move |store| {
-            act(
-                store,
-                &unfinished,
-                withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into()),
-            );
+            store.set_withdrawal(withdrawal.clone());
+            let interrupt = withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
+            act(store, &unfinished, interrupt);
             idle.wake();
         });
         // The thread ends only when this sender is dropped, so it receives everything.

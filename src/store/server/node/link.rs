@@ -1,6 +1,7 @@
 //! The link to one server: a connection that rlock opens on first use, keeps, and opens again after
 //! a failure.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::handshake::{self, Probe, Run};
@@ -8,6 +9,7 @@ use crate::report::{Diagnostic, Fault};
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
+use crate::system::wakeup::Wakeup;
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -22,6 +24,8 @@ pub(super) struct Link {
     run: Option<Run>,
     /// Whether any request may have reached the server.
     has_sent: bool,
+    /// Interrupts every request that has no interrupt.
+    pub(super) withdrawal: Option<Wakeup>,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -55,6 +59,10 @@ pub(super) enum Kind {
     Undo,
 }
 
+fn as_interrupt(withdrawal: Option<&Wakeup>) -> Interrupt<'_> {
+    withdrawal.map(|withdrawal| withdrawal.as_fd().into())
+}
+
 impl Link {
     /// An error means that a TLS file cannot be used.
     pub(super) fn new(
@@ -75,8 +83,18 @@ impl Link {
         io_timeout: Duration,
         probe: Option<Probe>,
     ) -> Self {
-        let (connection, run, diagnostics) = (None, None, Vec::new());
-        Self { address, io_timeout, tls, probe, connection, run, has_sent: false, diagnostics }
+        let (connection, run, has_sent, diagnostics) = (None, None, false, Vec::new());
+        Self {
+            address,
+            io_timeout,
+            tls,
+            probe,
+            connection,
+            run,
+            has_sent,
+            withdrawal: None,
+            diagnostics,
+        }
     }
 
     /// A link to another server with the same credentials and TLS files.
@@ -140,7 +158,9 @@ impl Link {
         if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
             return Ok((self.exchange_anew(pipeline)?, false));
         }
-        match connection.exchange(pipeline.commands, pipeline.timeout, pipeline.interrupt) {
+        let withdrawal = self.withdrawal.clone();
+        let interrupt = pipeline.interrupt.or(as_interrupt(withdrawal.as_ref()));
+        match connection.exchange(pipeline.commands, pipeline.timeout, interrupt) {
             Ok(replies) => {
                 self.connection = Some((connection, purpose));
                 Ok((replies, false))
@@ -198,6 +218,8 @@ impl Link {
     fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
         let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
+        let withdrawal = self.withdrawal.clone();
+        let interrupt = interrupt.or(as_interrupt(withdrawal.as_ref()));
         let is_unawaited = timeout.is_zero();
         if is_unawaited && !self.has_sent {
             // There is nothing to undo.
