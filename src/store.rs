@@ -113,19 +113,29 @@ const MOST_ATTEMPTS: usize = 1_000;
 
 /// Repeats `ask` until it returns an answer.
 fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
-    match final_verdict(ask)? {
+    match final_verdict(attempt_number(), ask)? {
         Verdict::Answer(answer) => Ok(answer),
         // Only a hostile server gets here: no request was for a place.
         _ => Err(undecided()),
     }
 }
 
-/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number: the
-/// microseconds since boot, which also exceed the numbers of all earlier processes on this host.
-fn final_verdict(mut ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Verdict, Failure> {
+/// The number of an attempt that begins now. It exceeds those of all earlier attempts on this host: it is
+/// the microseconds since boot.
+fn attempt_number() -> u64 {
+    Instant::now().micros_since_boot()
+}
+
+/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number, from
+/// `first`.
+fn final_verdict(
+    first: u64,
+    mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
+) -> Result<Verdict, Failure> {
+    let mut attempt = first;
     for _ in 0..MOST_ATTEMPTS {
-        match ask(Instant::now().micros_since_boot())? {
-            Verdict::Again => {}
+        match ask(attempt)? {
+            Verdict::Again => attempt = attempt_number(),
             Verdict::FenceAhead(ahead) => {
                 let fault = Fault::new(format!(
                     "last fencing token is {} ahead of the server's clock",

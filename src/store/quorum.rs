@@ -134,7 +134,7 @@ impl Quorum {
         };
         let (members, terms) =
             (&self.members, Terms { timeout: self.io_timeout, majority, if_busy });
-        let votes = members::ask(members, terms, request, enough, observe, interrupt);
+        let votes = members::ask(members, &terms, request, enough, observe, interrupt);
         for (number, answer, own) in replies {
             self.report(number, answer, own);
         }
@@ -158,6 +158,18 @@ impl Quorum {
 
     fn granted(&mut self, request: &Request, fence: Fence) {
         self.granted = Some(Granted { request: request.clone(), fence, at: Instant::now() });
+    }
+
+    /// Posts to the members that are busy, because what they are busy with no longer matters. Returns
+    /// their numbers: some may be idle again at once.
+    fn post_if_busy<W: FnOnce(&mut MemberStore) + Send + 'static>(
+        &self,
+        act: impl Fn() -> W,
+    ) -> Vec<usize> {
+        let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
+        let busy: Vec<usize> = busy.map(|(number, _)| number).collect();
+        busy.iter().for_each(|number| self.members[*number].post(act()));
+        busy
     }
 
     fn too_few<T>(&self, useful: usize, required: usize, votes: &Votes<T>) -> Failure {
@@ -291,14 +303,14 @@ impl Store for Quorum {
         self.has_written = true;
         let required = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
-        // What keeps a member busy no longer matters.
-        for member in self.members.iter().filter(|member| member.is_busy()) {
+        let posted = self.post_if_busy(|| {
             let (key, token) = (key.clone(), its_token.clone());
-            member.post(move |store| store.post_release(&key, &token, outcome));
-        }
+            move |store: &mut MemberStore| store.post_release(&key, &token, outcome)
+        });
+        let has_posted = !posted.is_empty();
         let votes = self.ask(
             None,
-            IfBusy::Skip,
+            IfBusy::SkipThese(posted),
             move |store, _| store.release(&key, &its_token, outcome),
             |votes| is_release_decided(votes, required),
             |release| match release {
@@ -315,7 +327,7 @@ impl Store for Quorum {
                 Ok(release)
             }
             ReleaseDecision::TooFew { answered, maybe_released } => {
-                self.maybe_released = maybe_released.then(|| token.clone());
+                self.maybe_released = (maybe_released || has_posted).then(|| token.clone());
                 Err(self.too_few(answered, required, &votes))
             }
         }
@@ -324,14 +336,12 @@ impl Store for Quorum {
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         self.has_written = true;
         self.granted = None;
-        for member in self.members.iter().filter(|member| member.is_busy()) {
-            member.post(leaving(request));
-        }
+        let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         let left = |_: &View| "request withdrawn".into();
         let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::Skip, leave, |_| false, left, None)?;
+        let votes = self.ask(majority, IfBusy::SkipThese(posted), leave, |_| false, left, None)?;
         self.merged(votes)
     }
 

@@ -12,7 +12,9 @@ use crate::lock::{Fence, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::Run;
 use crate::store::wire::Value;
-use crate::store::{Answer, Failure, Fate, Interrupt, Place, Request, Verdict, final_verdict};
+use crate::store::{
+    Answer, Failure, Fate, Interrupt, Place, Request, Verdict, attempt_number, final_verdict,
+};
 use crate::system::clock::Instant;
 
 /// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
@@ -198,9 +200,14 @@ pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send
 fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<Told>) {
     let Order { member: number, round, what } = order;
     let request = request.clone();
+    // Numbered in the order of the decisions, whenever the members carry them out: two members may be
+    // the same server.
+    let attempt = attempt_number();
     member.ask(number, reply_sender, move |store, interrupt| {
         let reply = match what {
-            What::Ask(part) => ask(store, &Request { part: Some(part), ..request }, interrupt),
+            What::Ask(part) => {
+                ask(store, &Request { part: Some(part), ..request }, attempt, interrupt)
+            }
             What::Listen(at_most) => store.hear(&request, at_most, interrupt).map(Reply::heard),
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
@@ -211,9 +218,10 @@ fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySe
 fn ask(
     store: &mut MemberStore,
     request: &Request,
+    attempt: u64,
     interrupt: Interrupt<'_>,
 ) -> Result<Reply, Failure> {
-    let verdict = final_verdict(|attempt| store.ask(request, attempt, &[], interrupt))?;
+    let verdict = final_verdict(attempt, |attempt| store.ask(request, attempt, &[], interrupt))?;
     let fence = match &verdict {
         Verdict::Answer(Answer::Granted { fence }) => Some(*fence),
         Verdict::Placed(place) => place.called,

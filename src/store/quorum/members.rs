@@ -19,7 +19,6 @@ use crate::system::clock::Instant;
 const GRACE: Duration = Duration::from_millis(10);
 
 /// Whose replies to collect, and for how long.
-#[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) timeout: Duration,
     /// If this many members have answered, the others delay little.
@@ -28,9 +27,10 @@ pub(super) struct Terms {
 }
 
 /// Whether a request is queued behind what a member has not finished.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum IfBusy {
     Skip,
+    /// Skip these, even if they are idle again.
+    SkipThese(Vec<usize>),
     Queue,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum IfBusy {
 /// request.
 pub(super) fn ask<T: Send + 'static>(
     members: &[Member],
-    terms: Terms,
+    terms: &Terms,
     request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
     enough: impl Fn(&Votes<T>) -> bool,
     mut observe: impl FnMut(usize, &Result<T, Failure>, Vec<Diagnostic>),
@@ -53,7 +53,12 @@ pub(super) fn ask<T: Send + 'static>(
     let mut votes = Votes::new(members.len());
     let mut awaited = Vec::new();
     for (number, member) in members.iter().enumerate() {
-        if terms.if_busy == IfBusy::Skip && member.is_busy() {
+        let skips = match &terms.if_busy {
+            IfBusy::Skip => member.is_busy(),
+            IfBusy::SkipThese(busy) => busy.contains(&number),
+            IfBusy::Queue => false,
+        };
+        if skips {
             continue;
         }
         votes.asked[number] = true;
