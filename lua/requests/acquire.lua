@@ -50,7 +50,13 @@ if lock.leftovers then return { 'again' } end
 if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
   if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return { 'granted', own.fence } end
-  return { 'again' }
+  if not TICKET then return { 'again' } end
+  -- Two of several servers may be the same one. Another attempt for the overtaken request would undo
+  -- what the later one has done.
+  local rank = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN)
+  if not rank then return { 'busy', brief_view() } end
+  return { 'placed', brief_view(), rank + 1, CLAIM_WINDOW / 2, redis.call('ZSCORE', QUEUE, TOKEN),
+    is_called(TOKEN) and next_fence(0) or '', '' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end

@@ -30,7 +30,8 @@ impl Transaction<'_> {
             // An unclaimed grant expires sooner than the caller would assume.
             return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
                 Some(hold) => Verdict::Answer(Answer::Granted { fence: Fence(hold.fence) }),
-                None => Verdict::Again,
+                None if ticket.is_none() => Verdict::Again,
+                None => self.place_of(token),
             };
         }
         let tickets = ticket.map_or(0, |ticket| ticket.max(self.lock.ticket));
@@ -67,6 +68,24 @@ impl Transaction<'_> {
             return Verdict::Answer(self.hold_again(request, attempt, own, wanted));
         }
         self.decide(request, attempt, head.as_ref(), calls)
+    }
+
+    /// The verdict of one of several servers on an overtaken request. Two of them may be the same one,
+    /// and another attempt would undo what the later request has done.
+    fn place_of(&self, token: &str) -> Verdict {
+        let queue = &self.lock.queue;
+        let Some(index) = queue.iter().position(|waiter| waiter.token == token) else {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
+        };
+        let called = self.is_called(token).then(|| Fence(self.next_fence(0)));
+        Verdict::Placed(Place {
+            view: self.brief_view(),
+            position: index as u64 + 1,
+            sleep: Duration::from_millis(CLAIM_WINDOW / 2),
+            ticket: Ticket(queue[index].ticket),
+            called,
+            kept_out: false,
+        })
     }
 
     /// The attempt of the last request with this token.
