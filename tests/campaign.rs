@@ -132,5 +132,10 @@ fn on_a_cluster() {
 
 #[test]
 fn on_a_quorum() {
-    campaign(Kind::Quorum);
+    campaign(Kind::Quorum(3));
+}
+
+#[test]
+fn on_a_quorum_of_five() {
+    campaign(Kind::Quorum(5));
 }

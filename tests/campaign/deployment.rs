@@ -1,4 +1,4 @@
-//! The five kinds of servers, which live for a whole campaign, and how each fault hits them.
+//! The kinds of servers, which live for a whole campaign, and how each fault hits them.
 
 use std::fs;
 use std::time::Duration;
@@ -18,12 +18,19 @@ pub enum Kind {
     Files,
     Sentinel,
     Cluster,
-    Quorum,
+    /// Of so many servers.
+    Quorum(usize),
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] =
-        [Self::Server, Self::Files, Self::Sentinel, Self::Cluster, Self::Quorum];
+    pub const ALL: [Self; 6] = [
+        Self::Server,
+        Self::Files,
+        Self::Sentinel,
+        Self::Cluster,
+        Self::Quorum(3),
+        Self::Quorum(5),
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -31,7 +38,8 @@ impl Kind {
             Self::Files => "local:",
             Self::Sentinel => "Sentinel",
             Self::Cluster => "a cluster",
-            Self::Quorum => "a quorum",
+            Self::Quorum(3) => "a quorum of three",
+            Self::Quorum(_) => "a quorum of five",
         }
     }
 
@@ -44,8 +52,24 @@ impl Kind {
         }
     }
 
-    pub fn has_queue(self) -> bool {
-        self != Self::Quorum
+    pub fn is_quorum(self) -> bool {
+        matches!(self, Self::Quorum(_))
+    }
+
+    /// How many servers vote.
+    pub fn servers(self) -> usize {
+        match self {
+            Self::Quorum(servers) => servers,
+            _ => 1,
+        }
+    }
+
+    /// How many servers may fail at once.
+    pub fn minority(self) -> usize {
+        match self {
+            Self::Quorum(servers) => (servers - 1) / 2,
+            _ => 1,
+        }
     }
 }
 
@@ -68,8 +92,9 @@ pub struct Deployment {
     servers: Servers,
     /// By worker, and by server. Empty if clients find the servers by themselves.
     wires: Vec<Vec<Proxy>>,
-    /// The number of the server that does not answer now; for Sentinel its port.
-    away: Option<usize>,
+    /// The numbers of the servers that do not answer now; for Sentinel their ports.
+    away: Vec<usize>,
+    minority: usize,
     moving: Option<Move>,
 }
 
@@ -87,7 +112,9 @@ impl Deployment {
             }
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
-            Kind::Quorum => Servers::Quorum((0..3).map(|_| Server::on_tcp(&[])).collect()),
+            Kind::Quorum(count) => {
+                Servers::Quorum((0..count).map(|_| Server::on_tcp(&[])).collect())
+            }
         };
         let ports: Vec<u16> = match &servers {
             Servers::One(server) => vec![server.port()],
@@ -96,7 +123,8 @@ impl Deployment {
         };
         let to = |port: &u16| Proxy::to(*port, Duration::ZERO);
         let wires = (0..WORKERS).map(|_| ports.iter().map(to).collect()).collect();
-        Self { servers, wires, away: None, moving: None }
+        let (away, minority) = (Vec::new(), kind.minority());
+        Self { servers, wires, away, minority, moving: None }
     }
 
     /// The URL for a worker.
@@ -157,12 +185,12 @@ impl Deployment {
             What::KillMaster | What::KillServer(_) => {
                 let Some(number) = self.reachable(what, &key) else { return false };
                 self.server(number).kill();
-                self.away = Some(number);
+                self.away.push(number);
             }
             What::Freeze | What::FreezeServer(_) | What::FreezeReplica => {
                 let Some(number) = self.reachable(what, &key) else { return false };
                 self.server(number).signal("STOP");
-                self.away = Some(number);
+                self.away.push(number);
             }
             What::RestartEmpty(_) | What::RestartWithData => {
                 let Some(number) = self.reachable(what, &key) else { return false };
@@ -206,13 +234,13 @@ impl Deployment {
             What::StopSentinels(which) => self.signal_sentinels(which, "CONT"),
             What::MoveSlot => self.end_move(),
             What::Freeze | What::FreezeServer(_) | What::FreezeReplica => {
-                if let Some(number) = self.away.take() {
+                if let Some(number) = self.back(what) {
                     self.server(number).signal("CONT");
                 }
             }
             What::KillMaster => self.replace_master(),
             What::KillServer(_) => {
-                if let Some(number) = self.away.take() {
+                if let Some(number) = self.back(what) {
                     self.server(number).start_again();
                 }
             }
@@ -270,7 +298,7 @@ impl Deployment {
                 Some(service.master_port()).filter(|port| *port != 0)?.into()
             }
             (Servers::Cluster(cluster), _) => {
-                let asked = (0..2).find(|node| Some(*node) != self.away)?;
+                let asked = (0..2).find(|node| !self.away.contains(node))?;
                 Some(cluster.owner(asked, key)).filter(|node| *node != usize::MAX)?
             }
             (
@@ -283,15 +311,26 @@ impl Deployment {
             _ => 0,
         };
         // What is away may be frozen, and would not answer.
+        let is_away = self.away.contains(&number);
         let is_free = match what {
             What::Flush
             | What::DeleteKey
             | What::DeleteKeyOf(_)
             | What::KillConnections
-            | What::PauseClients => self.away != Some(number),
-            _ => self.away.is_none(),
+            | What::PauseClients => !is_away,
+            _ => !is_away && self.away.len() < self.minority,
         };
         is_free.then_some(number)
+    }
+
+    /// The server that this fault made unavailable.
+    fn back(&mut self, what: What) -> Option<usize> {
+        let is_hit = |away: &usize| match what {
+            What::FreezeServer(server) | What::KillServer(server) => *away == server,
+            _ => true,
+        };
+        let at = self.away.iter().position(is_hit)?;
+        Some(self.away.remove(at))
     }
 
     fn server(&mut self, number: usize) -> &mut Server {
@@ -329,7 +368,7 @@ impl Deployment {
     }
 
     fn replace_master(&mut self) {
-        let Some(number) = self.away.take() else { return };
+        let Some(number) = self.away.pop() else { return };
         match &mut self.servers {
             Servers::Sentinel(service) => {
                 let port = u16::try_from(number).unwrap();

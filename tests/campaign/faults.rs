@@ -69,6 +69,8 @@ pub enum What {
 pub enum Effect {
     /// Requests and replies are late or fail.
     Delays,
+    /// Of a quorum, and the majority goes on.
+    FailsMinority,
     /// Connections break.
     Breaks,
     /// The server may lose grants.
@@ -165,8 +167,12 @@ impl What {
             Self::Free => Effect::Frees,
             Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
             Self::Flush => Effect::Loses,
-            // A minority of a quorum may lose its data.
-            Self::RestartEmpty(_) if plan.kind != Kind::Quorum => Effect::Loses,
+            Self::FreezeServer(_)
+            | Self::KillServer(_)
+            | Self::PartServer(..)
+            | Self::DeleteKeyOf(_) => Effect::FailsMinority,
+            Self::RestartEmpty(_) if plan.kind.is_quorum() => Effect::FailsMinority,
+            Self::RestartEmpty(_) => Effect::Loses,
             _ if self.may_replace_master(plan.kind) && !plan.survives_failovers() => {
                 Effect::FailsOver
             }

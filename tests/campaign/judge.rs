@@ -18,6 +18,9 @@ const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 /// How long a loaded machine may need to start the programs of a handoff.
 const STARTING: Duration = Duration::from_secs(1);
 
+/// How far apart a quorum may grant requests that it admits together, in seconds.
+const JITTER: f64 = 0.25;
+
 /// The promises that the judge checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
@@ -327,9 +330,6 @@ impl Verdict {
     }
 
     fn order(&mut self, record: &Record) {
-        if !record.plan.kind.has_queue() {
-            return;
-        }
         for (number, worker) in record.workers.iter().enumerate() {
             let Some(queued) = worker.queued else { continue };
             let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
@@ -353,6 +353,13 @@ impl Verdict {
                 if other.started <= queued || matches!(other.work.mode, Mode::Reentrant(_)) {
                     continue;
                 }
+                // Requests that a quorum admits together take the lock at the same time.
+                let together = record.plan.kind.is_quorum()
+                    && compatible(&[worker.work.mode, other.work.mode])
+                    && worker.run.as_ref().is_some_and(|run| run.first < next.first + JITTER);
+                if together {
+                    continue;
+                }
                 self.orders_compared += 1;
                 let overtakes = match (&worker.run, worker.work.limit) {
                     (Some(run), _) => next.fence < run.fence,
@@ -372,9 +379,9 @@ impl Verdict {
         let runs = record.workers.iter().filter_map(|worker| worker.run.as_ref());
         let mut taken: Vec<Span> = runs.map(|run| (run.first, run.last)).collect();
         // A blank server of a quorum does not vote for a TTL, which it counts in whole seconds.
-        let blank = match record.plan.kind.has_queue() {
-            true => Duration::ZERO,
-            false => record.plan.works[0].ttl + Duration::from_secs(2),
+        let blank = match record.plan.kind.is_quorum() {
+            true => record.plan.works[0].ttl + Duration::from_secs(2),
+            false => Duration::ZERO,
         };
         taken.extend(record.faults.iter().map(|fault| (fault.from, fault.to + seconds(blank))));
         taken.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -430,7 +437,7 @@ impl Verdict {
             let can_fail = record.suffers(during, ttl, |effect| {
                 !matches!(effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
             }) || worker.was_stopped(during)
-                || !record.plan.kind.has_queue();
+                || record.plan.kind.is_quorum();
             // Requests time out after a quarter of the TTL, or a server's share of that.
             let around = (during.0 - 0.2, during.1 + 0.2);
             let starved = record.strain.waiting(around) > ttl / 10.0

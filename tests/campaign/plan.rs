@@ -86,7 +86,8 @@ impl Plan {
         };
         let longest = if kind.replicas() > 0 { 5_000 } else { 3_000 };
         // All clients of a lock on a quorum use the same TTL.
-        let common = (kind == Kind::Quorum).then(|| millis(random, 1_000, 3_000));
+        let common = kind.is_quorum().then(|| pick(random, &[1_000, 3_000]));
+        let common = common.map(Duration::from_millis);
         let modes = Self::modes(random, staged);
         let works = (0..2 + random.below(WORKERS as u64 - 1)).map(|number| {
             let ttl = common.unwrap_or_else(|| millis(random, 1_000, longest));
@@ -135,7 +136,11 @@ impl Plan {
 
     fn faults(kind: Kind, random: &mut Random, workers: u64) -> Vec<Fault> {
         let some = |random: &mut Random| 1 + random.below((1 << workers) - 1);
-        let server = random.below(3) as usize;
+        let servers = kind.servers() as u64;
+        // All faults hit the same minority, except restarts.
+        let first = random.below(servers);
+        let minority = (first..).take(kind.minority()).map(|server| (server % servers) as usize);
+        let minority: Vec<usize> = minority.collect();
         let mut has_large = false;
         let mut faults: Vec<Fault> = Vec::new();
         for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {
@@ -183,16 +188,18 @@ impl Plan {
                         2 => What::KillConnections,
                         _ => What::PauseClients,
                     },
-                    // All faults hit the same server, except restarts.
-                    Kind::Quorum => match random.below(9) {
-                        0 | 1 => What::FreezeServer(server),
-                        2 => What::KillServer(server),
-                        3 | 4 => What::RestartEmpty(server),
-                        5 => What::PartServer(server, some(random)),
-                        6 => What::DeleteKeyOf(server),
-                        7 => What::Delay(some(random), millis(random, 5, 40)),
-                        _ => What::BreakReply(some(random), random.below(40) as usize),
-                    },
+                    Kind::Quorum(_) => {
+                        let server = pick(random, &minority);
+                        match random.below(9) {
+                            0 | 1 => What::FreezeServer(server),
+                            2 => What::KillServer(server),
+                            3 | 4 => What::RestartEmpty(server),
+                            5 => What::PartServer(server, some(random)),
+                            6 => What::DeleteKeyOf(server),
+                            7 => What::Delay(some(random), millis(random, 5, 40)),
+                            _ => What::BreakReply(some(random), random.below(40) as usize),
+                        }
+                    }
                 },
             };
             let (at, lasting) = (millis(random, 0, 3_500), millis(random, 0, 2_500));
@@ -200,11 +207,11 @@ impl Plan {
         }
         // Servers that restart one after another, whatever they forget.
         let restarts = |fault: &Fault| !matches!(fault.what, What::RestartEmpty(_));
-        let servers = faults.iter().filter(|fault| fault.what.hits_a_server());
-        if kind == Kind::Quorum && !servers.clone().any(restarts) {
+        let mut on_servers = faults.iter().filter(|fault| fault.what.hits_a_server());
+        if kind.is_quorum() && !on_servers.any(restarts) {
             for fault in &mut faults {
                 if let What::RestartEmpty(server) = &mut fault.what {
-                    *server = random.below(3) as usize;
+                    *server = random.below(servers) as usize;
                 }
             }
         }

@@ -257,6 +257,25 @@ fn overtaking_a_waiter_breaks_a_promise() {
 }
 
 #[test]
+fn only_requests_that_a_quorum_admits_together_may_be_granted_in_another_order() {
+    let overtaken = |mode, first| {
+        let mut record = record(vec![
+            worker(0, Mode::Exclusive, 0.1, 0.5),
+            worker(1, mode, first, 2.0),
+            worker(2, mode, 0.6, 0.8),
+        ]);
+        (record.workers[1].queued, record.workers[2].started) = (Some(0.2), 0.3);
+        record.plan.kind = Kind::Quorum(3);
+        // On a quorum, this leaves the order as it is.
+        record.faults.push(fault(Effect::FailsMinority, 0.3, 0.4));
+        record
+    };
+    breaks(&overtaken(Mode::Shared, 0.7), &[]);
+    breaks(&overtaken(Mode::Shared, 1.0), &[Promise::FirstComeFirstServed]);
+    breaks(&overtaken(Mode::Exclusive, 0.9), &[Promise::FirstComeFirstServed]);
+}
+
+#[test]
 fn an_idle_lock_breaks_a_promise() {
     let mut record =
         record(vec![worker(0, Mode::Exclusive, 0.1, 0.5), worker(1, Mode::Exclusive, 6.6, 6.9)]);
