@@ -17,17 +17,8 @@ const TTL: &str = "2s";
 /// Servers that have been up for longer than a lease.
 fn servers(count: usize) -> Vec<Server> {
     let servers: Vec<Server> = (0..count).map(|_| Server::on_tcp(&[])).collect();
-    servers.iter().for_each(|server| await_uptime(server, 2));
+    servers.iter().for_each(|server| server.await_uptime(2));
     servers
-}
-
-/// Waits for more than `seconds`, because a server rounds its uptime.
-fn await_uptime(server: &Server, seconds: u64) {
-    until("the server has been up for a lease", || {
-        let told = server.cli(&["INFO", "server"]);
-        let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-        uptime.unwrap().trim().parse::<u64>().unwrap() > seconds
-    });
 }
 
 /// The URLs of the servers. Each masked one is replaced by an address where no server is.
@@ -161,7 +152,7 @@ fn with_two_of_five_down_everything_works_and_with_three_nothing_does() {
 #[test]
 fn a_frozen_server_costs_one_timeout_once() {
     let servers = servers(3);
-    await_uptime(&servers[0], 5);
+    servers[0].await_uptime(5);
     servers[2].signal("STOP");
     let mut command = at(&urls(&servers, &[]), &["exec", "--io-timeout", "1s", "L", "true"]);
     // Nearly two timeouts.
@@ -223,7 +214,7 @@ fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
     let output = run(&mut at(&urls(&servers, &[]), &["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 75, "{output:?}");
     assert_ne!(token, "");
-    await_uptime(&servers[0], 2);
+    servers[0].await_uptime(2);
     let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-w", "9", "L", "true"]));
     assert_eq!(output.code(), 0, "{output:?}");
 }
@@ -234,7 +225,7 @@ fn lost_replies_leave_nothing_behind() {
     let wires: Vec<Proxy> =
         servers.iter().map(|server| Proxy::to(server.port(), Duration::ZERO)).collect();
     let all = wires.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
-    servers.iter().for_each(|server| await_uptime(server, 4));
+    servers.iter().for_each(|server| server.await_uptime(4));
     let exec = ["exec", "--io-timeout", "1s", "-t", "4s", "L", "true"];
     wires[0].drop_replies(true);
     assert_eq!(run(&mut at(&all, &exec)).code(), 0);
@@ -290,7 +281,7 @@ fn readers_that_come_at_once_all_enter_with_distinct_fences() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     // A lease that leaves a loaded machine the time for all of them.
-    servers.iter().for_each(|server| await_uptime(server, 8));
+    servers.iter().for_each(|server| server.await_uptime(8));
     let exec = ["exec", "-n", "-s", "-t", "8s", "L", "sh", "-c", "echo $RLOCK_FENCE"];
     let readers: Vec<Running> = (0..20).map(|_| Running::start(&mut at(&all, &exec))).collect();
     let mut fences: Vec<String> = Vec::new();
@@ -336,7 +327,7 @@ fn exactly_one_of_several_simultaneous_nonblocking_clients_enters() {
 #[test]
 fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
     let servers = servers(3);
-    await_uptime(&servers[2], 3);
+    servers[2].await_uptime(3);
     let mut stuck = holder(&urls(&servers, &[]), &["-t", "3s"], "L");
     let slow: Vec<Proxy> = [0, 1_500, 3_000]
         .into_iter()
@@ -354,7 +345,7 @@ fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
 fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     let mut servers = servers(3);
     let exec = ["exec", "-n", "-t", "2s", "--at-least", "60s", "L", "true"];
-    servers.iter().for_each(|server| await_uptime(server, 2));
+    servers.iter().for_each(|server| server.await_uptime(2));
     let all = urls(&servers, &[]);
     let output = run(&mut at(&all, &exec));
     assert_eq!(output.code(), 69, "nobody has been up for a minute: {output:?}");
@@ -364,7 +355,7 @@ fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     servers[1].start_again();
     servers[2].kill();
     servers[2].start_again();
-    await_uptime(&servers[2], 1);
+    servers[2].await_uptime(1);
     let again = ["exec", "-n", "-t", "2s", "--at-least", "2s", "L", "true"];
     assert_ne!(run(&mut at(&all, &again)).code(), 0);
 }
@@ -386,7 +377,7 @@ fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
     let mut servers = servers(4);
     servers.push(Server::on_tcp(&["--requirepass", "secret"]));
     let all = urls(&servers, &[]);
-    servers[..4].iter().for_each(|server| await_uptime(server, 6));
+    servers[..4].iter().for_each(|server| server.await_uptime(6));
     let mut first = holder(&urls(&servers[..4], &[]), &["-t", "6s"], "L");
     let enter = ["exec", "--io-timeout", "300ms", "L", "echo", "ENTERED"];
     let mut second = Running::start(&mut at(&all, &enter));
@@ -480,7 +471,7 @@ fn a_server_that_was_restarted_does_not_vote_a_second_early() {
     let mut servers = servers(3);
     for attempt in 0..10 {
         let lock = format!("L{attempt}");
-        servers.iter().for_each(|server| await_uptime(server, 2));
+        servers.iter().for_each(|server| server.await_uptime(2));
         let (_, rest) = time_of_day();
         std::thread::sleep(Duration::from_millis(1_400).saturating_sub(rest));
         let ((second, _), acquired) = (time_of_day(), Instant::now());

@@ -13,13 +13,7 @@ const TTL: &str = "3s";
 /// Servers that have been up for longer than a lease.
 fn servers(count: usize) -> Vec<Server> {
     let servers: Vec<Server> = (0..count).map(|_| Server::on_tcp(&[])).collect();
-    for server in &servers {
-        until("the server has been up for a lease", || {
-            let told = server.cli(&["INFO", "server"]);
-            let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-            uptime.unwrap().trim().parse::<u64>().unwrap() > 4
-        });
-    }
+    servers.iter().for_each(|server| server.await_uptime(4));
     servers
 }
 

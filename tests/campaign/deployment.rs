@@ -258,9 +258,7 @@ impl Deployment {
             Servers::Sentinel(service) => service.await_replicas(),
             Servers::Cluster(cluster) => cluster.await_agreement(),
             Servers::Quorum(servers) => {
-                for server in servers {
-                    until("the server has been up for a lease", || uptime(server) > 3);
-                }
+                servers.iter().for_each(|server| server.await_uptime(3));
             }
             _ => {}
         }
@@ -454,13 +452,6 @@ impl Deployment {
             cluster.node(node).cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]);
         }
     }
-}
-
-/// In seconds.
-fn uptime(server: &Server) -> u64 {
-    let told = server.cli(&["INFO", "server"]);
-    let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
-    uptime.unwrap().trim().parse().unwrap()
 }
 
 /// The same URL with its hosts in another order.

@@ -29,6 +29,18 @@ pub fn set_limit(limit: Duration) {
     LIMIT.set(limit);
 }
 
+/// Waits for something that cannot announce itself, such as the end of another process. Fails after
+/// the limit.
+#[track_caller]
+pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let give_up = Instant::now() + limit();
+    while !happened() {
+        assert!(Instant::now() < give_up, "did not happen: {what}");
+        // Long enough to leave the processor to others, and short enough not to delay the test.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The output of a process. A thread reads it at once, so that the process never blocks.
 pub struct Stream {
     name: &'static str,

@@ -16,6 +16,7 @@ pub mod random;
 pub mod sentinels;
 pub mod server;
 
+pub use limit::until;
 pub use longer::LongerWait;
 pub use server::{Server, limit, send_signal};
 
@@ -23,7 +24,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use limit::{Process, Stream, limit, output_of};
 use serde_json::Value;
@@ -308,16 +309,4 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
 pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     state.map_or(true, |state| state.contains(") Z "))
-}
-
-/// Waits for something that cannot announce itself, such as the end of another process. Fails after
-/// the limit.
-#[track_caller]
-pub fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let give_up = Instant::now() + limit();
-    while !happened() {
-        assert!(Instant::now() < give_up, "did not happen: {what}");
-        // Long enough to leave the processor to others, and short enough not to delay the test.
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

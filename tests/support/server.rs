@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use limit::{Process, output_of};
+use limit::{Process, output_of, until};
 use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";
@@ -122,6 +122,15 @@ impl Server {
     pub fn cli_number(&self, arguments: &[&str]) -> i64 {
         let printed = self.cli(arguments);
         printed.parse().unwrap_or_else(|_| panic!("{arguments:?}: {printed}"))
+    }
+
+    /// Waits until the server has been up for more than `seconds`, because it rounds its uptime.
+    pub fn await_uptime(&self, seconds: u64) {
+        until("the server has been up for long enough", || {
+            let told = self.cli(&["INFO", "server"]);
+            let uptime = told.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+            uptime.unwrap().trim().parse::<u64>().unwrap() > seconds
+        });
     }
 
     /// How many times a command was called since the last reset of the statistics.

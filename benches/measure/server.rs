@@ -1,0 +1,80 @@
+//! What a lock costs the server and the network.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::support::proxy::Proxy;
+use crate::support::{self, Server};
+use crate::timing::{RUNS, median, millis};
+
+pub(crate) fn measure() {
+    let server = Server::on_tcp(&[]);
+    round_trips(&server);
+    server_time(&server);
+    inspection();
+}
+
+/// The time that the scripts take on the server, including all that they keep for inspect.
+fn server_time(server: &Server) {
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    for _ in 0..RUNS {
+        let mut command = support::rlock(["exec", "-n", "bench", "--", "true"]);
+        command.env("RLOCK_URL", server.tcp_url());
+        assert!(command.status().is_ok_and(|status| status.success()));
+    }
+    let stats = server.cli(&["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
+    println!("each of the two scripts of an exec takes {} µs on the server", cost.unwrap_or("?"));
+}
+
+/// The time to list many locks.
+fn inspection() {
+    const LOCKS: usize = 10_000;
+    let server = Server::on_tcp(&[]);
+    let workers: Vec<_> = (0..4)
+        .map(|worker| {
+            let url = server.tcp_url();
+            std::thread::spawn(move || {
+                for lock in (worker..LOCKS).step_by(4) {
+                    let name = format!("deploy:job-{lock}");
+                    let mut command = support::rlock(["acquire", "-q", "-t", "1h", &name]);
+                    command.env("RLOCK_URL", &url).stdout(Stdio::null());
+                    assert!(command.status().is_ok_and(|status| status.success()));
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().expect("all are acquired"));
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let mut command = support::rlock(["inspect"]);
+            command.env("RLOCK_URL", server.tcp_url()).stdout(Stdio::null());
+            let start = Instant::now();
+            assert!(command.status().is_ok_and(|status| status.success()));
+            start.elapsed()
+        })
+        .collect();
+    println!("inspect of {LOCKS} locks: {:.0} ms", median(&mut times).as_secs_f64() * 1000.0);
+}
+
+fn round_trips(server: &Server) {
+    const DELAY: Duration = Duration::from_millis(25);
+    let proxy = Proxy::to(server.port(), DELAY);
+    let mut times = Vec::new();
+    let mut flights = 0;
+    for _ in 0..10 {
+        let before = proxy.flights();
+        let mut command = support::rlock(["exec", "-n", "far", "--", "true"]);
+        let start = Instant::now();
+        let status = command.env("RLOCK_URL", proxy.url()).status().expect("rlock runs");
+        assert!(status.success());
+        times.push(start.elapsed());
+        flights = proxy.flights() - before;
+    }
+    println!(
+        "the same through a proxy with 50 ms of round-trip time: {flights} round trips after the \
+         handshake (which the proxy does not delay), {:.1} ms",
+        millis(median(&mut times)),
+    );
+}
