@@ -346,6 +346,11 @@ impl Acquisition {
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
+        // A keeper asks for the hold that it takes over.
+        let held = self.held_fences().max();
+        if let Some(fence) = held.filter(|fence| self.holding(*fence, now) >= self.required) {
+            return Some(Step::End(End::Granted(fence)));
+        }
         if self.is_called(now) {
             if seeded(Flaw::CountsCalls) {
                 return Some(Step::End(End::Granted(Fence(self.highest.0 + 1))));
@@ -358,7 +363,7 @@ impl Acquisition {
         };
         let answered = self.seats.distinct(spoken);
         let open = self.open();
-        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
+        let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
         self.phase = Phase::Placing { since, majority_at };
         // Members that have not answered could only change the decision if they call the request.
         let calling = self.seats.distinct(|seat| seat.called().is_some());
@@ -375,16 +380,35 @@ impl Acquisition {
             return None;
         }
         // A holder that one member names has the lock, even if the others that know it are down.
-        if answered < self.majority.max(self.required) && !self.is_named() {
+        if answered < self.needed() && !self.is_named() {
             return Some(Step::End(End::TooFew(answered)));
         }
         self.has_met |= answered >= self.majority;
+        if let Some(fence) = held {
+            self.settle_with(fence, 0, now, orders);
+            return None;
+        }
         if self.ticket.is_none() {
             self.agree_on_ticket();
             self.place(now, orders);
             return None;
         }
         self.not_called(now)
+    }
+
+    /// How many members must answer before the request can be decided, unless one names a holder.
+    fn needed(&self) -> usize {
+        self.majority.max(self.required)
+    }
+
+    /// The fencing tokens of the holds that members have given in this round.
+    fn held_fences(&self) -> impl Iterator<Item = Fence> {
+        self.seats.iter().filter_map(|seat| seat.held(self.round))
+    }
+
+    /// How many members have the hold with this fencing token.
+    fn holding(&self, fence: Fence, now: Instant) -> usize {
+        self.seats.voting(|seat| seat.held(self.round) == Some(fence), self.lease, now)
     }
 
     /// Until when to await the other members in a round that began at `since`.
@@ -530,20 +554,16 @@ impl Acquisition {
     fn settling(&mut self, now: Instant, orders: &mut Vec<Order>) -> Option<Step> {
         let Phase::Settling { since, majority_at, fence, raises } = self.phase else { return None };
         let round = self.round;
-        let with = |seat: &Seat| match seat.said {
-            Said::Granted(theirs) if seat.round == round => Some(theirs),
-            _ => None,
-        };
-        let settled = self.seats.voting(|seat| with(seat) == Some(fence), self.lease, now);
+        let settled = self.holding(fence, now);
         if settled >= self.required {
             return Some(Step::End(End::Granted(fence)));
         }
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
-        let granted = self.seats.voting(|seat| with(seat).is_some(), self.lease, now);
+        let granted = self.seats.voting(|seat| seat.held(round).is_some(), self.lease, now);
         let answered = self.seats.distinct(|seat| seat.round == round && seat.has_spoken(round));
-        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
+        let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
         self.phase = Phase::Settling { since, majority_at, fence, raises };
         // Other requests may see these holds on a majority. Those that do not wait then leave, so giving
         // the holds up needs more patience.
@@ -556,7 +576,7 @@ impl Acquisition {
         if open > 0 && now < until && settled + open >= self.required {
             return Some(Step::Wait(until));
         }
-        let largest = self.seats.iter().filter_map(with).max().unwrap_or(fence);
+        let largest = self.held_fences().max().unwrap_or(fence);
         if granted >= self.required && largest > fence && now < self.started + 2 * self.io_timeout {
             // Another hold got a larger token meanwhile. Several clients may be outbidding each
             // other, so each leaps a little further after the first time.
@@ -746,6 +766,39 @@ mod tests {
         assert_eq!(play.asked(), [(2, Part::Place(None)), (0, settle), (1, settle)]);
         play.reply(0, granted(12));
         play.reply(1, granted(12));
+        assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+    }
+
+    #[test]
+    fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
+        let mut play = Play::begin(true, [0; 3]);
+        play.reply(0, granted(12));
+        play.reply(1, granted(12));
+        assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+        // The settle that gave the hold has not reached the second member yet.
+        let mut play = Play::begin(true, [0; 3]);
+        play.reply(0, granted(12));
+        play.reply(1, place(14, None, free()));
+        play.reply(2, Reply::Failed(Failure::Interrupted { sent: true }));
+        let settle = Part::Settle(None, Fence(12));
+        assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, settle)));
+    }
+
+    #[test]
+    fn a_server_that_is_needed_is_awaited_for_the_whole_timeout() {
+        let mut play = Play::begin(true, [0; 3]);
+        play.acquisition.required = 3;
+        play.reply(0, called(12));
+        play.reply(1, called(12));
+        play.pass(1_000);
+        assert!(matches!(play.step, Step::Wait(_)), "{:?}", play.step);
+        play.reply(2, called(12));
+        let settle = Part::Settle(None, Fence(12));
+        assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, settle)));
+        play.reply(0, granted(12));
+        play.reply(1, granted(12));
+        play.pass(1_000);
+        play.reply(2, granted(12));
         assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
     }
 

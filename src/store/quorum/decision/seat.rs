@@ -60,6 +60,14 @@ impl Seat {
         }
     }
 
+    /// The fencing token of the hold that the member has given in this round.
+    pub(super) fn held(&self, round: u64) -> Option<Fence> {
+        match self.said {
+            Said::Granted(fence) if self.round == round => Some(fence),
+            _ => None,
+        }
+    }
+
     /// Whether the member has spoken in this round. One that listens has nothing to add.
     pub(super) fn has_spoken(&self, round: u64) -> bool {
         self.round == round && self.said != Said::Nothing
