@@ -1,5 +1,5 @@
 //! Plays every history of a few clients and a quorum of three servers, as its parent does with one
-//! server: every order of messages, and each dead, frozen or forgetful server, that a scope allows.
+//! server: every order of messages and every dead, frozen or forgetful server that a scope allows.
 //!
 //! What is played is the code that ships: `decision::Acquisition` with its votes, the waiter of
 //! `wait`, the lock model for each server, and the decisions about renewals. The files here do the
@@ -10,7 +10,7 @@
 //! - Time passes in ticks of a second, as for one server. Shorter pauses end at any moment before.
 //! - Servers are the same, so they are sorted.
 //! - Fencing tokens and tickets keep their order, and whether one follows another directly. All are
-//!   ahead of the servers' clocks, so that the servers count.
+//!   ahead of the servers' clocks, so each new one is the previous one plus one.
 
 mod canonical;
 mod client;

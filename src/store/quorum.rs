@@ -6,13 +6,13 @@
 //!
 //! - All servers are asked at once, under one timeout, so that a frozen one costs nothing.
 //! - Each server runs the same scripts as a single server does, so modes, histories and reasons
-//!   exist here too. A slot of N needs more servers than a majority: see `decision::required`.
+//!   exist here too. A slot needs more servers than a majority: see `decision::required`.
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
 //!   its restart need not be delayed: see `decision`.
 //! - The next renewal restores holds that a minority of servers has lost.
-//! - Waiters stand in one queue, although no single server could order them: see
+//! - Waiters are served in one order, although no single server decides it: see
 //!   `decision::Acquisition`.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
@@ -50,15 +50,15 @@ use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 use crate::system::wakeup::Wakeup;
 
-/// How long the end of the process waits at most for members to send their last requests. Nobody awaits
-/// the replies, so this takes no time unless the host is overloaded.
+/// The longest wait at the end of the process for members to send their last requests. Their replies
+/// are not awaited, so this takes no time unless the host is overloaded.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// How long it waits for replies that a majority has made unnecessary: a member that is merely slower
-/// then keeps its connection until it has read the request.
+/// The wait at the end of the process for replies that a majority has made unnecessary: a member that
+/// is merely slower then keeps its connection until it has read the request.
 const LAST_REPLIES: Duration = Duration::from_millis(10);
 
-/// Several servers.
+/// The locks on several independent servers.
 pub(super) struct Quorum {
     members: Vec<Member>,
     io_timeout: Duration,
@@ -273,7 +273,8 @@ impl Store for Quorum {
         // The process that acquired the lock renews it again soon, so a busy member can be skipped.
         // For `rlock renew` this is the only renewal, and it has just asked the members for the
         // mode.
-        // The others may decide while a member that has lost the hold still answers.
+        // Only the process that acquired the lock can restore a lost hold, so only it awaits members
+        // that could report a loss after the others have decided.
         let (majority, if_busy, enough) = match self.granted {
             Some(_) => (Some(required), IfBusy::Skip, false),
             None => (None, IfBusy::Queue, true),
@@ -421,7 +422,7 @@ impl Quorum {
 }
 
 impl Drop for Quorum {
-    /// Gives members the time to send their last requests. Nobody awaits the replies.
+    /// Gives members the time to send their last requests, without awaiting the replies.
     fn drop(&mut self) {
         if self.has_written {
             self.settle_down(LAST_REPLIES);

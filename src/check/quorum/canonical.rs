@@ -112,7 +112,7 @@ impl World {
             self.rank(Self::each_fence);
             self.rank(Self::each_ticket);
         } else {
-            // Nobody needs them any more.
+            // No client needs them anymore.
             let forget = &mut |number: &mut u64| *number = (*number).min(CLOCK);
             self.each_fence(forget);
             self.each_ticket(forget);
@@ -121,7 +121,7 @@ impl World {
         self.sort_servers();
     }
 
-    /// Closes the gaps between numbers, but for whether one follows another directly.
+    /// Closes the gaps between numbers, but keeps whether one follows another directly.
     fn rank(&mut self, each: Each) {
         let mut all = BTreeSet::from([CLOCK]);
         each(self, &mut |number| {
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Servers that differ only in their places are the same.
+    /// Servers that differ only in their indexes are the same.
     fn sort_servers(&mut self) {
         let key = |member: usize| {
             let mut hasher = DefaultHasher::new();

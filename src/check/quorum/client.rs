@@ -1,4 +1,4 @@
-//! The state of one client: the state machines that it is in, and what it awaits.
+//! The state of one client: the state machines that it runs, and what it awaits.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(super) struct Renewing {
 pub(super) enum How {
     /// It had the lock.
     Done,
-    /// It did not wait, and somebody else was first.
+    /// It did not wait, and another client was first.
     Busy,
     /// Too few servers could be used.
     Failed,

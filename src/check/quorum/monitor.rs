@@ -14,10 +14,10 @@ use crate::store::model::lock::CLAIM_WINDOW;
 use crate::store::quorum::decision::required;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
-/// nobody relies on, a call, and a heartbeat, one after another.
+/// no client relies on, a call, and a heartbeat, one after another.
 const LONGEST_IDLE: u8 = 6;
 
-/// A promise. A search that ends without a broken one has kept all of them.
+/// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     HoldersExcludeEachOther,
@@ -54,7 +54,7 @@ pub(super) struct Monitor {
     /// The largest fencing token granted, and what it was when each client began.
     granted: u64,
     floors: Vec<u64>,
-    /// Who stood in the queues with agreed tickets when each client began: a bit for each.
+    /// Which clients had agreed tickets in the queues when each client began: one bit for each.
     older: Vec<u8>,
     /// For how many ticks the lock has been idle beside a waiter.
     idle: u8,
@@ -70,7 +70,7 @@ impl Monitor {
         (self.floors[client], self.older[client]) = (self.granted, standing);
     }
 
-    /// What is over no longer matters.
+    /// Forgets what concerns only clients that no longer acquire the lock.
     pub(super) fn forget_ended(&mut self, clients: &[Client]) {
         let waiting = (0..clients.len()).filter(|index| clients[*index].is_acquiring());
         let waiting: u8 = waiting.map(|index| 1 << index).sum();
@@ -89,7 +89,7 @@ impl Monitor {
 }
 
 impl Property {
-    /// The one that a state breaks.
+    /// The promise that a state breaks.
     pub(super) fn broken_in(world: &World) -> Option<Self> {
         let broken = [
             (Self::HoldersExcludeEachOther, rivals_run(world)),
@@ -122,7 +122,7 @@ fn nobody_wins(world: &World) -> bool {
         .all(|client| matches!(client.phase, Phase::Ended(How::Busy | How::Failed | How::Refused)))
 }
 
-/// One that waits keeps waiting as long as it has reached a majority once.
+/// A client that waits has given up. It may fail only if more than a minority of the servers may.
 fn a_waiter_gave_up(world: &World) -> bool {
     let clients = world.clients.iter().zip(&world.scope.clients);
     let may_fail =
@@ -134,7 +134,7 @@ fn a_waiter_gave_up(world: &World) -> bool {
     })
 }
 
-/// A call lapses unless the waiter asks again.
+/// A call lasts longer than the claim window. It should lapse unless the waiter asks again.
 fn a_call_lasts(world: &World) -> bool {
     world.servers.iter().any(|server| {
         server.lock.called.iter().any(|called| {
@@ -159,7 +159,8 @@ fn is_back(world: &World) -> bool {
     })
 }
 
-/// All clients have ended, and all leases have expired. The next call must find the lock free.
+/// A request that comes after all clients have ended and all leases have expired does not find the lock
+/// free.
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
@@ -177,7 +178,7 @@ fn is_something_left(world: &World) -> bool {
 }
 
 impl World {
-    /// Whose agreed tickets stand in the queues of a majority: a bit for each client.
+    /// Which clients have agreed tickets in the queues of a majority: one bit for each.
     pub(super) fn standing(&self) -> u8 {
         let majority = required(Mode::Exclusive, SERVERS);
         let stands = |client: &usize| {
@@ -199,7 +200,7 @@ impl World {
         let monitor = &mut self.monitor;
         let is_alone = self.scope.mode(client) == Mode::Exclusive;
         let last = if is_alone { monitor.granted } else { monitor.floors[client] };
-        // A server that has forgotten its tokens counts on its clock, which does not move here.
+        // A server that has forgotten its tokens restarts from its clock, which does not move here.
         let remembers = self.left.losses == self.scope.budget.losses;
         if fence <= last && remembers {
             self.broken.get_or_insert(Property::FencesGrow);
@@ -210,7 +211,7 @@ impl World {
         monitor.idle = 0;
     }
 
-    /// Whether anything went wrong so far.
+    /// Whether any fault has occurred so far.
     fn is_shaken(&self) -> bool {
         self.left != self.scope.budget
     }

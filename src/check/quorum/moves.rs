@@ -131,7 +131,7 @@ impl World {
         self.servers[member].send(index, Sent { what, round, attempt: client.attempt, awaited });
     }
 
-    /// Sends something to all servers, behind what they have not answered. Nobody awaits a reply.
+    /// Sends something to all servers, behind what they have not answered, without awaiting a reply.
     fn post(&mut self, index: usize, what: What) {
         for member in 0..SERVERS {
             self.servers[member].lines[index].withdraw();

@@ -1,4 +1,4 @@
-//! What a search plays: who takes part, and what may go wrong how often.
+//! What a search plays: which clients take part, and how often each fault may occur.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::wait::heartbeat;
 /// How many servers the quorum has.
 pub(super) const SERVERS: usize = 3;
 
-/// A scope, written as `x,xn k1`: the clients, and what may go wrong how often.
+/// A scope, written as `x,xn k1`: the clients, and how often each fault may occur.
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one with
 /// `r` renews its lease, and one with `t` begins only after the client before it had the lock.
@@ -31,7 +31,7 @@ pub(super) struct Terms {
     pub(super) request: Request,
 }
 
-/// How often what may still go wrong.
+/// How often each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// d: a message crosses a tick.
@@ -53,7 +53,7 @@ pub(super) struct Budget {
 }
 
 impl Scope {
-    /// For a search, which refers to it from each state. A test ends soon enough.
+    /// Leaks the scope, because every state of a search refers to it. A test ends soon enough.
     pub(super) fn leaked(name: &'static str) -> &'static Self {
         let mut words = name.split(' ');
         let clients = words.next().unwrap().split(',').enumerate();
@@ -91,7 +91,7 @@ impl Budget {
         }
     }
 
-    /// How many servers may be away.
+    /// How many servers may fail.
     pub(super) fn servers(&self) -> u8 {
         self.dead + self.deaths + self.freezes + self.losses
     }

@@ -9,7 +9,7 @@ use crate::store::quorum::decision::{Reply, What as Order};
 use crate::store::{Answer, Failure, Fate, Part, Renewal, Request, Verdict};
 use crate::system::clock::Instant;
 
-/// How often one order may ask.
+/// How many attempts one order may take.
 pub(super) const ATTEMPTS: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -221,7 +221,7 @@ fn failed(round: u64, fate: Fate) -> Replied {
     Replied { round, reply: Said::To(Reply::Failed(failure)), since: None }
 }
 
-/// As `store::quorum::acquire` asks a member. Nobody awaits the reply to a late request.
+/// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
 fn ask(lock: &mut Lock, request: &Request, part: Part, attempt: u64, is_awaited: bool) -> Reply {
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, Part::Restore(_)));
     let request = Request { part: Some(part), heartbeat, ..request.clone() };
@@ -231,7 +231,7 @@ fn ask(lock: &mut Lock, request: &Request, part: Part, attempt: u64, is_awaited:
             Verdict::Again => break,
             Verdict::Answer(answer) => return Reply::Answer(answer),
             Verdict::Placed(mut place) => {
-                // Nothing happens between two ticks.
+                // Time passes only in ticks.
                 let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
                 place.sleep = TICK * ticks;
                 return Reply::Placed(place);

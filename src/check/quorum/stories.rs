@@ -4,8 +4,8 @@ use super::scope::Scope;
 use super::world::{Action, World};
 use crate::check::search::Play;
 
-/// It had a hold on two servers, of which one reply was late, and gave it up after 10 ms. Meanwhile
-/// the other request saw that hold on a majority, and left.
+/// A request had a hold on two servers, but one of the replies was late, and the request gave the hold
+/// up after 10 ms. Meanwhile, the other request had seen that hold on a majority, and left.
 #[test]
 fn a_request_that_does_not_wait_gives_its_hold_up_with_patience() {
     let (a, b) = (0, 1);

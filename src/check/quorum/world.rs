@@ -25,7 +25,7 @@ pub(super) struct World {
     pub(super) servers: Vec<Server>,
     pub(super) clients: Vec<Client>,
     pub(super) monitor: Monitor,
-    /// The server in each place was in this place at the start.
+    /// The index that each server had at the start, because servers are sorted.
     pub(super) names: Vec<usize>,
     /// What this state breaks.
     pub(super) broken: Option<Property>,
@@ -58,7 +58,7 @@ pub(super) enum Action {
     /// A second passes.
     Tick,
 
-    // Faults, and what people do.
+    // Faults and signals.
     Break(u8, u8),
     Crash(u8),
     Signal(u8),
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// Lets clients notice at once what waits for them, where it makes no difference when they do.
+    /// Lets clients read at once what has arrived for them, if it makes no difference when they do.
     fn settle(&mut self) {
         while !self.is_patient() {
             let ready = (0..self.clients.len()).find_map(|index| {

@@ -160,7 +160,7 @@ impl Quorum {
         self.report(number, Ok(what), own);
     }
 
-    /// Says once that a wait is for servers that cannot vote yet.
+    /// Warns once if a waiter waits for servers that cannot vote yet.
     fn note_young(&mut self, attempt: &mut Attempt) {
         let names = self.members.iter().map(Member::name);
         let young = attempt.acquisition.too_young(names, Instant::now());

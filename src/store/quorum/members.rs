@@ -14,29 +14,30 @@ use crate::report::{Diagnostic, Fault};
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
 
-/// How long the members that have not answered are awaited after a majority has: as long again, and at
-/// least this long.
+/// After a majority has answered, the other members are awaited for as long again, but at least this
+/// long.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// Whose replies to collect, and for how long.
 pub(super) struct Terms {
     pub(super) timeout: Duration,
-    /// If this many members have answered, the others delay little.
+    /// Once this many members have answered, the others get only a little more time.
     pub(super) majority: Option<usize>,
     pub(super) if_busy: IfBusy,
 }
 
-/// Whether a request is queued behind what a member has not finished.
+/// What to do about a member that has not finished an earlier request.
 pub(super) enum IfBusy {
     Skip,
     /// Skip these, even if they are idle again.
     SkipThese(Vec<usize>),
+    /// Queue the request behind the earlier one.
     Queue,
 }
 
 /// Sends a request to the members, all at once. Collects their replies until there are
-/// `enough`, or until the timeout has passed. If the interrupt comes first, they stop working on the
-/// request.
+/// `enough`, or until the timeout has passed. If the interrupt comes first, the members stop
+/// working on the request.
 pub(super) fn ask<T: Send + 'static>(
     members: &[Member],
     terms: &Terms,

@@ -1,10 +1,10 @@
-//! The way of one request to a lock on several servers, as a pure state machine: what the members
-//! say and the time in, what to ask them out.
+//! Acquires a lock on several servers for one request, as a pure state machine. The members' replies
+//! and the time go in; what to ask the members comes out.
 //!
-//! 1. **Place.** The request joins the queue of every member. Each proposes a ticket, the largest of
-//!    a majority becomes the request's, and the request restates it to all members. So all queues
-//!    have the same order, up to the jitter of the network. A member *calls* the requests at the head
-//!    of its queue that its present holds admit. A call is only a hint.
+//! 1. **Place.** The request joins the queue of every member. Each member proposes a ticket. The
+//!    largest ticket of a majority becomes that of the request, which restates it to all members. So
+//!    all queues have the same order, up to the jitter of the network. A member *calls* the requests
+//!    at the head of its queue that its present holds admit. A call is only a hint.
 //! 2. **Settle.** Once enough members call the request, it asks them for a hold with one fencing
 //!    token. It has the lock once enough members have given it this hold. Two such sets of members
 //!    have one in common, which is the argument of Redlock:
@@ -34,14 +34,14 @@ use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
-/// How long members that have not answered are awaited after a majority has: as long again as that took,
-/// and at least this long.
+/// After a majority has answered, the other members are awaited for as long as that took, but at least
+/// this long.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// How long a request that does not wait pauses before it asks again while nobody has won.
+/// How long a request that does not wait pauses before it asks again while no request has won.
 const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
 
-/// How long a request counts on a call without asking again: half the time for which it stands.
+/// How long a request relies on a call without asking again: half the time after which it lapses.
 const CALL_LASTS: Duration = Duration::from_secs(1);
 
 /// How far a fencing token may leap past a larger one if several clients outbid each other.
@@ -114,7 +114,7 @@ enum Phase {
         fence: Fence,
         raises: u32,
     },
-    /// Nobody has won, and the request does not wait.
+    /// No request has won, and this one does not wait.
     Pausing {
         until: Instant,
     },
@@ -124,7 +124,7 @@ enum Phase {
     Ended,
 }
 
-/// One request's way to the lock.
+/// The progress of one request toward the lock.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Acquisition {
     mode: Mode,
@@ -525,7 +525,7 @@ impl Acquisition {
         self.seats.voting(called, self.lease, now) >= self.required
     }
 
-    /// How many members have a request of this round, or of an earlier one, that is not answered.
+    /// How many members have not answered a request of this round or of an earlier one.
     fn open(&self) -> usize {
         self.seats.iter().filter(|seat| seat.under_way == Some(UnderWay::Request)).count()
     }
@@ -565,8 +565,8 @@ impl Acquisition {
         let answered = self.seats.distinct(|seat| seat.round == round && seat.has_spoken(round));
         let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
         self.phase = Phase::Settling { since, majority_at, fence, raises };
-        // Other requests may see these holds on a majority. Those that do not wait then leave, so giving
-        // the holds up needs more patience.
+        // Other requests may see these holds on a majority, and leave if they do not wait. Giving the
+        // holds up therefore needs more patience.
         let patience = self.patience(since, majority_at);
         let until = match granted >= self.required {
             true => patience,
@@ -598,8 +598,8 @@ impl Acquisition {
         None
     }
 
-    /// While the request sleeps, a member that has nothing to say listens for it, and a hold that was
-    /// given too late ends.
+    /// While the request sleeps, a member that does not call it listens for a message, and a hold that
+    /// was given too late ends.
     fn settle_down(&mut self, member: usize, now: Instant, orders: &mut Vec<Order>) {
         let Phase::Resting { until } = self.phase else { return };
         let round = self.round;
@@ -646,7 +646,7 @@ mod tests {
 
     const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// An acquisition on three servers, and the orders that nobody has answered.
+    /// An acquisition on three servers, and the orders that no server has answered.
     struct Play {
         acquisition: Acquisition,
         orders: Vec<Order>,

@@ -80,8 +80,8 @@ fn waiter_count(views: &[View]) -> u64 {
     counts.get(counts.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// The waiters that most of the servers list. Servers order those alike whose tickets are agreed, so
-/// their mean position is their order too.
+/// The waiters that most of the servers list. All servers order waiters with agreed tickets alike, so
+/// the mean positions give the same order.
 fn waiters(views: &[View], now: ServerTime) -> Vec<Waiter> {
     let mut all = Vec::<(Waiter, usize, usize)>::new();
     for view in views {

@@ -1,4 +1,4 @@
-//! What the members of a quorum have said to a request, and whose word counts.
+//! What the members of a quorum have replied to a request, and which replies count.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Seat {
 
 /// All members.
 ///
-/// A server that was restarted may have forgotten a lease, so its word does not count until it has
+/// A server that was restarted may have forgotten a lease, so its reply does not count until it has
 /// been up for longer than any lease can last. Redlock has an operator delay such restarts instead:
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
 ///

@@ -63,7 +63,7 @@ impl<T> Votes<T> {
         let lasting = |vote: &&Option<Result<T, Failure>>| {
             matches!(vote, Some(Err(Failure::Misconfigured { .. })))
         };
-        // Waiting does not help if the others are too few until the user fixes one of these.
+        // If the other members are too few, waiting does not help: the user must fix one of these.
         if servers - self.votes.iter().filter(lasting).count() < required
             && let Some(Some(Err(failure))) = self.votes.iter().find(lasting)
         {

@@ -95,7 +95,7 @@ impl Member {
         });
     }
 
-    /// Sends something whose reply nobody awaits. It follows whatever has been sent, even to a server
+    /// Sends a request without awaiting its reply. It follows whatever has been sent, even to a server
     /// that does not answer.
     pub(in crate::store::quorum) fn post(
         &self,

@@ -78,7 +78,7 @@ impl Acquisition {
                     place.view.fence = None;
                     make_place_canonical(place, tick);
                     if waits {
-                        // It only minds whether the member names any holder.
+                        // A waiter depends only on whether the member names any holder.
                         place.view.holders.clear();
                         (place.view.mode, place.view.holder_count) = (None, 0);
                     }
@@ -92,7 +92,7 @@ impl Acquisition {
         }
     }
 
-    /// Whether an order or a reply is of the present round.
+    /// Whether an order or a reply belongs to the present round.
     pub(crate) fn is_present(&self, round: u64) -> bool {
         self.round == round
     }
@@ -117,7 +117,7 @@ impl Acquisition {
         self.ticket.iter_mut().chain(seats).for_each(|ticket| change(&mut ticket.0));
     }
 
-    /// Hashes what the request knows of a member, but for its number.
+    /// Hashes what the request knows of a member, except its number.
     pub(crate) fn hash_seat(&self, member: usize, hasher: &mut impl Hasher) {
         let Seat { under_way, said, round, ticket, run } = &self.seats.0[member];
         let since = run.as_ref().map(|run| run.since);
