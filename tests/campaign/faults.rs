@@ -167,6 +167,8 @@ impl What {
             Self::Free => Effect::Frees,
             Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
             Self::Flush => Effect::Loses,
+            // Slots may need all servers. Clients learn only to the second when one may vote again.
+            Self::RestartEmpty(_) | Self::KillServer(_) if plan.has_slots() => Effect::Delays,
             Self::FreezeServer(_)
             | Self::KillServer(_)
             | Self::PartServer(..)

@@ -346,9 +346,11 @@ impl Acquisition {
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
-        // A keeper asks for the hold that it takes over.
+        // A keeper asks for the hold that it takes over. Whether the servers are old enough was decided
+        // when they gave it.
         let held = self.held_fences().max();
-        if let Some(fence) = held.filter(|fence| self.holding(*fence, now) >= self.required) {
+        let holding = self.seats.distinct(|seat| seat.held(self.round) == held);
+        if let Some(fence) = held.filter(|_| holding >= self.required && self.ticket.is_none()) {
             return Some(Step::End(End::Granted(fence)));
         }
         if self.is_called(now) {
@@ -771,7 +773,7 @@ mod tests {
 
     #[test]
     fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
-        let mut play = Play::begin(true, [0; 3]);
+        let mut play = Play::begin(true, [0, 99_000, 0]);
         play.reply(0, granted(12));
         play.reply(1, granted(12));
         assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
