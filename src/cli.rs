@@ -4,14 +4,16 @@
 //! The first paragraph of a help text is all that `-h` shows: a line of at most 60 characters that
 //! begins with a verb. `--help` and the man page show the rest too.
 
+mod advice;
 pub mod manual;
+
+pub(crate) use advice::one_line;
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
@@ -30,6 +32,19 @@ macro_rules! after_options {
             $text
         )
     };
+}
+
+/// Reads the command line. `rlock help exec` means `rlock exec --help`.
+///
+/// # Errors
+///
+/// `one_line` explains them. `--help` and `--version` are errors too.
+pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        arguments.insert(arguments.len().min(2), "--help".into());
+    }
+    Cli::try_parse_from(arguments)
 }
 
 /// A distributed lock for shell scripts, on Redis or Valkey
@@ -186,6 +201,10 @@ configuration error, 64 for a usage error.")
 
 const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
 
+fn slots(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse().map_err(|_| "not a number of holders; use 1 or more")
+}
+
 // Where the server is and how much to print: on every subcommand. (No doc comment on flattened
 // structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
@@ -194,7 +213,8 @@ pub(crate) struct Common {
     ///
     /// One of redis://[user:password@]host[:port][/db], rediss:// for TLS,
     /// unix:///path/to/socket[?db=N], redis+sentinel://host,host/service,
-    /// redis+cluster://host,host, and local:[/DIRECTORY] for files on this host.
+    /// redis+cluster://host,host, and local:[/DIRECTORY] for files on this host. valkey:// and
+    /// valkeys:// mean the same as redis:// and rediss://.
     ///
     /// Several URLs of independent servers form a quorum. In RLOCK_URL, separate them with spaces.
     /// ps shows a password in --url to all users; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
@@ -204,31 +224,31 @@ pub(crate) struct Common {
     /// Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]
     ///
     /// An empty PREFIX makes NAME the key, for example to share a lock with another tool.
-    #[arg(long, value_name = "PREFIX", help_heading = "Server")]
+    #[arg(long, value_name = "PREFIX", help_heading = "Server", hide_short_help = true)]
     pub(crate) prefix: Option<Prefix>,
     /// Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
     ///
     /// rlock never waits longer than a quarter of --ttl.
-    #[arg(long, value_name = "DURATION", help_heading = "Server")]
+    #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
     pub(crate) io_timeout: Option<Timeout>,
     /// Read the password from the first line of FILE
     ///
     /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
     /// RLOCK_USERNAME too.
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub(crate) password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
     ///
     /// By default, rlock trusts the certificate authorities of the system.
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub(crate) tls_ca: Option<PathBuf>,
     /// Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]
     ///
     /// Requires --tls-key.
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print failures only, not waiting or busy messages
     #[arg(short, long, conflicts_with = "verbose")]
@@ -250,7 +270,7 @@ pub(crate) struct Terms {
     #[arg(short, long, group = "mode")]
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
-    #[arg(long, value_name = "N", group = "mode")]
+    #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
     #[arg(short, long, conflicts_with = "wait")]
@@ -276,10 +296,10 @@ pub(crate) struct Terms {
     #[arg(long, conflicts_with = "slots")]
     pub(crate) reentrant: bool,
     /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", hide_short_help = true)]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
     ///
@@ -326,15 +346,15 @@ pub(crate) struct Exec {
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) kill_after: Option<BoundedDuration>,
     /// Kill the command or let it continue if the lock is lost
-    #[arg(long, value_name = "ACTION", default_value = "kill")]
+    #[arg(long, value_name = "ACTION", default_value = "kill", hide_short_help = true)]
     pub(crate) on_lost: OnLost,
     /// Fail or run unlocked if no server is reachable at the start
-    #[arg(long, value_name = "ACTION", default_value = "fail")]
+    #[arg(long, value_name = "ACTION", default_value = "fail", hide_short_help = true)]
     pub(crate) on_unreachable: OnUnreachable,
     /// Keep the command in the process group of rlock
     ///
     /// Like timeout --foreground: the command reads the terminal and receives its signals directly.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
     /// Name of the lock
     #[arg(value_name = "NAME")]
@@ -424,36 +444,4 @@ pub(crate) struct Inspect {
     )]
     // Plain text, because the next word may be NAME instead of a duration.
     pub(crate) watch: Option<String>,
-}
-
-/// Turns clap's message of several lines into one: the problem and one remedy.
-pub(crate) fn one_line(error: &clap::Error) -> String {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "no subcommand; use exec, acquire, renew, release or inspect".into();
-    }
-    let text = error.render().to_string();
-    let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    let what = line(text.split("\n\n").next().unwrap_or_default());
-    let what = what.strip_prefix("error: ").unwrap_or(&what);
-    // Show only a part of a value that is far too long.
-    let what: String = what.chars().take(400).collect();
-    // The error of an invalid value contains its own remedy.
-    if error.kind() == ErrorKind::ValueValidation && what.contains("; ") {
-        return what;
-    }
-    let tip = text.lines().find_map(|line| line.trim_start().strip_prefix("tip: "));
-    // It may quote an argument.
-    if let Some(tip) = tip.map(line) {
-        return match tip.split_once(" exists: ") {
-            Some((_, similar)) => format!("{what}; use {similar}"),
-            None => format!("{what}; {tip}"),
-        };
-    }
-    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: rlock "));
-    let subcommand = usage.and_then(|usage| usage.split(' ').next());
-    let subcommand = subcommand.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
-    match subcommand {
-        Some(subcommand) => format!("{what}; run rlock {subcommand} --help"),
-        None => format!("{what}; run rlock --help"),
-    }
 }

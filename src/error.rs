@@ -166,7 +166,11 @@ impl fmt::Display for Error {
             ),
             Self::Command { program, error } => match error.kind() {
                 io::ErrorKind::NotFound => {
-                    write!(f, "{program}: command not found")
+                    write!(f, "{program}: command not found")?;
+                    match program.contains(' ') {
+                        true => f.write_str("; to run a shell command, use sh -c"),
+                        false => Ok(()),
+                    }
                 }
                 _ => write!(f, "{program}: {}", plain(error)),
             },

@@ -31,7 +31,6 @@ mod system;
 mod text;
 mod wait;
 
-use clap::Parser;
 use exit::Exit;
 
 /// Runs the program with these arguments, its own name first, and returns how it ends.
@@ -49,7 +48,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
             return Exit::Status(exit::INTERNAL);
         }
     };
-    match cli::Cli::try_parse_from(arguments) {
+    match cli::parse(arguments) {
         Ok(cli) => commands::run(cli.command, inherited),
         Err(error) => explain(&error),
     }

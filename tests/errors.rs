@@ -31,7 +31,7 @@ fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
 #[test]
 fn a_wrong_command_line_is_64() {
     fails(&mut rlock::<&str>([]), 64, &["exec, acquire"]);
-    fails(&mut rlock(["lock"]), 64, &["unrecognized subcommand 'lock'"]);
+    fails(&mut rlock(["frob"]), 64, &["unrecognized subcommand 'frob'; run rlock --help"]);
     fails(&mut rlock(["exec"]), 64, &["required"]);
     fails(&mut rlock(["exec", "L"]), 64, &["COMMAND"]);
     fails(&mut rlock(["exec", "--wiat", "5", "L", "true"]), 64, &["--wait"]);
@@ -40,6 +40,30 @@ fn a_wrong_command_line_is_64() {
     fails(&mut rlock(["inspect", "a", "b"]), 64, &["'b'"]);
     let broken = std::ffi::OsStr::from_bytes(b"\xff");
     fails(rlock(["exec"]).arg(broken).arg("true"), 64, &["UTF-8"]);
+}
+
+#[test]
+fn the_words_of_other_tools_lead_to_the_right_ones() {
+    for (word, meant) in [
+        ("lock", "acquire"),
+        ("unlock", "release"),
+        ("extend", "renew"),
+        ("run", "exec"),
+        ("list", "inspect"),
+    ] {
+        let line = format!("unrecognized subcommand '{word}'; use {meant}");
+        fails(&mut rlock([word, "L"]), 64, &[&line]);
+    }
+    fails(&mut rlock(["exec", "--nowait", "L", "true"]), 64, &["use --nonblock (-n)"]);
+    fails(&mut rlock(["exec", "-w", "-1", "L", "true"]), 64, &["not negative"]);
+    fails(&mut rlock(["exec", "-V"]), 64, &["use rlock --version"]);
+    fails(&mut rlock(["exec", "--slots", "0", "L", "true"]), 64, &["use 1 or more"]);
+    for words in [&["help"][..], &["help", "exec"]] {
+        let output = run(&mut rlock(words));
+        let mut option = words[1..].to_vec();
+        option.push("--help");
+        assert_eq!((output.code(), output.out()), (0, run(&mut rlock(option)).out()));
+    }
 }
 
 #[test]
@@ -160,7 +184,7 @@ fn text_from_a_server_cannot_control_a_terminal() {
         "-ERR unknown command '\u{1b}[2J'\r\n",
     ] {
         let url = saying(words.as_bytes());
-        for command in [vec!["exec", "-v", "L", "true"], vec!["acquire", "--json", "L"]] {
+        for command in [vec!["exec", "L", "true"], vec!["acquire", "--json", "L"]] {
             reports_in_one_harmless_line(rlock(command).env("RLOCK_URL", &url), 78);
         }
     }
@@ -279,7 +303,11 @@ fn passwords_are_taken_from_url_variable_and_file() {
         let output = fails(command, 78, &["rejected the username or password"]);
         assert!(!output.err().contains("wr0ng"), "{output:?}");
     };
-    wrong(rlock(["acquire", "-v", "L"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
+    wrong(rlock(["acquire", "L"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
+    let mut verbose = rlock(["acquire", "-v", "L"]);
+    let verbose = run(verbose.env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
+    assert_eq!(verbose.code(), 78);
+    assert!(!verbose.err().contains("wr0ng"), "{verbose:?}");
     let right = |command: &mut Command| assert_eq!(run(command).code(), 0, "{command:?}");
     right(rlock(["exec", "L", "true"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "s3cret"));
     let file = server.directory().join("password");

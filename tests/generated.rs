@@ -174,6 +174,8 @@ fn help_fits_into_80_columns() {
         for line in help.lines() {
             assert!(line.chars().count() <= 80, "{name}: {line}");
         }
+        let count = help.lines().count();
+        assert!(count <= 45 || name.ends_with("--help"), "{name} prints {count} lines");
     }
 }
 

@@ -242,3 +242,14 @@ fn a_key_that_every_user_can_read_causes_a_warning() {
         );
     }
 }
+
+#[test]
+fn a_url_without_tls_for_a_server_with_tls_leads_to_rediss() {
+    let authority = Authority::new();
+    authority.signs("server", "IP:127.0.0.1", "-days 2");
+    let (_server, url) = authority.serves("server", "no");
+    let url = url.replace("rediss://", "redis://");
+    let output = run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", url));
+    assert_eq!(output.code(), 69);
+    assert!(output.err().contains("use rediss:// if it uses TLS"), "{output:?}");
+}

@@ -20,6 +20,7 @@ pub(super) fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, E
     for warning in &server.warnings {
         report.note(warning);
     }
+    report.detail(format_args!("using {server}"));
     Ok(Box::new(Reported { store: server.open()?, report: report.clone() }))
 }
 

@@ -10,8 +10,8 @@ use crate::config::{Output, Release};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::Key;
 use crate::lock::view::{HoldState, Holder, State};
+use crate::lock::{Key, Kind};
 use crate::report::Report;
 use crate::store::{Revocation, Store};
 use crate::system::clock::Instant;
@@ -86,10 +86,17 @@ fn until_gone(
         let Some(first) = first else { return Ok(()) };
         if !announced {
             let end = view.ttl.map_or("the end of its lease".into(), show);
-            report.note(format_args!(
-                "waiting up to {end} for {} to release the lock; if it is dead, use --now",
-                first.client
-            ));
+            report.note(match first.client.kind {
+                Kind::Acquire => format!(
+                    "nothing tells {}, because it used acquire; waiting up to {end} for its lease \
+                     to expire; if it is dead, use --now",
+                    first.client
+                ),
+                Kind::Exec | Kind::WhilePid => format!(
+                    "waiting up to {end} for {} to release the lock; if it is dead, use --now",
+                    first.client
+                ),
+            });
             announced = true;
         }
         let soon = Instant::now() + CHECK_EVERY;

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,12 @@ impl Server {
     /// Returns the key of a lock on this server.
     pub(crate) fn key(&self, name: &Name) -> Key {
         Key::new(&self.prefix, name)
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, prefix '{}'", self.location, self.prefix.as_str())
     }
 }
 

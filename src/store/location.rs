@@ -1,5 +1,6 @@
 //! What the user's URLs mean: where locks are kept.
 
+use std::fmt;
 use std::path::Path;
 
 use super::local::Directory;
@@ -130,6 +131,24 @@ impl Location {
             }
             local @ Self::Local(_) => local,
         })
+    }
+}
+
+impl fmt::Display for Location {
+    /// Never shows a user or a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |servers: &[Address]| {
+            servers.iter().map(Address::to_string).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Self::Server(server) => server.fmt(f),
+            Self::Sentinels(Sentinels { sentinels, service, .. }) => {
+                write!(f, "master of {service} at {}", list(sentinels))
+            }
+            Self::Cluster(nodes) => write!(f, "cluster of {}", list(nodes)),
+            Self::Quorum(servers) => write!(f, "quorum of {}", list(servers)),
+            Self::Local(directory) => write!(f, "local:{}", directory.path().display()),
+        }
     }
 }
 

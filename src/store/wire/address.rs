@@ -50,10 +50,11 @@ impl Address {
         if text.contains(char::is_whitespace) {
             return Err(format!("contains whitespace; {FORMS}"));
         }
-        // The redis crate is built without TLS and would refuse the scheme.
-        let (text, has_tls) = match text.strip_prefix("rediss://") {
-            Some(rest) => (format!("redis://{rest}"), true),
-            None => (text.to_owned(), false),
+        // The redis crate is built without TLS, and would refuse the scheme.
+        let (text, has_tls) = match text.split_once("://") {
+            Some(("rediss" | "valkeys", rest)) => (format!("redis://{rest}"), true),
+            Some(("valkey", rest)) => (format!("redis://{rest}"), false),
+            _ => (text.to_owned(), false),
         };
         let text = text.as_str();
         // Parse no URL of another scheme: for http, the parser needs the tables that the build leaves
@@ -62,16 +63,7 @@ impl Address {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         let is_known = known.iter().any(|known| scheme.eq_ignore_ascii_case(known));
         let url = is_known.then(|| redis::parse_redis_url(text)).flatten();
-        let url = url.ok_or_else(|| match text.split_once("://") {
-            Some((scheme, _)) if !known.contains(&scheme) => {
-                format!("unknown scheme '{scheme}'; {FORMS}")
-            }
-            _ if text == "local" => "missing colon; use local:".into(),
-            _ if text.contains(",redis") => {
-                "several servers in one URL; repeat --url, or separate URLs with spaces in RLOCK_URL".into()
-            }
-            _ => format!("not a URL; {FORMS}"),
-        })?;
+        let url = url.ok_or_else(|| why_not_a_url(text, &known))?;
         let is_unix = url.scheme() == "unix";
         if url.fragment().is_some() {
             return Err("contains '#'; write '#' in a password as %23".into());
@@ -88,6 +80,10 @@ impl Address {
             return Err(
                 "host in a unix:// URL; use three slashes, as in unix:///path/to/socket".into()
             );
+        }
+        let database = url.path().trim_matches('/');
+        if !is_unix && !database.is_empty() && database.parse::<i64>().is_err() {
+            return Err("database is not a number; use redis://host[:port]/0".into());
         }
         let info = url.into_connection_info().map_err(|error| {
             let what = error.detail().unwrap_or("missing host or path").to_lowercase();
@@ -160,6 +156,36 @@ impl Address {
     }
 }
 
+/// Why the parser cannot read a URL, and what to do.
+fn why_not_a_url(text: &str, known: &[&str]) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        // A user and a password end with '@'.
+        let shown = |url: String| if text.contains('@') { FORMS.to_owned() } else { url };
+        return match text {
+            "local" => "missing colon; use local:".into(),
+            "" => format!("empty; {FORMS}"),
+            _ if text.starts_with('/') => {
+                format!("missing scheme; {}", shown(format!("use unix://{text}")))
+            }
+            _ => format!("missing scheme; {}", shown(format!("use redis://{text}"))),
+        };
+    };
+    if !known.contains(&scheme) {
+        return format!("unknown scheme '{scheme}'; {FORMS}");
+    }
+    if ["redis", "valkey", "unix"].iter().any(|scheme| rest.contains(&format!(",{scheme}"))) {
+        return "several servers in one URL; repeat --url, or separate URLs with spaces in RLOCK_URL"
+            .into();
+    }
+    let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
+    let port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let port = port.rsplit_once(':').map_or("", |(_, port)| port);
+    match port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_err() {
+        true if !port.is_empty() => "port is out of range; use 1 to 65535".into(),
+        _ => format!("not a URL; {FORMS}"),
+    }
+}
+
 impl fmt::Display for Address {
     /// Shows the endpoint, never the user or the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,7 +217,10 @@ mod tests {
         assert_eq!(shown("redis://h"), "h:6379 0");
         assert_eq!(shown("redis://h:1/3"), "h:1 3");
         assert_eq!(shown("redis://[::1]:7/"), "[::1]:7 0");
+        assert_eq!(shown("valkey://h:1/3"), "h:1 3");
+        assert!(Address::parse("valkey://h:1").unwrap().tls.is_none());
         assert!(Address::parse("rediss://h:1").unwrap().tls.is_some());
+        assert!(Address::parse("valkeys://h:1").unwrap().tls.is_some());
         assert_eq!(shown("unix:///run/redis.sock?db=2"), "/run/redis.sock 2");
         let address = Address::parse("redis://u:p%40ss@h").unwrap();
         assert_eq!(address.username.as_deref(), Some("u"));
@@ -224,6 +253,21 @@ mod tests {
                 Ok(address) => panic!("{bad:?} is read as {address}"),
                 Err(message) => assert!(!message.contains("secret"), "{message}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_bad_url_comes_with_advice_that_works() {
+        for (bad, advice) in [
+            ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
+            ("/run/redis.sock", "missing scheme; use unix:///run/redis.sock"),
+            ("redis://h:99999", "port is out of range; use 1 to 65535"),
+            ("redis://h/abc", "database is not a number; use redis://host[:port]/0"),
+            ("local", "missing colon; use local:"),
+        ] {
+            assert_eq!(Address::parse(bad).err().as_deref(), Some(advice));
+            let used = advice.rsplit_once("use ").unwrap().1;
+            assert!(used.contains(['[', ' ']) || used == "local:" || Address::parse(used).is_ok());
         }
     }
 

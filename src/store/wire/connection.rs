@@ -33,6 +33,8 @@ pub(in crate::store) struct Connection {
     unsent: Vec<u8>,
     /// How many replies have not been read yet.
     pending: usize,
+    /// Whether the server may speak TLS although the URL has no TLS: it has not replied yet.
+    may_speak_tls: bool,
 }
 
 /// Why an exchange failed.
@@ -57,9 +59,14 @@ impl Connection {
         let socket = dial(endpoint, timeout, interrupt)?;
         let peer = endpoint.to_string();
         match Stream::new(socket, tls) {
-            Ok(stream) => {
-                Ok(Self { stream, parser: Parser::new(), peer, unsent: Vec::new(), pending: 0 })
-            }
+            Ok(stream) => Ok(Self {
+                stream,
+                parser: Parser::new(),
+                peer,
+                unsent: Vec::new(),
+                pending: 0,
+                may_speak_tls: tls.is_none() && matches!(endpoint, Endpoint::Tcp { .. }),
+            }),
             Err(error) => Err(Failure::Misconfigured {
                 fault: Fault::new(format!("cannot use TLS with {peer}: {error}")),
                 executed: false,
@@ -94,6 +101,7 @@ impl Connection {
                         replies.push(value);
                     }
                     self.pending -= 1;
+                    self.may_speak_tls = false;
                 }
                 Err(_) => {
                     return Err(match wire.broken {
@@ -147,6 +155,13 @@ impl Connection {
         Ok(())
     }
 
+    fn remedy(&self, remedy: &str) -> String {
+        match self.may_speak_tls {
+            true => format!("{remedy}, and use rediss:// if it uses TLS"),
+            false => remedy.to_owned(),
+        }
+    }
+
     fn failure(&self, broken: Broken, timeout: Duration) -> Failure {
         let peer = &self.peer;
         let (fault, fate) = match broken {
@@ -174,11 +189,11 @@ impl Connection {
             }
             Broken::Closed => {
                 let fault = Fault::new(format!("{peer} closed the connection"));
-                (fault.with_remedy("check the log of the server"), Fate::Lost)
+                (fault.with_remedy(self.remedy("check the log of the server")), Fate::Lost)
             }
             Broken::Io(error) => {
                 let fault = Fault::new(format!("connection to {peer} failed: {}", plain(&error)));
-                (fault.with_remedy("check the server and the network"), Fate::Lost)
+                (fault.with_remedy(self.remedy("check the server and the network")), Fate::Lost)
             }
         };
         Failure::Unreachable { fault, fate, others_answer: false }
