@@ -196,6 +196,37 @@ fn a_server_that_has_lost_a_hold_gets_it_back_at_the_next_renewal() {
 }
 
 #[test]
+fn a_hold_reaches_a_server_that_answers_after_the_others() {
+    let mut servers = servers(3);
+    let slow = Proxy::to(servers[2].port(), Duration::from_millis(30));
+    let all = format!("{} {}", urls(&servers[..2], &[]), slow.url());
+    let token = run(&mut at(&all, &["acquire", "-n", "M"]));
+    assert_eq!(token.code(), 0);
+    until("it is on all servers", || having(&servers, "M") == 3);
+    let mut lasting = holder(&all, &["-v"], "L");
+    until("it is on all servers", || having(&servers, "L") == 3);
+    servers[0].kill();
+    renew_for_a_lease(&mut lasting);
+    lasting.say("");
+    assert_eq!(lasting.finish().code(), 0);
+}
+
+#[test]
+fn a_hold_is_restored_even_while_too_few_servers_renew_it() {
+    let mut servers = servers(3);
+    servers.iter().for_each(|server| server.await_uptime(7));
+    let mut lasting = holder(&urls(&servers, &[]), &["-v", "--ttl", "6s"], "L");
+    until("it is on all servers", || having(&servers, "L") == 3);
+    servers[0].kill();
+    servers[0].start_again();
+    servers[1].signal("STOP");
+    lasting.told("not renewed: 1 of 3 servers usable");
+    lasting.told("] renewed for");
+    lasting.say("");
+    assert_eq!(lasting.finish().code(), 0);
+}
+
+#[test]
 fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
     let mut servers = servers(3);
     // The holder has two of three.

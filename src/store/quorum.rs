@@ -220,11 +220,11 @@ impl Quorum {
         Ok(merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false))
     }
 
-    /// Restores a hold on members that have lost it while enough others have it, so that the loss
-    /// of one more member does not end it. Does not wait for their replies.
+    /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one more
+    /// member does not end it. Does not wait for their replies.
     fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
         let Some(Granted { request, fence, at }) = &self.granted else { return };
-        if request.token != *token {
+        if request.token != *token || lost.is_empty() {
             return;
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
@@ -296,7 +296,14 @@ impl Store for Quorum {
                 Ok(Renewal::Renewed { fence, left })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
-            RenewalDecision::TooFew(renewed) => Err(self.too_few(renewed, required, &votes)),
+            RenewalDecision::TooFew { renewed, lost } => {
+                // While the lease lasts, no other client can have a majority. The next attempt then
+                // counts these.
+                if renewed > 0 {
+                    self.put_back(token, ttl, &lost);
+                }
+                Err(self.too_few(renewed, required, &votes))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::store::quorum::decision::{
     Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal, required,
 };
 use crate::store::server::Run;
-use crate::store::{Answer, Failure, Part};
+use crate::store::{Answer, Failure, Part, Renewal};
 use crate::wait::waiter::{self, Event, Waiter};
 
 impl World {
@@ -120,6 +120,14 @@ impl World {
         };
         if !continues {
             self.post(index, What::Leave);
+        }
+        if let (Ok(Answer::Granted { fence }), Phase::Acquiring(_, acquisition, _)) =
+            (&answer, &self.clients[index].phase)
+        {
+            let fence = *fence;
+            for member in acquisition.not_asked_to_settle() {
+                self.send(index, member, What::Ask(Part::Restore(fence)), 0, false);
+            }
         }
         self.on(index, Event::Answered { sent, answer }, None);
     }
@@ -259,7 +267,15 @@ impl World {
                 }
             }
             RenewalDecision::NotHeld(_) => self.finish(index),
-            RenewalDecision::TooFew(_) => {}
+            RenewalDecision::TooFew { lost, .. } => {
+                let fence = votes.values().find_map(|(_, renewal)| match renewal {
+                    Renewal::Renewed { fence, .. } => Some(*fence),
+                    Renewal::NotHeld(_) => None,
+                });
+                for (member, fence) in lost.into_iter().filter_map(|lost| Some((lost, fence?))) {
+                    self.send(index, member, What::Ask(Part::Restore(fence)), 0, false);
+                }
+            }
         }
     }
 }

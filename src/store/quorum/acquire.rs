@@ -68,6 +68,8 @@ impl Quorum {
         let result = match end {
             Ok(End::Granted(fence)) => {
                 self.granted(request, fence);
+                // The hold survives the loss of another minority only if these have it too.
+                self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_settle());
                 Ok(Answer::Granted { fence })
             }
             Ok(End::Queued { view, position, sleep }) => {

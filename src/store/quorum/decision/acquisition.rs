@@ -331,7 +331,8 @@ impl Acquisition {
             place.called = None;
         }
         if seat.under_way.is_none() {
-            seat.under_way = Some(UnderWay::Request);
+            let settles = matches!(part, Part::Settle(..));
+            seat.under_way = Some(if settles { UnderWay::Settle } else { UnderWay::Place });
             orders.push(Order { member, round: self.round, what: What::Ask(part) });
         }
     }
@@ -466,18 +467,28 @@ impl Acquisition {
             return Some(Step::End(End::Queued { view, position, sleep }));
         }
         let in_time = now < self.started + self.io_timeout;
-        if called >= self.required && !self.is_named() {
-            // Enough members call it, but some have not been up for long enough.
-            let voting = self.seats.voting(|seat| seat.called().is_some(), self.lease, now);
-            return Some(Step::End(End::TooFew(voting)));
+        let has_place = |seat: &Seat| matches!(seat.said, Said::Placed(_));
+        let voting = self.seats.voting(has_place, self.lease, now);
+        let too_young = called >= self.required && voting < self.required;
+        if too_young && !self.is_named() {
+            return Some(self.too_few(voting, now));
         }
-        if self.is_lost() || !in_time || called >= self.required {
+        if self.is_lost() || !in_time || too_young {
             // The request itself is in the queues.
             view.waiter_count = view.waiter_count.saturating_sub(1);
             return Some(Step::End(End::Busy(view)));
         }
         self.pause(now);
         None
+    }
+
+    /// Only `usable` members could be used, unless one that has not answered still does.
+    fn too_few(&self, usable: usize, now: Instant) -> Step {
+        let until = self.started + self.io_timeout;
+        if self.open() > 0 && now < until {
+            return Step::Wait(until);
+        }
+        Step::End(End::TooFew(usable))
     }
 
     /// Asks again after a pause.
@@ -529,7 +540,16 @@ impl Acquisition {
 
     /// How many members have not answered a request of this round or of an earlier one.
     fn open(&self) -> usize {
-        self.seats.iter().filter(|seat| seat.under_way == Some(UnderWay::Request)).count()
+        let is_open =
+            |seat: &&Seat| matches!(seat.under_way, Some(UnderWay::Place | UnderWay::Settle));
+        self.seats.iter().filter(is_open).count()
+    }
+
+    /// The members that have not been asked for a hold, because they have not answered yet.
+    pub(crate) fn not_asked_to_settle(&self) -> Vec<usize> {
+        let is_asked_too_late =
+            |(_, seat): &(usize, &Seat)| seat.under_way == Some(UnderWay::Place);
+        self.seats.iter().enumerate().filter(is_asked_too_late).map(|(number, _)| number).collect()
     }
 
     /// Asks every idle member for a hold.
@@ -660,10 +680,14 @@ mod tests {
 
     impl Play {
         fn begin(waits: bool, since: [u64; 3]) -> Self {
+            Self::begin_in(Mode::Exclusive, waits, since)
+        }
+
+        fn begin_in(mode: Mode, waits: bool, since: [u64; 3]) -> Self {
             let request = Request {
                 key: Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap()),
                 token: Token::fresh(),
-                mode: Mode::Exclusive,
+                mode,
                 ttl: Ttl::from_millis(8_000),
                 at_least: Duration::ZERO,
                 owner: None,
@@ -876,6 +900,46 @@ mod tests {
         (0..3).for_each(|member| play.reply(member, called(12)));
         (0..3).for_each(|member| play.reply(member, called(12)));
         assert_eq!(play.step, Step::End(End::TooFew(1)));
+    }
+
+    #[test]
+    fn a_young_server_that_calls_a_request_does_not_end_it_if_enough_others_may_vote() {
+        let mut play = Play::begin(false, [99_000, 0, 0]);
+        for member in [0, 1, 2, 0, 1, 2] {
+            play.reply(member, place(12, (member < 2).then_some(12), free()));
+        }
+        assert!(matches!(play.step, Step::Wait(_)), "another request may give up: {:?}", play.step);
+        play.pass(20);
+        (0..3).for_each(|member| play.reply(member, called(12)));
+        assert!(play.asked().contains(&(1, Part::Settle(Some(Ticket(12)), Fence(12)))));
+    }
+
+    #[test]
+    fn a_request_awaits_every_member_that_it_needs() {
+        let two = Mode::Slots(std::num::NonZeroU32::new(2).unwrap());
+        for waits in [true, false] {
+            let mut play = Play::begin_in(two, waits, [0; 3]);
+            play.reply(0, called(12));
+            play.reply(1, called(12));
+            play.pass(500);
+            play.reply(2, called(12));
+            assert_eq!(play.asked(), [0, 1, 2].map(|m| (m, Part::Settle(None, Fence(12)))));
+            play.reply(0, granted(12));
+            play.reply(1, granted(12));
+            play.pass(600);
+            play.reply(2, granted(12));
+            assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+        }
+        let mut play = Play::begin(false, [99_000, 0, 0]);
+        play.reply(0, called(12));
+        play.reply(1, called(12));
+        play.pass(20);
+        play.reply(0, called(12));
+        play.reply(1, called(12));
+        play.pass(20);
+        assert_eq!(play.step, Step::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
+        play.reply(2, called(12));
+        assert!(play.asked().contains(&(2, Part::Settle(Some(Ticket(12)), Fence(12)))));
     }
 
     #[test]

@@ -19,7 +19,11 @@ pub(crate) enum RenewalDecision {
     },
     NotHeld(Reason),
     /// Only this number of members renewed it, which is too few.
-    TooFew(usize),
+    TooFew {
+        renewed: usize,
+        /// The members that have lost the hold.
+        lost: Vec<usize>,
+    },
 }
 
 /// Whether further votes cannot change the decision.
@@ -41,16 +45,14 @@ pub(crate) fn decide_renewal(votes: &Votes<Renewal>, required: usize) -> Renewal
         Renewal::NotHeld(_) => None,
     });
     let (fences, lefts): (Vec<Fence>, Vec<Duration>) = renewed.unzip();
+    let lost = votes.values().filter(|(_, renewal)| is_not_held(renewal));
+    let lost = lost.map(|(number, _)| number).collect();
     match most_common(&fences) {
         Some(fence) if fences.len() >= required => {
-            let lost = votes.values().filter(|(_, renewal)| is_not_held(renewal));
-            RenewalDecision::Renewed {
-                fence,
-                left: lefts.into_iter().min().unwrap_or_default(),
-                lost: lost.map(|(number, _)| number).collect(),
-            }
+            let left = lefts.into_iter().min().unwrap_or_default();
+            RenewalDecision::Renewed { fence, left, lost }
         }
-        _ => RenewalDecision::TooFew(fences.len()),
+        _ => RenewalDecision::TooFew { renewed: fences.len(), lost },
     }
 }
 

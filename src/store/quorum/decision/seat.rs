@@ -28,7 +28,8 @@ pub(crate) enum Said {
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum UnderWay {
-    Request,
+    Place,
+    Settle,
     /// It waits for a message to the waiter.
     Listening,
 }
