@@ -1,4 +1,4 @@
-//! The recipes of the README, run as written there.
+//! The recipes of the README and of docs/recipes.md, run as written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,9 +10,19 @@ use tempfile::TempDir;
 /// The blocks of code below a heading of the README.
 #[track_caller]
 fn blocks(heading: &str) -> Vec<String> {
-    let readme = include_str!("../README.md");
-    let section = readme.split(&format!("\n### {heading}\n")).nth(1);
-    let section = section.unwrap_or_else(|| panic!("no {heading} in the README"));
+    blocks_of(include_str!("../README.md"), &format!("### {heading}"))
+}
+
+/// The first block of code below a heading of docs/recipes.md.
+#[track_caller]
+fn recipe(heading: &str) -> String {
+    blocks_of(include_str!("../docs/recipes.md"), &format!("## {heading}")).remove(0)
+}
+
+#[track_caller]
+fn blocks_of(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split(&format!("\n{heading}\n")).nth(1);
+    let section = section.unwrap_or_else(|| panic!("no section {heading}"));
     let section = section.split("\n##").next().unwrap();
     let fenced = section.split("\n```").skip(1).step_by(2);
     fenced.map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()
@@ -185,4 +195,79 @@ fn a_resource_that_checks_the_fence_refuses_a_late_holder() {
         &mut place.shell("sqlite3 report.db 'UPDATE report SET fence = 9000000000000000'")
     ));
     assert_ne!(run(&mut place.shell(block)).code(), 0);
+}
+
+#[test]
+fn a_job_that_takes_too_long_ends_with_124_and_frees_the_lock() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let program = place.directory.path().join("bin/report.sh");
+    fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // The recipe's hour would be too long for a test.
+    let command = recipe("Limit how long a job holds a lock").replace("1h", "0.2");
+    assert_eq!(run(&mut place.shell(&command)).code(), 124);
+    assert!(server.is_free("report"));
+}
+
+#[test]
+fn a_job_runs_at_most_once_an_hour() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/job.sh"]);
+    let command = recipe("Run a job at most once an hour");
+    succeeds(&run(&mut place.shell(&command)));
+    assert_eq!(run(&mut place.shell(&command)).code(), 75);
+    assert_eq!(place.log(), ["job.sh  []"]);
+    let left = server.lease_left("hourly");
+    assert!((50 * 60_000..=55 * 60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn two_locks_are_held_in_one_order() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/migrate.sh"]);
+    let command = recipe("Hold two locks");
+    let scripts: Vec<_> = (0..3).map(|_| Running::start(&mut place.shell(&command))).collect();
+    scripts.into_iter().for_each(|script| succeeds(&script.end()));
+    assert_eq!(place.log().len(), 3);
+    let inner = holder(&server, &[], "orders");
+    let mut waits = Running::start(&mut place.shell(&command));
+    assert!(waits.told("waiting at position 1").contains("orders"));
+    assert!(!server.is_free("accounts"), "the first lock is held");
+    inner.finish();
+    succeeds(&waits.end());
+}
+
+#[test]
+fn the_next_host_takes_over_from_a_dead_leader() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let program = place.directory.path().join("bin/serve.sh");
+    fs::write(&program, "#!/bin/sh\necho leading\nexec sleep 60\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let unit = recipe("Elect a leader");
+    assert!(unit.contains("Restart=always"));
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let start = format!("exec {start}");
+    let mut leader = Running::start(&mut place.shell(&start));
+    assert_eq!(leader.line(), "leading");
+    let mut next = Running::start(&mut place.shell(&start));
+    next.told("waiting at position 1");
+    leader.signal("KILL");
+    leader.end();
+    assert_eq!(next.line(), "leading");
+    next.signal("TERM");
+    assert!(!next.end().status.success());
+}
+
+#[test]
+fn only_the_host_that_ran_the_job_tells_the_health_check() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/backup.sh", "bin/curl"]);
+    let command = recipe("Tell a health check that a job has run");
+    let first = holder(&server, &[], "backup");
+    assert_eq!(run(&mut place.shell(&command)).code(), 75);
+    first.finish();
+    succeeds(&run(&mut place.shell(&command)));
+    assert_eq!(place.log(), ["backup.sh  []", "curl -fsS https://hc.example/backup []"]);
 }
