@@ -532,3 +532,88 @@ fn a_crowd_of_waiters_does_not_keep_the_holder_from_renewing() {
     let output = first.finish();
     assert_eq!(output.code(), 0, "{output:?}");
 }
+
+/// A directory that a group shares, and some of its users. Only root can become other users; without
+/// root, all of them are the user of the tests.
+struct Group(TempDir);
+
+impl Group {
+    const USERS: [&str; 2] = ["54321", "54322"];
+
+    fn new() -> Self {
+        let group = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
+        fs::set_permissions(group.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // The directory of the build may be closed to other users.
+        fs::copy(env!("CARGO_BIN_EXE_rlock"), group.0.path().join("rlock")).unwrap();
+        fs::create_dir(group.locks()).unwrap();
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(group.locks(), None, Some(54320)).unwrap();
+        }
+        fs::set_permissions(group.locks(), fs::Permissions::from_mode(0o2770)).unwrap();
+        group
+    }
+
+    fn locks(&self) -> PathBuf {
+        self.0.path().join("locks")
+    }
+
+    fn rlock(&self, user: &str, arguments: &[&str]) -> Command {
+        let user = format!("--reuid={user}");
+        let mut become_user = vec!["setpriv", &user, "--regid=54320", "--clear-groups"];
+        if !nix::unistd::geteuid().is_root() {
+            become_user.clear();
+        }
+        // A umask that closes everything to the group.
+        let script = "umask 077; exec \"$@\"";
+        let mut command = Command::new("env");
+        command.args(become_user).args(["sh", "-c", script, "sh"]);
+        command.arg(self.0.path().join("rlock")).args(arguments);
+        command.env("RLOCK_URL", format!("local:{}", self.locks().display()));
+        command.env("RLOCK_TTL", "6s");
+        command
+    }
+}
+
+#[test]
+fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
+    let group = Group::new();
+    let [one, other] = Group::USERS;
+    for name in ["L", &"long".repeat(50)] {
+        let mut first = Running::start(&mut group.rlock(one, &["exec", name, "sh", "-c", READY]));
+        assert_eq!(first.line(), "READY");
+        let busy = run(&mut group.rlock(other, &["exec", "-n", name, "true"]));
+        assert_eq!(busy.code(), 75, "{busy:?}");
+        let shown = run(&mut group.rlock(other, &["inspect", name]));
+        assert!(shown.out().contains("held by"), "{shown:?}");
+        let enter = ["exec", name, "echo", "ENTERED"];
+        let mut second = Running::start(&mut group.rlock(other, &enter));
+        second.told("waiting at position 1");
+        let mut third = Running::start(&mut group.rlock(one, &enter));
+        third.told("waiting at position 2");
+        first.say("");
+        assert_eq!(first.finish().code(), 0);
+        for waiter in [second, third] {
+            let output = waiter.end();
+            assert_eq!((output.code(), output.out()), (0, "ENTERED".into()), "{output:?}");
+        }
+        // Root's cron job, too.
+        let mut root = rlock(["exec", "-n", name, "true"]);
+        let root = run(root.env("RLOCK_URL", format!("local:{}", group.locks().display())));
+        assert_eq!(root.code(), 0, "{root:?}");
+        let revoked = run(&mut group.rlock(other, &["release", "--force", "--now", name]));
+        assert_eq!(revoked.code(), 0, "{revoked:?}");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
+    let group = Group::new();
+    let [one, other] = Group::USERS;
+    assert_eq!(run(&mut group.rlock(one, &["exec", "L", "true"])).code(), 0);
+    let state = group.locks().join(".rlock:L.state");
+    let closed = if nix::unistd::geteuid().is_root() { 0o600 } else { 0 };
+    fs::set_permissions(&state, fs::Permissions::from_mode(closed)).unwrap();
+    let output = run(&mut group.rlock(other, &["exec", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("permission denied") && output.err().contains("chmod 2770"));
+}

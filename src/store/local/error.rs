@@ -31,6 +31,9 @@ impl Error {
                 | Errno::EMFILE
                 | Errno::ENFILE,
             ) => Self::Full(fault),
+            Some(Errno::EACCES | Errno::EPERM) => Self::Unusable(fault.with_remedy(
+                "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
+            )),
             _ => Self::Unusable(fault),
         }
     }

@@ -232,12 +232,12 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Writes the draft with the owner of the file that it will replace, so that root can change
-    /// other users' locks.
+    /// other users' locks. In a shared directory, the group owns all files.
     fn write(folder: &'a Folder, replaced: &FileStat, text: &str) -> io::Result<Self> {
         let name = new_draft();
         let mut file = folder.new_file(&name)?;
         let draft = Self { folder, name: Some(name) };
-        if replaced.st_uid != geteuid().as_raw() {
+        if replaced.st_uid != geteuid().as_raw() && !folder.is_shared() {
             fchown(&file, Some(replaced.st_uid), Some(replaced.st_gid))?;
         }
         file.write_all(text.as_bytes())?;

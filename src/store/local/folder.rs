@@ -12,6 +12,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
+use rustix::fs::{RenameFlags, renameat_with};
+
+use super::directory::new_draft;
 
 /// The flags for directories, which rlock opens only to reach files.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
@@ -20,35 +23,61 @@ const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_
 const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 /// An open directory.
-pub(super) struct Folder(OwnedFd);
+pub(super) struct Folder {
+    descriptor: OwnedFd,
+    status: FileStat,
+}
 
 impl Folder {
     /// Opens a directory. It may be a link, because the user named it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(nix::fcntl::open(path, DIRECTORY, Mode::empty())?))
+        Self::of(nix::fcntl::open(path, DIRECTORY, Mode::empty())?)
+    }
+
+    fn of(descriptor: OwnedFd) -> io::Result<Self> {
+        let status = fstat(&descriptor)?;
+        Ok(Self { descriptor, status })
     }
 
     /// Opens a directory in this one, which must not be a link.
     pub(super) fn within(&self, name: &str) -> io::Result<Self> {
-        Ok(Self(openat(&self.0, name, DIRECTORY | OFlag::O_NOFOLLOW, Mode::empty())?))
+        let flags = DIRECTORY | OFlag::O_NOFOLLOW;
+        Self::of(openat(&self.descriptor, name, flags, Mode::empty())?)
+    }
+
+    /// Whether a group shares the directory: the group may write it, and owns all files in it.
+    pub(super) fn is_shared(&self) -> bool {
+        let shared = Mode::S_ISGID | Mode::S_IWGRP;
+        Mode::from_bits_truncate(self.status.st_mode).contains(shared)
+    }
+
+    /// Who may use the files in the directory.
+    fn mode(&self) -> Mode {
+        let own = Mode::S_IRUSR | Mode::S_IWUSR;
+        if self.is_shared() { own | Mode::S_IRGRP | Mode::S_IWGRP } else { own }
     }
 
     /// Makes a directory in this one, unless it exists.
     pub(super) fn make_within(&self, name: &str) -> io::Result<()> {
-        match mkdirat(&self.0, name, Mode::S_IRWXU) {
+        match mkdirat(&self.descriptor, name, Mode::S_IRWXU) {
+            Ok(()) if self.is_shared() => {
+                let shared = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_ISGID;
+                let flags = FchmodatFlags::NoFollowSymlink;
+                Ok(fchmodat(&self.descriptor, name, shared, flags)?)
+            }
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// The status of the directory itself.
-    pub(super) fn status(&self) -> io::Result<FileStat> {
-        Ok(fstat(&self.0)?)
+    pub(super) fn status(&self) -> &FileStat {
+        &self.status
     }
 
     /// The status of a file, not following a link; `None` if it is missing.
     pub(super) fn status_of(&self, name: &str) -> io::Result<Option<FileStat>> {
-        match fstatat(&self.0, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        match fstatat(&self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(status) => Ok(Some(status)),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
@@ -57,7 +86,8 @@ impl Folder {
 
     /// Opens a regular file with a single link. Anything else is an error.
     pub(super) fn file(&self, name: &str, access: OFlag) -> io::Result<(File, FileStat)> {
-        let file = match openat(&self.0, name, access | SAFELY, Mode::S_IRUSR | Mode::S_IWUSR) {
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = match openat(&self.descriptor, name, access | SAFELY, mode) {
             // A link, a directory, a socket.
             Err(Errno::ELOOP | Errno::EISDIR | Errno::ENXIO) => return Err(not_a_file()),
             opened => opened?,
@@ -69,26 +99,42 @@ impl Folder {
         Ok((file.into(), status))
     }
 
-    /// Creates a file that only its owner may read and write, whatever the umask.
+    /// Creates a file that only its owner may read and write, or the group that shares the directory,
+    /// whatever the umask.
     pub(super) fn new_file(&self, name: &str) -> io::Result<File> {
-        let (file, _) = self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
-        file.set_permissions(Permissions::from_mode(0o600))?;
+        if !self.is_shared() {
+            return self.make_file(name);
+        }
+        // Nobody finds the file before the group may open it.
+        let draft = new_draft();
+        let file = self.make_file(&draft)?;
+        let flags = RenameFlags::NOREPLACE;
+        let renamed = renameat_with(&self.descriptor, &draft, &self.descriptor, name, flags);
+        renamed.inspect_err(|_| {
+            let _ = self.remove(&draft);
+        })?;
         Ok(file)
     }
 
-    /// Creates a named pipe that only its owner may read and write, whatever the umask.
+    fn make_file(&self, name: &str) -> io::Result<File> {
+        let (file, _) = self.file(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)?;
+        file.set_permissions(Permissions::from_mode(self.mode().bits()))?;
+        Ok(file)
+    }
+
+    /// Creates a named pipe that the same users may read and write as other files.
     pub(super) fn make_pipe(&self, name: &str) -> io::Result<()> {
-        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-        mkfifoat(&self.0, name, mode)?;
+        let mode = self.mode();
+        mkfifoat(&self.descriptor, name, mode)?;
         // Some systems cannot change the mode without following links. If the mode is then too
         // strict, opening the pipe fails.
-        let _ = fchmodat(&self.0, name, mode, FchmodatFlags::NoFollowSymlink);
+        let _ = fchmodat(&self.descriptor, name, mode, FchmodatFlags::NoFollowSymlink);
         Ok(())
     }
 
     /// Opens a named pipe. Anything else is an error.
     pub(super) fn pipe(&self, name: &str, access: OFlag) -> io::Result<File> {
-        let pipe = openat(&self.0, name, access | SAFELY, Mode::empty())?;
+        let pipe = openat(&self.descriptor, name, access | SAFELY, Mode::empty())?;
         match kind(&fstat(&pipe)?) {
             SFlag::S_IFIFO => Ok(pipe.into()),
             _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a named pipe")),
@@ -97,18 +143,18 @@ impl Folder {
 
     /// Renames a file within the directory, replacing what has the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(renameat(&self.0, from, &self.0, to)?)
+        Ok(renameat(&self.descriptor, from, &self.descriptor, to)?)
     }
 
     /// Removes a file.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
+        Ok(unlinkat(&self.descriptor, name, UnlinkatFlags::NoRemoveDir)?)
     }
 
     /// The names that are UTF-8, as all names of rlock are.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let access = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut directory = Dir::openat(&self.0, ".", access, Mode::empty())?;
+        let mut directory = Dir::openat(&self.descriptor, ".", access, Mode::empty())?;
         let names = directory.iter().flatten();
         Ok(names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned())).collect())
     }

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
 
 use super::clock::Clock;
 use super::directory::{Directory, Entry};
@@ -58,8 +60,12 @@ fn mark_as_swept(folder: &Folder) -> io::Result<()> {
     if folder.status_of(SWEPT)?.is_some_and(|status| !is_file(&status)) {
         folder.remove(SWEPT)?;
     }
-    let (mark, _) = folder.file(SWEPT, OFlag::O_WRONLY | OFlag::O_CREAT)?;
-    mark.set_modified(SystemTime::now())
+    let mark = match folder.file(SWEPT, OFlag::O_WRONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => folder.new_file(SWEPT)?,
+        opened => opened?.0,
+    };
+    // Only the owner of the file may set another time than the present one.
+    Ok(futimens(&mark, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW)?)
 }
 
 /// Whether a time, in seconds since the epoch, is more than a day ago by the wall clock.
