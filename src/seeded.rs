@@ -50,6 +50,8 @@ pub(crate) enum Flaw {
     IgnoresLoss,
     /// Of several servers, enough calls count as the lock.
     CountsCalls,
+    /// A majority is enough for a slot.
+    CountsSlotsAsOne,
     /// A server votes although it may have forgotten a lease.
     TrustsYoungServers,
     /// A server keeps the ticket that it proposed, whatever the servers agreed on.

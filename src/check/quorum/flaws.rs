@@ -32,6 +32,8 @@ flaws! {
     a_call_that_does_not_lapse: NeverLapses in "x,x D1 c1" breaks ACallLapses;
     a_farewell_that_is_forgotten: ForgetsFarewells in "x D1 b1 l1" breaks WhatIsOverStaysOver;
     a_message_that_is_not_sent: WakesNobody in "x,x D1" breaks NoLockIsIdleBesideAWaiter;
+    a_slot_too_many: AddsASlot in "1,1 D1" breaks HoldersExcludeEachOther;
+    a_majority_for_a_slot: CountsSlotsAsOne in "2,2t,2t" breaks HoldersExcludeEachOther;
     a_lock_that_keeps_traces: LeavesTraces in "x D1" breaks NothingIsLeft;
 }
 

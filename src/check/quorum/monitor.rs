@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::client::{Client, Doing, How, Phase};
-use super::scope::SERVERS;
+use super::scope::{SERVERS, Terms};
 use super::server::{Server, State, has_agreed_place};
 use super::world::World;
 use crate::check::search::Play;
@@ -116,22 +116,22 @@ fn rivals_run(world: &World) -> bool {
 
 /// All clients have ended, none of them by a fault, and none had the lock.
 fn nobody_wins(world: &World) -> bool {
-    world
-        .clients
-        .iter()
-        .all(|client| matches!(client.phase, Phase::Ended(How::Busy | How::Failed | How::Refused)))
+    let has_lost = |client: usize| match world.clients[client].phase {
+        Phase::Ended(How::Busy | How::Refused) => true,
+        Phase::Ended(How::Failed) => !world.scope.may_fail(client),
+        _ => false,
+    };
+    (0..world.clients.len()).all(has_lost)
 }
 
-/// A client that waits has given up. It may fail only if more than a minority of the servers may.
+/// A client that waits has given up. It may fail only if so many servers may.
 fn a_waiter_gave_up(world: &World) -> bool {
-    let clients = world.clients.iter().zip(&world.scope.clients);
-    let may_fail =
-        world.scope.budget.servers() as usize > SERVERS - required(Mode::Exclusive, SERVERS);
-    clients.filter(|(_, terms)| terms.waits).any(|(client, _)| match client.phase {
+    let gave_up = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Refused | How::Busy) => true,
-        Phase::Ended(How::Failed) => !may_fail,
+        Phase::Ended(How::Failed) => !world.scope.may_fail(client),
         _ => false,
-    })
+    };
+    (0..world.clients.len()).any(|client| world.scope.clients[client].waits && gave_up(client))
 }
 
 /// A call lasts longer than the claim window. It should lapse unless the waiter asks again.
@@ -194,7 +194,7 @@ impl World {
         let is_older = |other: usize| {
             self.monitor.older[client] >> other & 1 == 1
                 && self.clients[other].is_acquiring()
-                && self.scope.exclude_each_other(client, other)
+                && (self.scope.exclude_each_other(client, other) || self.is_last_slot(client))
         };
         let overtakes = (0..self.clients.len()).any(is_older);
         let monitor = &mut self.monitor;
@@ -211,6 +211,22 @@ impl World {
         monitor.idle = 0;
     }
 
+    /// Whether the commands that run keep a client out.
+    fn is_full_for(&self, client: usize) -> bool {
+        let holds = |other: &usize| self.clients[*other].holds();
+        let running: Vec<usize> = (0..self.clients.len()).filter(holds).collect();
+        let slots = self.scope.mode(client).slots().map(|slots| slots.get() as usize);
+        slots.is_some_and(|slots| running.len() >= slots)
+            || running.iter().any(|&other| self.scope.exclude_each_other(client, other))
+    }
+
+    /// Whether a client takes the last slot.
+    fn is_last_slot(&self, client: usize) -> bool {
+        let running = self.clients.iter().filter(|other| other.holds()).count();
+        let slots = self.scope.mode(client).slots();
+        slots.is_some_and(|slots| running + 1 >= slots.get() as usize)
+    }
+
     /// Whether any fault has occurred so far.
     fn is_shaken(&self) -> bool {
         self.left != self.scope.budget
@@ -222,13 +238,15 @@ impl World {
             matches!(client.phase, Phase::Acquiring(_, _, Doing::Attempt(..) | Doing::Sleep(_)))
         };
         let frozen = self.servers.iter().any(|server| server.state == State::Frozen);
-        let is_idle = !self.clients.iter().any(Client::holds)
-            && self.clients.iter().any(waits)
+        let may_join = |index: usize| !waits(&self.clients[index]) || !self.is_full_for(index);
+        let is_idle = self.clients.iter().any(waits)
+            && (0..self.clients.len()).all(may_join)
             && self.under_way() == 0
             && (0..self.clients.len()).all(|index| !self.clients[index].is_in_a_hurry(TICK));
-        let majority_up = self.servers.iter().filter(|server| server.is_up()).count()
-            >= required(Mode::Exclusive, SERVERS);
-        self.monitor.idle = if is_idle && majority_up { self.monitor.idle + 1 } else { 0 };
+        let up = self.servers.iter().filter(|server| server.is_up()).count();
+        let needed = |terms: &Terms| required(terms.request.mode, SERVERS);
+        let enough_up = self.scope.clients.iter().all(|terms| needed(terms) <= up);
+        self.monitor.idle = if is_idle && enough_up { self.monitor.idle + 1 } else { 0 };
         let bound = if self.is_shaken() || frozen { LONGEST_IDLE } else { 0 };
         match self.monitor.idle > bound {
             true => Err(Property::NoLockIsIdleBesideAWaiter),

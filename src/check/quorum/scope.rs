@@ -6,6 +6,7 @@ use crate::check::scope::{TTL, request};
 use crate::duration::Ttl;
 use crate::lock::Mode;
 use crate::store::Request;
+use crate::store::quorum::decision::required;
 use crate::wait::heartbeat;
 
 /// How many servers the quorum has.
@@ -68,6 +69,11 @@ impl Scope {
 
     pub(super) fn mode(&self, client: usize) -> Mode {
         self.clients[client].request.mode
+    }
+
+    /// Whether so many servers may be away that a client cannot have the lock.
+    pub(super) fn may_fail(&self, client: usize) -> bool {
+        usize::from(self.budget.servers()) > SERVERS - required(self.mode(client), SERVERS)
     }
 
     /// Whether two clients can never hold the lock together.

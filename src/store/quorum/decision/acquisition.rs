@@ -214,7 +214,7 @@ impl Acquisition {
         let Some(seat) = self.seats.0.get_mut(member) else { return (orders, Step::Wait(now)) };
         let before = seat.under_way.take();
         seat.run = run.or(seat.run.take());
-        let (mut is_news, mut answered) = (false, round);
+        let (mut is_news, mut is_stale, mut answered) = (false, false, round);
         match reply {
             Reply::Heard(called) => {
                 is_news = called.is_none();
@@ -229,7 +229,9 @@ impl Acquisition {
                 seat.ticket = Some(place.ticket);
                 // A late answer about the same place is as good as a new one.
                 let is_placing = matches!(self.phase, Phase::Placing { .. });
-                if is_placing && self.ticket.is_none_or(|ticket| ticket == place.ticket) {
+                let is_agreed = self.ticket.is_none_or(|ticket| ticket == place.ticket);
+                is_stale = !is_agreed && round != self.round;
+                if is_placing && is_agreed {
                     answered = self.round;
                 }
                 (seat.said, seat.round) = (Said::Placed(place), answered);
@@ -248,7 +250,11 @@ impl Acquisition {
             Phase::Resting { until } => {
                 let until = if is_news { now } else { until };
                 self.phase = Phase::Resting { until };
-                self.settle_down(member, now, &mut orders);
+                match is_stale {
+                    // Until the member knows the agreed ticket, it may keep other requests out.
+                    true => self.ask_to_place(member, &mut orders),
+                    false => self.settle_down(member, now, &mut orders),
+                }
             }
             Phase::Placing { .. } if answered != self.round => {
                 self.ask_to_place(member, &mut orders);
@@ -860,6 +866,20 @@ mod tests {
         play.reply(0, place(12, None, held_by("a")));
         play.reply(1, place(12, None, held_by("a")));
         assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+    }
+
+    #[test]
+    fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
+        let mut play = Play::begin(true, [0; 3]);
+        for member in [0, 1, 0, 1] {
+            play.reply(member, place(12, None, held_by("a")));
+        }
+        assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
+        let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
+        play.orders.extend(orders);
+        play.reply(2, place(15, Some(15), free()));
+        let restated = Part::Place(Some(Ticket(12)));
+        assert_eq!(play.asked(), [(2, restated)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::lock::view::Reason;
 use crate::lock::{Fence, Mode};
+use crate::seeded::{Flaw, seeded};
 
 /// How many of `servers` servers a hold with this mode needs. For an exclusive or shared hold that
 /// is a majority, as in Redlock.
@@ -10,7 +11,8 @@ use crate::lock::{Fence, Mode};
 /// server that has N holds. N + 1 holds must not be able to divide the N slots of all servers among
 /// themselves, so each needs more than N / (N + 1) of the servers.
 pub(crate) fn required(mode: Mode, servers: usize) -> usize {
-    let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
+    let slots = mode.slots().filter(|_| !seeded(Flaw::CountsSlotsAsOne));
+    let slots = slots.map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
 }
 
