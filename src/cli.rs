@@ -5,9 +5,11 @@
 //! begins with a verb. `--help` and the man page show the rest too.
 
 mod advice;
+mod inspect;
 pub mod manual;
 
 pub(crate) use advice::one_line;
+pub(crate) use inspect::Inspect;
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -18,7 +20,6 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::exit;
-use crate::lock::pattern::Subject;
 use crate::lock::{Label, Name, Owner, Prefix, ProcessId, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
@@ -417,31 +418,4 @@ pub(crate) struct Release {
     /// This is safe only if the holders and everything that they started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-}
-
-#[derive(Args)]
-pub(crate) struct Inspect {
-    #[command(flatten)]
-    pub(crate) common: Common,
-    /// Name of a lock, or a pattern such as 'deploy:*'
-    ///
-    /// Without NAME, inspect lists all held locks.
-    #[arg(value_name = "NAME")]
-    pub(crate) subject: Option<Subject>,
-    /// Print one JSON document, even on failure
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Print only the names, one per line
-    #[arg(long, conflicts_with_all = ["json", "watch"])]
-    pub(crate) names: bool,
-    /// Refresh every DURATION, by default every second
-    #[arg(
-        short = 'W',
-        long,
-        value_name = "DURATION",
-        num_args = 0..=1,
-        default_missing_value = "1s"
-    )]
-    // Plain text, because the next word may be NAME instead of a duration.
-    pub(crate) watch: Option<String>,
 }

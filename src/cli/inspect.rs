@@ -1,0 +1,33 @@
+//! The arguments of `rlock inspect`.
+
+use clap::Args;
+
+use super::Common;
+use crate::lock::pattern::Subject;
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Name of a lock, or a pattern such as 'deploy:*'
+    ///
+    /// Without NAME, inspect lists all held locks.
+    #[arg(value_name = "NAME")]
+    pub(crate) subject: Option<Subject>,
+    /// Print one JSON document, even on failure
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print only the names, one per line
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    pub(crate) names: bool,
+    /// Refresh every DURATION, by default every second
+    #[arg(
+        short = 'W',
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        default_missing_value = "1s"
+    )]
+    // Plain text, because the next word may be NAME instead of a duration.
+    pub(crate) watch: Option<String>,
+}
