@@ -119,6 +119,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-key -d 'Read
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s W -l watch -d 'Refresh every DURATION, by default every second' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l attention -d 'List only locks that need attention; exit 1 if there are any'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l names -d 'Print only the names, one per line'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -194,7 +194,10 @@ Examples:
   # Print the names of all locks with waiters
   rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'
 
-Exit status: 0 on success, 1 if NAME is free, 69 if a server cannot be reached, 78 for a \
+  # Exit with status 1 if a lock needs attention, for a monitoring check
+  rlock inspect --attention
+
+Exit status: 0 on success, 1 if NAME is free or --attention finds a lock, 69 if a server cannot be reached, 78 for a \
 configuration error, 64 for a usage error.")
     )]
     Inspect(Inspect),

@@ -15,6 +15,7 @@ use variables::{given, number, setting};
 use crate::cli;
 use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
+use crate::inspect::selection::Selection;
 use crate::lock::pattern::Subject;
 use crate::lock::{Key, Label, Mode, Name, Owner, ProcessId, Token};
 use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
@@ -89,6 +90,7 @@ pub(crate) enum Target {
 pub(crate) struct Inspect {
     /// `None` means all locks that are held.
     pub(crate) subject: Option<Subject>,
+    pub(crate) selection: Selection,
     pub(crate) form: Form,
     /// How often to redraw; `None` shows the locks once.
     pub(crate) watch: Option<Duration>,
@@ -212,8 +214,10 @@ impl Inspect {
             _ => Form::Human,
         };
         let (subject, watch) = subject_and_watch(options.subject, options.watch.as_deref())?;
+        let selection = Selection { attention: options.attention };
         let watch = watch.map(Timeout::get);
-        Ok(Self { subject, form, watch, server: Server::resolve(&options.common, None, 0)? })
+        let server = Server::resolve(&options.common, None, 0)?;
+        Ok(Self { subject, selection, form, watch, server })
     }
 }
 

@@ -1,9 +1,12 @@
 //! Every exit status of rlock, and how the process ends with it.
 
-/// Success; for `inspect NAME`, the lock is held.
+/// Success; for `inspect NAME`, the lock is held; for `inspect --attention`, no lock needs
+/// attention.
 pub(crate) const OK: u8 = 0;
 /// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
+/// `inspect --attention`: a lock needs attention.
+pub(crate) const ATTENTION: u8 = 1;
 /// The command line is wrong (EX_USAGE).
 pub(crate) const USAGE: u8 = 64;
 /// No usable server (EX_UNAVAILABLE).
@@ -31,8 +34,12 @@ pub const TABLE: &[(&str, &str)] = &[
         "exec ran the command to its end under the lock; if a signal terminated the command, rlock \
          terminates by the same signal, which a shell shows as 128+n",
     ),
-    ("0", "success; for inspect NAME, the lock is held"),
-    ("1", "inspect NAME: the lock is free"),
+    (
+        "0",
+        "success; for inspect NAME, the lock is held; for inspect --attention, no lock needs \
+         attention",
+    ),
+    ("1", "inspect NAME: the lock is free; inspect --attention: a lock needs attention"),
     ("64", "usage error"),
     (
         "69",

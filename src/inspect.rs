@@ -3,4 +3,29 @@
 pub(crate) mod json;
 pub(crate) mod page;
 pub(crate) mod problem;
+pub(crate) mod selection;
 pub(crate) mod table;
+
+use crate::lock::Name;
+use crate::lock::view::View;
+use problem::{Here, Problem};
+
+/// A lock as `inspect` found it.
+pub(crate) struct Inspected {
+    pub(crate) name: Name,
+    pub(crate) view: View,
+    /// The worst first.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Inspected {
+    pub(crate) fn new(name: Name, view: View, here: &Here<'_>) -> Self {
+        let problems = problem::of(&name, &view, here);
+        Self { name, view, problems }
+    }
+
+    /// Whether an operator should look at it.
+    pub(crate) fn needs_attention(&self) -> bool {
+        !self.problems.is_empty()
+    }
+}

@@ -261,6 +261,60 @@ fn what_needs_attention_comes_first_and_says_why() {
 }
 
 #[test]
+fn a_monitoring_check_fails_only_if_a_lock_needs_attention() {
+    let server = Server::start();
+    let check = |arguments: &[&str]| {
+        let output =
+            run(&mut server.rlock(["inspect", "--attention"].iter().chain(arguments).copied()));
+        assert_eq!(output.err(), "", "{arguments:?}");
+        (output.code(), output.out())
+    };
+    let none = (0, String::new());
+    assert_eq!(check(&[]), none);
+    let alive = holder(&server, &[], "alive");
+    for nothing in [&[][..], &["alive"], &["free"], &["a*"]] {
+        assert_eq!(check(nothing), none, "{nothing:?}");
+    }
+    assert_eq!(check(&["--json"]), (0, "[]".into()));
+    let mut dead = holder(&server, &["--ttl", "60s"], "dead");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    let (code, table) = check(&[]);
+    assert_eq!(code, 1);
+    assert!(table.contains("\ndead ") && !table.contains("alive"), "{table}");
+    let (code, page) = check(&["dead"]);
+    assert!(code == 1 && page.contains("  warning  process "), "{page}");
+    assert_eq!(check(&["--names"]), (1, "dead".into()));
+    let (code, document) = check(&["--json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!((code, names(&document)), (1, vec!["dead"]));
+    for nothing in [&["alive"][..], &["a*"]] {
+        assert_eq!(check(nothing), none, "{nothing:?}");
+    }
+    alive.finish();
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_needs_attention() {
+    let server = Server::start();
+    acquire(&server, &[], "good");
+    acquire(&server, &[], "bad");
+    server.spoil("bad");
+    let output = run(&mut server.rlock(["inspect", "--attention"]));
+    assert_eq!((output.code(), output.out()), (1, String::new()));
+    assert!(output.err().contains("bad: "), "{output:?}");
+    let output = run(&mut server.rlock(["inspect", "--attention", "good"]));
+    assert_eq!((output.code(), output.out()), (0, String::new()));
+}
+
+#[test]
+fn a_check_of_a_server_that_is_away_is_not_a_success() {
+    let mut server = Server::start();
+    server.kill();
+    assert_eq!(run(&mut server.rlock(["inspect", "--attention"])).code(), 69);
+}
+
+#[test]
 fn a_server_that_may_evict_locks_is_named() {
     let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     acquire(&server, &[], "L");
@@ -518,6 +572,8 @@ fn names_of_any_width_stand_in_straight_columns() {
 }
 
 support::also_on_local! {
+    a_monitoring_check_fails_only_if_a_lock_needs_attention,
+    a_lock_that_cannot_be_read_needs_attention,
     text_from_other_clients_cannot_control_a_terminal,
     a_generated_owner_is_shown_no_further_than_a_token,
     a_suggested_command_is_safe_to_paste,

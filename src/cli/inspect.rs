@@ -14,6 +14,13 @@ pub(crate) struct Inspect {
     /// Without NAME, inspect lists all held locks.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
+    /// List only locks that need attention; exit 1 if there are any
+    ///
+    /// For a monitoring check. A lock needs attention if its holder may be dead or stopped, if it
+    /// was revoked but not released, if another tool holds it without an expiry, or if it cannot
+    /// be read. If there is no such lock, inspect prints nothing and exits with status 0.
+    #[arg(long)]
+    pub(crate) attention: bool,
     /// Print one JSON document, even on failure
     #[arg(long)]
     pub(crate) json: bool,

@@ -12,11 +12,12 @@ use super::{identity, reported};
 use crate::config::{Form, Inspect};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::inspect::problem::{self, Here, Problem};
-use crate::inspect::{json, page, table};
+use crate::inspect::problem::Here;
+use crate::inspect::selection::Selection;
+use crate::inspect::{Inspected, json, page, table};
 use crate::lock::pattern::Subject;
-use crate::lock::view::{State, View};
-use crate::lock::{Key, Name, Prefix};
+use crate::lock::view::State;
+use crate::lock::{Key, Prefix};
 use crate::report::Report;
 use crate::store::{Failure, Listing, Store};
 use crate::system::clock::Instant;
@@ -29,6 +30,7 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
         store: reported::open(&options.server, report)?,
         prefix,
         subject: options.subject.as_ref(),
+        selection: options.selection,
         form: options.form,
         here: Here::new(identity::host(), prefix),
         report,
@@ -44,6 +46,7 @@ struct Inspection<'a> {
     store: Box<dyn Store>,
     prefix: &'a Prefix,
     subject: Option<&'a Subject>,
+    selection: Selection,
     form: Form,
     here: Here<'a>,
     report: &'a Report,
@@ -51,8 +54,10 @@ struct Inspection<'a> {
 
 /// The locks that were found.
 struct Found {
-    locks: Vec<(Name, View, Vec<Problem>)>,
-    /// False if some locks could not be read.
+    locks: Vec<Inspected>,
+    /// Whether some of the locks that were found could not be read.
+    damaged: bool,
+    /// Whether all servers listed their locks.
     complete: bool,
 }
 
@@ -61,10 +66,14 @@ impl Inspection<'_> {
         let found = self.find()?;
         let text = self.show(&found, Screen::of_stdout())?;
         output::text(&text)?;
-        let held = found.locks.iter().any(|(_, view, _)| view.state != State::Free);
+        let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
         Ok(Exit::Status(match self.subject {
             _ if !found.complete => exit::UNREACHABLE,
-            Some(Subject::One(_)) if !held => exit::FREE,
+            _ if self.selection.attention => match found.locks.is_empty() && !found.damaged {
+                true => exit::OK,
+                false => exit::ATTENTION,
+            },
+            Some(Subject::One(_)) if free => exit::FREE,
             _ => exit::OK,
         }))
     }
@@ -117,13 +126,11 @@ impl Inspection<'_> {
         let mut unreadable: Vec<(String, Failure)> = Vec::new();
         for (name, view) in listing.locks {
             match view {
-                Ok(view) => {
-                    let problems = problem::of(&name, &view, &self.here);
-                    locks.push((name, view, problems));
-                }
+                Ok(view) => locks.push(Inspected::new(name, view, &self.here)),
                 Err(failure) => unreadable.push((format!("{name}: "), failure)),
             }
         }
+        let damaged = !unreadable.is_empty();
         unreadable.extend(listing.failures.into_iter().map(|failure| (String::new(), failure)));
         if locks.is_empty() && !unreadable.is_empty() {
             return Err(unreadable.swap_remove(0).1.into());
@@ -131,26 +138,25 @@ impl Inspection<'_> {
         for (prefix, failure) in unreadable {
             self.report.warn(format_args!("{prefix}{failure}"));
         }
-        Ok(Found { locks, complete })
+        Ok(Found { locks: self.selection.of(locks), damaged, complete })
     }
 
     fn show(&mut self, found: &Found, screen: Screen) -> Result<String, Error> {
         let Found { locks, .. } = found;
         let one = matches!(self.subject, Some(Subject::One(_)));
-        let held = locks.iter().filter(|(_, view, _)| view.state != State::Free);
+        let held = locks.iter().filter(|lock| lock.view.state != State::Free);
         match self.form {
             Form::Human => {}
             Form::Json => {
-                let held = held.map(|(name, view, _)| (name, view));
                 return output::json(&json::documents(self.prefix, held, one));
             }
-            Form::Names => return Ok(held.map(|(name, _, _)| format!("{name}\n")).collect()),
+            Form::Names => return Ok(held.map(|lock| format!("{}\n", lock.name)).collect()),
         }
         Ok(match &locks[..] {
-            [(name, view, problems)] if one => {
+            [lock] if one => {
                 // JSON leaves these out, because they cost a round trip.
                 let hazards = self.store.hazards();
-                page::page(name, view, problems, &hazards)
+                page::page(lock, &hazards)
             }
             locks => table::list(locks, screen.style()),
         })

@@ -1,9 +1,9 @@
 //! What is shown to users.
 
 use super::{printable, text};
-use crate::inspect::problem::{self, Here};
+use crate::inspect::problem::Here;
 use crate::inspect::table::Style;
-use crate::inspect::{json, page, table};
+use crate::inspect::{Inspected, json, page, table};
 use crate::lock::view::View;
 use crate::lock::{ClientInfo, Mode, Name, Prefix};
 use crate::text::{at_most, columns, cut, padded, quoted};
@@ -63,13 +63,12 @@ pub(crate) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
     let here = Here::new("host".into(), &prefix);
-    let problems = problem::of(&name, view, &here);
-    page::page(&name, view, &problems, &[]).lines().for_each(printable);
-    let locks = [(name.clone(), view.clone(), problems)];
+    let locks = [Inspected::new(name, view.clone(), &here)];
+    page::page(&locks[0], &[]).lines().for_each(printable);
     for width in [None, Some(0), Some(80)] {
         table::list(&locks, Style { width, color: false }).lines().for_each(printable);
     }
-    let json = serde_json::to_string(&json::documents(&prefix, [(&name, view)], true));
+    let json = serde_json::to_string(&json::documents(&prefix, &locks, true));
     assert!(json.is_ok_and(|json| !json.contains(crate::text::is_unsafe)));
     printable(&view.to_string());
     for mode in [Mode::Exclusive, Mode::Shared] {

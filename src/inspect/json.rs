@@ -5,8 +5,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::Inspected;
 use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
-use crate::lock::{Fence, Key, Kind, Mode, Name, Owner, Prefix};
+use crate::lock::{Fence, Key, Kind, Mode, Owner, Prefix};
 
 /// One lock.
 #[derive(Serialize)]
@@ -76,12 +77,12 @@ struct HistoryDocument<'a> {
 /// All locks, in the order given, with their history if requested.
 pub(crate) fn documents<'a>(
     prefix: &Prefix,
-    locks: impl IntoIterator<Item = (&'a Name, &'a View)>,
+    locks: impl IntoIterator<Item = &'a Inspected>,
     with_history: bool,
 ) -> Vec<LockDocument<'a>> {
     locks
         .into_iter()
-        .map(|(name, view)| LockDocument {
+        .map(|Inspected { name, view, .. }| LockDocument {
             name: name.as_str(),
             key: Key::new(prefix, name).as_str().to_owned(),
             state: view.state,

@@ -1,14 +1,15 @@
 //! One lock as a page of text.
 
+use super::Inspected;
 use super::json::rfc3339;
-use super::problem::Problem;
 use crate::duration::show;
 use crate::lock::Name;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, Outcome, State, View};
 use crate::text::printable;
 
 /// A page with the holders, waiters and history of a lock.
-pub(crate) fn page(name: &Name, view: &View, problems: &[Problem], hazards: &[String]) -> String {
+pub(crate) fn page(lock: &Inspected, hazards: &[String]) -> String {
+    let Inspected { name, view, problems } = lock;
     let mut lines = Vec::new();
     match view.state {
         State::Free => lines.push(format!("{name}: free")),

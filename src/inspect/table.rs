@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 
-use super::problem::Problem;
+use super::Inspected;
 use crate::duration::show;
-use crate::lock::Name;
-use crate::lock::view::{State, View};
+use crate::lock::view::State;
 use crate::text::{columns, cut, padded, printable};
 
 /// The layout of a table.
@@ -32,14 +31,13 @@ struct Row {
 
 /// A table with one line per lock, those with problems first, and a summary. Empty if there are no
 /// locks.
-pub(crate) fn list(locks: &[(Name, View, Vec<Problem>)], style: Style) -> String {
+pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
     let mut sorted: Vec<_> = locks.iter().collect();
-    sorted.sort_by_key(|(_, view, problems)| {
-        (problems.is_empty(), std::cmp::Reverse(view.waiters.len()))
-    });
+    sorted
+        .sort_by_key(|lock| (!lock.needs_attention(), std::cmp::Reverse(lock.view.waiters.len())));
     let heading = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION"];
     let heading = Row { cells: heading.map(str::to_owned), alarming: false };
     let rows: Vec<Row> = std::iter::once(heading).chain(sorted.into_iter().map(row)).collect();
@@ -60,7 +58,8 @@ pub(crate) fn list(locks: &[(Name, View, Vec<Problem>)], style: Style) -> String
     table + &summary(locks)
 }
 
-fn row((name, view, problems): &(Name, View, Vec<Problem>)) -> Row {
+fn row(lock: &Inspected) -> Row {
+    let Inspected { name, view, problems } = lock;
     let lease = view.ttl.map_or("no expiry".into(), show);
     let waiting = match view.waiters.len() {
         0 => String::new(),
@@ -78,7 +77,7 @@ fn row((name, view, problems): &(Name, View, Vec<Problem>)) -> Row {
     };
     let problem = problems.first().map_or(String::new(), |problem| problem.short.clone());
     let cells = [name.to_string(), holder, held, lease, waiting, problem];
-    Row { cells: cells.map(|cell| printable(&cell)), alarming: !problems.is_empty() }
+    Row { cells: cells.map(|cell| printable(&cell)), alarming: lock.needs_attention() }
 }
 
 /// Column widths, with the elastic columns cut so that the line fits.
@@ -102,8 +101,8 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
 }
 
 /// `3 locks: 2 held, 1 revoked; 4 waiting; 1 needs attention`.
-fn summary(locks: &[(Name, View, Vec<Problem>)]) -> String {
-    let count = |state| locks.iter().filter(|(_, view, _)| view.state == state).count();
+fn summary(locks: &[Inspected]) -> String {
+    let count = |state| locks.iter().filter(|lock| lock.view.state == state).count();
     let kinds = [
         (State::Held, "held"),
         (State::Revoked, "revoked"),
@@ -116,8 +115,8 @@ fn summary(locks: &[(Name, View, Vec<Problem>)]) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    let waiting: usize = locks.iter().map(|(_, view, _)| view.waiters.len()).sum();
-    let alarming = locks.iter().filter(|(_, _, problems)| !problems.is_empty()).count();
+    let waiting: usize = locks.iter().map(|lock| lock.view.waiters.len()).sum();
+    let alarming = locks.iter().filter(|lock| lock.needs_attention()).count();
     let plural = if locks.len() == 1 { "" } else { "s" };
     let mut line = format!("{} lock{plural}: {}", locks.len(), kinds.join(", "));
     if waiting > 0 {
