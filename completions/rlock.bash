@@ -252,7 +252,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__inspect)
-            opts="-q -v -W -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --attention --json --names --watch --help"
+            opts="-q -v -W -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --attention --older-than --sort --json --names --watch --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -284,6 +284,14 @@ _rlock() {
                     ;;
                 --tls-key)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --older-than)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sort)
+                    COMPREPLY=($(compgen -W "age name waiting lease" -- "${cur}"))
                     return 0
                     ;;
                 --watch)

@@ -116,6 +116,11 @@ complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l older-than -d 'List only locks that have been held for longer than DURATION' -r
+complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l sort -d 'Sort the list by ORDER' -r -f -a "age\t'Longest held first'
+name\t'By name'
+waiting\t'Most waiters first'
+lease\t'Soonest end of the lease first'"
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s W -l watch -d 'Refresh every DURATION, by default every second' -r
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
 complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Print each step with its time'

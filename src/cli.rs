@@ -194,6 +194,9 @@ Examples:
   # Print the names of all locks with waiters
   rlock inspect --json | jq -r '.[] | select(.waiters != []) | .name'
 
+  # List locks that have been held for more than an hour, the oldest first
+  rlock inspect --older-than 1h --sort age
+
   # Exit with status 1 if a lock needs attention, for a monitoring check
   rlock inspect --attention
 

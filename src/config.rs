@@ -214,7 +214,11 @@ impl Inspect {
             _ => Form::Human,
         };
         let (subject, watch) = subject_and_watch(options.subject, options.watch.as_deref())?;
-        let selection = Selection { attention: options.attention };
+        let selection = Selection {
+            attention: options.attention,
+            older_than: options.older_than.map(BoundedDuration::get),
+            order: options.sort,
+        };
         let watch = watch.map(Timeout::get);
         let server = Server::resolve(&options.common, None, 0)?;
         Ok(Self { subject, selection, form, watch, server })

@@ -4,7 +4,10 @@ pub(crate) mod json;
 pub(crate) mod page;
 pub(crate) mod problem;
 pub(crate) mod selection;
+pub(crate) mod style;
 pub(crate) mod table;
+
+use std::time::Duration;
 
 use crate::lock::Name;
 use crate::lock::view::View;
@@ -22,6 +25,12 @@ impl Inspected {
     pub(crate) fn new(name: Name, view: View, here: &Here<'_>) -> Self {
         let problems = problem::of(&name, &view, here);
         Self { name, view, problems }
+    }
+
+    /// How long the lock has been held, by the holder that a list names. `None` if it is free, or
+    /// held by another tool.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.view.foremost().map(|holder| self.view.now.since(holder.acquired))
     }
 
     /// Whether an operator should look at it.

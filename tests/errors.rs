@@ -416,7 +416,7 @@ fn a_password_that_every_user_can_read_causes_a_warning() {
     }
     // A file name that looks like an option can be pasted too.
     let script = "umask 022; echo s3cret >-Rf
-        said=$($rlock inspect --password-file=-Rf 2>&1) && eval \"${said##*; run }\" && stat -c %a -- -Rf";
+        said=$($rlock inspect --names --password-file=-Rf 2>&1) && eval \"${said##*; run }\" && stat -c %a -- -Rf";
     let output = bash(&server, script);
     assert_eq!(output.out(), "640", "{output:?}");
 }

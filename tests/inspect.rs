@@ -105,9 +105,10 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     // redis-cli cannot send this as an argument.
     server.cli(&["EVAL", "redis.call('SET', KEYS[1], '\\255\\254')", "1", "rlock:theirs"]);
     let document = json(&server, &[]);
-    assert_eq!(names(&document), ["ours", "theirs"]);
-    assert_eq!(document[1]["state"], "foreign");
-    assert_eq!(document[1]["ttl_ms"], Value::Null);
+    // Nothing but an operator ends a lock without an expiry.
+    assert_eq!(names(&document), ["theirs", "ours"]);
+    assert_eq!(document[0]["state"], "foreign");
+    assert_eq!(document[0]["ttl_ms"], Value::Null);
     let table = run(&mut server.rlock(["inspect"])).out();
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 4, "{table}");
@@ -312,6 +313,141 @@ fn a_check_of_a_server_that_is_away_is_not_a_success() {
     let mut server = Server::start();
     server.kill();
     assert_eq!(run(&mut server.rlock(["inspect", "--attention"])).code(), 69);
+}
+
+#[test]
+fn a_list_is_in_the_order_asked_for() {
+    let server = Server::start();
+    let oldest = holder(&server, &[], "m");
+    let middle = holder(&server, &["--ttl", "1h"], "a");
+    let newest = holder(&server, &["--ttl", "60s"], "z");
+    let waiters = [waiter(&server, &[], "m", ""), waiter(&server, &[], "z", "")];
+    let more = waiter(&server, &[], "z", "");
+    let sorted = |order: &[&str]| names(&json(&server, order)).join(" ");
+    assert_eq!(sorted(&[]), "a m z");
+    assert_eq!(sorted(&["--sort", "name"]), "a m z");
+    assert_eq!(sorted(&["--sort", "age"]), "m a z");
+    assert_eq!(sorted(&["--sort", "waiting"]), "z m a");
+    assert_eq!(sorted(&["--sort", "lease"]), "m z a");
+    let table = run(&mut server.rlock(["inspect", "--sort", "age"])).out();
+    let column = table.lines().map(|row| row.split(' ').next().unwrap()).collect::<Vec<_>>();
+    assert_eq!(column[..4], ["NAME", "m", "a", "z"], "{table}");
+    assert_eq!(run(&mut server.rlock(["inspect", "--sort", "size"])).code(), 64);
+    for held in [oldest, middle, newest] {
+        held.finish();
+    }
+    for waiting in waiters.into_iter().chain([more]) {
+        waiting.finish();
+    }
+}
+
+#[test]
+fn a_lock_of_another_tool_is_sorted_by_what_is_known_of_it() {
+    let server = Server::start();
+    server.cli(&["SET", "rlock:foreign", "1", "PX", "600000"]);
+    acquire(&server, &["--ttl", "60s"], "short");
+    acquire(&server, &["--ttl", "1h"], "long");
+    server.cli(&["SET", "rlock:eternal", "1"]);
+    let sorted = |order: &str| names(&json(&server, &["--sort", order])).join(" ");
+    assert_eq!(sorted("age"), "short long eternal foreign");
+    assert_eq!(sorted("lease"), "short foreign long eternal");
+    let old = json(&server, &["--older-than", "0"]);
+    assert!(!names(&old).contains(&"foreign"), "{old}");
+}
+
+#[test]
+fn only_locks_that_have_been_held_for_long_are_listed() {
+    let server = Server::start();
+    acquire(&server, &["--shared"], "L");
+    let older = |limit: &str, arguments: &[&str]| {
+        let options = ["inspect", "--older-than", limit];
+        let output = run(&mut server.rlock(options.iter().chain(arguments)));
+        (output.code(), output.out())
+    };
+    support::until("it is old", || older("200ms", &["--names"]).1 == "L");
+    // The age of a lock is that of its oldest holder.
+    acquire(&server, &["--shared"], "L");
+    assert_eq!(older("200ms", &["--names"]), (0, "L".into()));
+    assert_eq!(older("200ms", &["L", "--names"]), (0, "L".into()));
+    assert_eq!(older("1h", &["--names"]), (0, String::new()));
+    assert_eq!(older("1h", &["L"]), (1, String::new()));
+    assert_eq!(older("1h", &["--json"]), (0, "[]".into()));
+    assert_eq!(older("1y", &[]).0, 64);
+}
+
+#[test]
+fn a_list_without_locks_says_where_it_looked() {
+    let server = Server::start();
+    let looked = |arguments: &[&str]| {
+        let output = run(&mut server.rlock(["inspect"].iter().chain(arguments)));
+        assert_eq!((output.code(), output.out()), (0, String::new()), "{output:?}");
+        output.err()
+    };
+    let place = server.url();
+    let place = place.strip_prefix("unix://").unwrap_or(&place);
+    let under = |prefix: &str| format!("under prefix '{prefix}' on {place}");
+    assert_eq!(looked(&[]), format!("rlock: no lock is held {}", under("rlock:")));
+    assert_eq!(
+        looked(&["--prefix", "x:", "a*"]),
+        format!("rlock: no lock that matches 'a*' is held {}", under("x:"))
+    );
+    assert_eq!(
+        looked(&["--older-than", "90m"]),
+        format!("rlock: no lock has been held for longer than 1h30m {}", under("rlock:"))
+    );
+    for silent in [&["-q"][..], &["--names"], &["--attention"]] {
+        assert_eq!(looked(silent), "", "{silent:?}");
+    }
+}
+
+#[test]
+fn in_a_pipe_the_list_cuts_nothing() {
+    let server = Server::start();
+    let label = format!("https://ci.example/{}/813", "long/".repeat(60));
+    let name = "n".repeat(150);
+    acquire(&server, &["--shared", "--label", &label], &name);
+    acquire(&server, &["--shared"], &name);
+    let mut list = server.rlock(["inspect"]);
+    let table = run(list.env("COLUMNS", "40")).out();
+    for whole in ["LABEL", &name, " and 1 more ", &label] {
+        assert!(table.contains(whole), "{whole}: {table}");
+    }
+}
+
+#[test]
+fn slots_are_shown_together() {
+    let server = Server::start();
+    let slots = ["--slots", "3", "--label"];
+    acquire(&server, &[&slots[..], &["job/1"]].concat(), "L");
+    let first = run(&mut server.rlock(["inspect", "L"])).out();
+    assert!(first.starts_with("L: 1 of 3 slots taken\n  holder   "), "{first}");
+    acquire(&server, &[&slots[..], &["job/2"]].concat(), "L");
+    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let lines: Vec<&str> = page.lines().collect();
+    assert_eq!(lines[0], "L: 2 of 3 slots taken");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("  holder   ")).count(), 2, "{page}");
+    for label in ["  label    job/1", "  label    job/2"] {
+        assert!(lines.contains(&label), "{page}");
+    }
+    let table = run(&mut server.rlock(["inspect"])).out();
+    assert!(table.lines().nth(1).unwrap().contains("  2 of 3 slots: "), "{table}");
+}
+
+#[test]
+fn a_cooling_lock_does_not_look_held() {
+    let server = Server::start();
+    assert_eq!(run(&mut server.rlock(["exec", "--at-least", "1h", "L", "true"])).code(), 0);
+    let page = run(&mut server.rlock(["inspect", "L"]));
+    assert_eq!(page.code(), 0);
+    let page = page.out();
+    assert!(page.starts_with("L: released by ") && !page.contains(": held by"), "{page}");
+    assert!(page.contains("\n  lease    kept for another 59m"), "{page}");
+    let table = run(&mut server.rlock(["inspect"])).out();
+    let row: Vec<&str> = table.lines().nth(1).unwrap().split("  ").collect();
+    assert!(row[1..].join("").trim().starts_with("released by "), "{table}");
+    assert!(table.ends_with("1 lock: 1 cooling"), "{table}");
+    let busy = run(&mut server.rlock(["exec", "-n", "L", "true"])).err();
+    assert!(busy.contains("L: released by ") && busy.contains("; kept for another 59m"), "{busy}");
 }
 
 #[test]
@@ -572,6 +708,12 @@ fn names_of_any_width_stand_in_straight_columns() {
 }
 
 support::also_on_local! {
+    a_list_is_in_the_order_asked_for,
+    only_locks_that_have_been_held_for_long_are_listed,
+    a_list_without_locks_says_where_it_looked,
+    in_a_pipe_the_list_cuts_nothing,
+    slots_are_shown_together,
+    a_cooling_lock_does_not_look_held,
     a_monitoring_check_fails_only_if_a_lock_needs_attention,
     a_lock_that_cannot_be_read_needs_attention,
     text_from_other_clients_cannot_control_a_terminal,

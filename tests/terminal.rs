@@ -90,6 +90,85 @@ fn a_watch_ignores_ctrl_c_if_its_caller_does() {
 }
 
 #[test]
+fn a_list_has_labels_if_the_terminal_is_wide_enough() {
+    let server = Server::start();
+    let label = "https://ci.example/jobs/813";
+    support::acquire(&server, &["--shared", "--label", label], "a-rather-long-name");
+    support::acquire(&server, &["--shared"], "a-rather-long-name");
+    let mut terminal = Terminal::start(&server);
+    let mut list = |setting: &str| {
+        terminal.enters(&format!("{setting} $rlock inspect"));
+        terminal.sees("NAME");
+        let table = terminal.sees("1 lock: 1 held");
+        terminal.sees("$ ");
+        table
+    };
+    let (narrow, wide) = (list(""), list("COLUMNS=200"));
+    assert!(!narrow.contains("https") && narrow.contains(" and 1 more "), "{narrow}");
+    assert!(wide.contains("LABEL") && wide.contains(label), "{wide}");
+    let wide = list("stty cols 200;");
+    assert!(wide.contains(label), "{wide}");
+}
+
+#[test]
+fn what_needs_attention_is_colored_unless_the_user_wants_none() {
+    let server = Server::start();
+    server.cli(&["SET", "rlock:L", "held without an expiry"]);
+    let mut terminal = Terminal::start(&server);
+    for (setting, is_colored) in [
+        ("TERM=xterm", true),
+        ("TERM=dumb", false),
+        ("env -u TERM", false),
+        ("NO_COLOR=1 TERM=xterm", false),
+        ("NO_COLOR= TERM=xterm", true),
+    ] {
+        for name in ["", "L"] {
+            terminal.enters(&format!("{setting} $rlock inspect {name}; echo status-$?"));
+            let shown = terminal.sees("status-0");
+            assert!(shown.contains("expiry"), "{shown}");
+            assert_eq!(shown.contains("\u{1b}[33m"), is_colored, "{setting}: {shown}");
+        }
+    }
+    terminal.enters("TERM=xterm $rlock inspect | cat; echo status-$?");
+    assert!(!terminal.sees("status-0").contains('\u{1b}'));
+}
+
+#[test]
+fn a_watch_of_a_long_list_keeps_its_summary() {
+    let server = Server::start();
+    for number in 1..=9 {
+        support::acquire(&server, &[], &format!("lock-{number}"));
+    }
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("stty rows 8; $rlock inspect -W");
+    let frame = terminal.sees("9 locks: 9 held");
+    assert!(frame.contains("lock-4 ") && frame.contains("(5 more lines)"), "{frame}");
+    assert!(!frame.contains("lock-5"), "{frame}");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+}
+
+#[test]
+fn a_watch_keeps_the_last_list_while_the_server_is_away() {
+    let mut server = Server::start();
+    support::acquire(&server, &["--ttl", "1h"], "L");
+    let mut terminal = Terminal::start(&server);
+    terminal.enters("$rlock inspect --watch=50ms");
+    terminal.sees("1 lock: 1 held");
+    server.kill();
+    terminal.sees("; retrying");
+    terminal.sees("\x1b[H");
+    let frame = terminal.sees("; retrying");
+    for part in ["NAME", "L  ", "1 lock: 1 held", " old: "] {
+        assert!(frame.contains(part), "{part:?}: {frame:?}");
+    }
+    server.start_again();
+    terminal.sees("no lock is held under prefix 'rlock:' on ");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+}
+
+#[test]
 fn a_wait_updates_one_line() {
     let server = Server::start();
     let mut first = support::holder(&server, &["--label", "job/17"], "L");

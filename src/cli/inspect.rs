@@ -3,6 +3,8 @@
 use clap::Args;
 
 use super::Common;
+use crate::duration::BoundedDuration;
+use crate::inspect::selection::Order;
 use crate::lock::pattern::Subject;
 
 #[derive(Args)]
@@ -16,11 +18,23 @@ pub(crate) struct Inspect {
     pub(crate) subject: Option<Subject>,
     /// List only locks that need attention; exit 1 if there are any
     ///
-    /// For a monitoring check. A lock needs attention if its holder may be dead or stopped, if it
-    /// was revoked but not released, if another tool holds it without an expiry, or if it cannot
-    /// be read. If there is no such lock, inspect prints nothing and exits with status 0.
+    /// For a monitoring check. A lock needs attention if its holder may be dead or stopped, or if
+    /// it was revoked but not released. So does a lock that cannot be read, or that another tool
+    /// holds without an expiry. If there is no such lock, inspect prints nothing and exits with
+    /// status 0.
     #[arg(long)]
     pub(crate) attention: bool,
+    /// List only locks that have been held for longer than DURATION
+    ///
+    /// A lock of another tool has no known age and is left out.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) older_than: Option<BoundedDuration>,
+    /// Sort the list by ORDER
+    ///
+    /// By default, locks that need attention come first. Locks that are equal in ORDER are sorted
+    /// by name.
+    #[arg(long, value_name = "ORDER")]
+    pub(crate) sort: Option<Order>,
     /// Print one JSON document, even on failure
     #[arg(long)]
     pub(crate) json: bool,

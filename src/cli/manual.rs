@@ -37,7 +37,12 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "Set for the command of exec: all enclosing holds as key=token, the innermost last.",
     ),
     ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
-    ("NO_COLOR", "If set to a non-empty value, inspect does not use color."),
+    ("COLUMNS", "Width of the list of inspect at a terminal, instead of the terminal's own."),
+    (
+        "NO_COLOR, TERM",
+        "If NO_COLOR is set to a non-empty value, or TERM is unset or dumb, inspect does not use \
+         color.",
+    ),
 ];
 
 /// Each file that rlock uses.

@@ -1,33 +1,38 @@
 //! `rlock inspect`: the holders and waiters of locks.
 
 mod ctrl_c;
+mod screen;
 
 use std::time::Duration;
 
 use anyhow::Context;
 use ctrl_c::CtrlC;
+use screen::Screen;
 
-use super::output::{self, Screen};
+use super::output;
 use super::{identity, reported};
 use crate::config::{Form, Inspect};
+use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::problem::Here;
 use crate::inspect::selection::Selection;
+use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
 use crate::lock::pattern::Subject;
 use crate::lock::view::State;
 use crate::lock::{Key, Prefix};
 use crate::report::Report;
+use crate::store::location::Location;
 use crate::store::{Failure, Listing, Store};
 use crate::system::clock::Instant;
 use crate::system::poll::ready;
-use crate::text::printable;
 
 pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     let prefix = &options.server.prefix;
     let inspection = Inspection {
         store: reported::open(&options.server, report)?,
+        location: options.server.location(),
         prefix,
         subject: options.subject.as_ref(),
         selection: options.selection,
@@ -44,6 +49,7 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
 /// What to show, and how.
 struct Inspection<'a> {
     store: Box<dyn Store>,
+    location: &'a Location,
     prefix: &'a Prefix,
     subject: Option<&'a Subject>,
     selection: Selection,
@@ -55,50 +61,87 @@ struct Inspection<'a> {
 /// The locks that were found.
 struct Found {
     locks: Vec<Inspected>,
+    /// Warnings about the servers, for a page.
+    hazards: Vec<String>,
     /// Whether some of the locks that were found could not be read.
     damaged: bool,
     /// Whether all servers listed their locks.
     complete: bool,
 }
 
+/// Text for people in two parts: if there is no room for both, the second one stays.
+#[derive(Default)]
+struct Shown {
+    body: String,
+    foot: String,
+}
+
 impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
         let found = self.find()?;
-        let text = self.show(&found, Screen::of_stdout())?;
-        output::text(&text)?;
+        let shown = self.show(&found, Screen::of_stdout().style())?;
+        output::text(&(shown.body + &shown.foot))?;
+        let lists = !matches!(self.subject, Some(Subject::One(_)));
+        // A check that succeeds is silent.
+        if found.is_empty() && lists && self.form == Form::Human && !self.selection.attention {
+            self.report.note(self.nothing());
+        }
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
-        Ok(Exit::Status(match self.subject {
+        Ok(Exit::Status(match self.selection.attention {
             _ if !found.complete => exit::UNREACHABLE,
-            _ if self.selection.attention => match found.locks.is_empty() && !found.damaged {
-                true => exit::OK,
-                false => exit::ATTENTION,
-            },
-            Some(Subject::One(_)) if free => exit::FREE,
-            _ => exit::OK,
+            true if found.is_empty() => exit::OK,
+            true => exit::ATTENTION,
+            false if free && !lists => exit::FREE,
+            false => exit::OK,
         }))
     }
 
     /// Redraws until rlock is stopped. A server that does not answer may recover.
     fn watch(mut self, every: Duration) -> Result<Exit, Error> {
         let ctrl_c = CtrlC::handle()?;
+        let mut last: Option<(Instant, Found)> = None;
         let mut first = true;
         loop {
             let next = Instant::now() + every;
+            let found = self.find();
             let screen = Screen::of_stdout();
-            let text = match self.find().and_then(|found| self.show(&found, screen)) {
-                Ok(text) => text,
+            let shown = match found {
+                Ok(found) => {
+                    let (_, found) = last.insert((Instant::now(), found));
+                    self.show_frame(found, screen)?
+                }
                 // An error that the user must fix ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
                 Err(error) if self.form == Form::Json => {
                     self.report.warn(&error);
-                    String::new()
+                    Shown::default()
                 }
-                Err(error) => printable(&format!("{}; retrying", error.problem())) + "\n",
+                Err(error) => self.outdated(last.as_ref(), &error, screen)?,
             };
-            ctrl_c.draw(&screen.redrawn(&text, first))?;
+            ctrl_c.draw(&screen.frame(&shown.body, &shown.foot, first))?;
             first = false;
             ready([], Some(next)).context("cannot wait")?;
         }
+    }
+
+    /// The last frame and its age, while the server is away.
+    fn outdated(
+        &self,
+        last: Option<&(Instant, Found)>,
+        error: &Error,
+        screen: Screen,
+    ) -> Result<Shown, Error> {
+        let problem = error.problem();
+        let (mut shown, age) = match last {
+            // In a log, it has been printed already.
+            Some((at, found)) if screen.is_terminal() => {
+                let age = show(Instant::now().since(*at));
+                (self.show_frame(found, screen)?, format!("{age} old: "))
+            }
+            _ => Default::default(),
+        };
+        shown.foot += &screen.style().line(&format!("{age}{problem}; retrying"), true);
+        Ok(shown)
     }
 
     fn find(&mut self) -> Result<Found, Error> {
@@ -115,7 +158,13 @@ impl Inspection<'_> {
                 self.store.list(self.prefix, pattern)
             }
         };
-        self.readable(found?)
+        let mut found = self.readable(found?)?;
+        // Other forms leave these out, because they cost a round trip.
+        let page = matches!(self.subject, Some(Subject::One(_))) && !found.locks.is_empty();
+        if page && self.form == Form::Human {
+            found.hazards = self.store.hazards();
+        }
+        Ok(found)
     }
 
     /// Returns the locks that could be read, and warns about the others. Fails if none could be
@@ -138,27 +187,56 @@ impl Inspection<'_> {
         for (prefix, failure) in unreadable {
             self.report.warn(format_args!("{prefix}{failure}"));
         }
-        Ok(Found { locks: self.selection.of(locks), damaged, complete })
+        Ok(Found { locks: self.selection.of(locks), hazards: Vec::new(), damaged, complete })
     }
 
-    fn show(&mut self, found: &Found, screen: Screen) -> Result<String, Error> {
-        let Found { locks, .. } = found;
+    /// What to draw, even if there are no locks.
+    fn show_frame(&self, found: &Found, screen: Screen) -> Result<Shown, Error> {
+        let mut shown = self.show(found, screen.style())?;
+        if self.form == Form::Human && found.is_empty() {
+            shown.foot = screen.style().line(&self.nothing(), false);
+        }
+        Ok(shown)
+    }
+
+    fn show(&self, found: &Found, style: Style) -> Result<Shown, Error> {
+        let Found { locks, hazards, .. } = found;
         let one = matches!(self.subject, Some(Subject::One(_)));
         let held = locks.iter().filter(|lock| lock.view.state != State::Free);
-        match self.form {
-            Form::Human => {}
-            Form::Json => {
-                return output::json(&json::documents(self.prefix, held, one));
+        let (body, foot) = match (self.form, &locks[..]) {
+            (Form::Json, _) => {
+                let documents = json::documents(self.prefix, held, one);
+                (output::json(&documents)?, String::new())
             }
-            Form::Names => return Ok(held.map(|lock| format!("{}\n", lock.name)).collect()),
-        }
-        Ok(match &locks[..] {
-            [lock] if one => {
-                // JSON leaves these out, because they cost a round trip.
-                let hazards = self.store.hazards();
-                page::page(lock, &hazards)
+            (Form::Names, _) => {
+                (held.map(|lock| format!("{}\n", lock.name)).collect(), String::new())
             }
-            locks => table::list(locks, screen.style()),
-        })
+            (Form::Human, [lock]) if one => (page::page(lock, hazards, style), String::new()),
+            (Form::Human, locks) => (table::list(locks, style), table::summary(locks)),
+        };
+        Ok(Shown { body, foot })
+    }
+
+    /// Says that there is no lock to show: `no lock is held under prefix 'rlock:' on
+    /// redis.example:6379`.
+    fn nothing(&self) -> String {
+        let locks = match self.subject {
+            Some(Subject::One(name)) => format!("no lock {name}"),
+            Some(Subject::Matching(pattern)) => format!("no lock that matches '{pattern}'"),
+            None => "no lock".into(),
+        };
+        let what = match (self.selection.attention, self.selection.older_than) {
+            (true, _) => "needs attention".into(),
+            (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
+            (false, None) => "is held".into(),
+        };
+        format!("{locks} {what} under prefix '{}' on {}", self.prefix.as_str(), self.location)
+    }
+}
+
+impl Found {
+    /// Whether there is nothing to show, nor to warn about.
+    fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.complete && !self.damaged
     }
 }

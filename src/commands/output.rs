@@ -12,7 +12,6 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::HolderDocument;
-use crate::inspect::table::Style;
 use crate::lock::view::View;
 use crate::lock::{Fence, Name, Token};
 use crate::text::is_unsafe;
@@ -112,41 +111,6 @@ impl Formatter for Escaping {
             rest = &rest[at + c.len_utf8()..];
         }
         writer.write_all(rest.as_bytes())
-    }
-}
-
-/// Stdout, if it is a terminal.
-#[derive(Clone, Copy)]
-pub(super) struct Screen {
-    /// Columns and lines.
-    size: Option<(usize, usize)>,
-}
-
-impl Screen {
-    pub(super) fn of_stdout() -> Self {
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-        let size = size.map(|size| (usize::from(size.ws_col), usize::from(size.ws_row)));
-        // A terminal that does not know its size reports 0.
-        let or = |count: usize, default| if count == 0 { default } else { count };
-        Self { size: size.map(|(columns, lines)| (or(columns, 80), or(lines, 24))) }
-    }
-
-    /// The layout of a table. There is no color without a terminal or with NO_COLOR (no-color.org).
-    pub(super) fn style(self) -> Style {
-        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        let color = self.size.is_some() && !is_set("NO_COLOR") && !dumb;
-        Style { width: self.size.map(|(columns, _)| columns), color }
-    }
-
-    /// Returns the text of a frame that replaces the last one. To avoid flicker it overwrites each
-    /// line before it erases the rest, and hides the cursor meanwhile. Lines that do not fit are
-    /// left out. Without a terminal the text stays as it is.
-    pub(super) fn redrawn(self, text: &str, first: bool) -> String {
-        let Some((_, lines)) = self.size else { return text.to_owned() };
-        let clear = if first { "\x1b[2J" } else { "" };
-        let shown = text.lines().take(lines - 1).map(|line| format!("{line}\x1b[K\n"));
-        format!("\x1b[?25l{clear}\x1b[H{}\x1b[J\x1b[?25h", shown.collect::<String>())
     }
 }
 

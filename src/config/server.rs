@@ -93,6 +93,11 @@ impl Server {
         self.location.open(self.io_timeout, self.min_replicas).map_err(Error::Config)
     }
 
+    /// Where the locks are, for messages.
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
     /// Returns the key of a lock on this server.
     pub(crate) fn key(&self, name: &Name) -> Key {
         Key::new(&self.prefix, name)

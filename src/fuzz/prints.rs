@@ -2,11 +2,11 @@
 
 use super::{printable, text};
 use crate::inspect::problem::Here;
-use crate::inspect::table::Style;
+use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
 use crate::lock::view::View;
 use crate::lock::{ClientInfo, Mode, Name, Prefix};
-use crate::text::{at_most, columns, cut, padded, quoted};
+use crate::text::{at_most, columns, cut, cut_middle, padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can
 /// be shown and read again.
@@ -22,8 +22,9 @@ pub fn prints(bytes: &[u8]) {
                 && start.len() <= limit
                 && start.len() + 4 > limit.min(text.len())
         );
-        let cut = cut(&shown, limit);
-        assert!(columns(&cut) <= limit, "{cut:?}");
+        for cut in [cut(&shown, limit), cut_middle(&shown, limit)] {
+            assert!(columns(&cut) <= limit, "{cut:?}");
+        }
         assert!(columns(&padded(&shown, limit)) >= limit);
     }
     assert_eq!(unquoted(&quoted(text)), text);
@@ -64,9 +65,11 @@ pub(crate) fn view(view: &View) {
     let name: Name = "L".parse().expect("a name");
     let here = Here::new("host".into(), &prefix);
     let locks = [Inspected::new(name, view.clone(), &here)];
-    page::page(&locks[0], &[]).lines().for_each(printable);
     for width in [None, Some(0), Some(80)] {
-        table::list(&locks, Style { width, color: false }).lines().for_each(printable);
+        let style = Style { width, color: false };
+        page::page(&locks[0], &[], style).lines().for_each(printable);
+        table::list(&locks, style).lines().for_each(printable);
+        table::summary(&locks).lines().for_each(printable);
     }
     let json = serde_json::to_string(&json::documents(&prefix, &locks, true));
     assert!(json.is_ok_and(|json| !json.contains(crate::text::is_unsafe)));

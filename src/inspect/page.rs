@@ -2,25 +2,43 @@
 
 use super::Inspected;
 use super::json::rfc3339;
+use super::style::Style;
 use crate::duration::show;
-use crate::lock::Name;
+use crate::lock::Mode;
 use crate::lock::view::{HistoryEntry, HoldState, Holder, Outcome, State, View};
-use crate::text::printable;
 
 /// A page with the holders, waiters and history of a lock.
-pub(crate) fn page(lock: &Inspected, hazards: &[String]) -> String {
+pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     let Inspected { name, view, problems } = lock;
-    let mut lines = Vec::new();
-    match view.state {
-        State::Free => lines.push(format!("{name}: free")),
-        _ if view.holders.is_empty() => lines.push(format!("{name}: {view}")),
-        _ => {}
+    let mut page = String::new();
+    let mut line = |text: String| page += &style.line(&text, false);
+    match (view.state, view.mode) {
+        (State::Free, _) => line(format!("{name}: free")),
+        _ if view.holders.is_empty() => line(format!("{name}: {view}")),
+        (_, Some(Mode::Slots(slots))) => {
+            line(format!("{name}: {} of {slots} slots taken", view.holder_count));
+            for holder in &view.holders {
+                line(match holder.state {
+                    HoldState::Cooling => format!("  holder   {}, released", holder.client),
+                    _ => format!("  holder   {} for {}", holder.client, held(holder, view)),
+                });
+                details(holder, view).into_iter().for_each(&mut line);
+            }
+        }
+        _ => {
+            for holder in &view.holders {
+                line(match holder.state {
+                    HoldState::Cooling => format!("{name}: released by {}", holder.client),
+                    _ => format!("{name}: held by {} for {}", holder.client, held(holder, view)),
+                });
+                details(holder, view).into_iter().for_each(&mut line);
+            }
+        }
     }
-    for holder in &view.holders {
-        push_holder(name, holder, view, &mut lines);
+    for problem in problems.iter().map(|problem| &problem.long).chain(hazards) {
+        page += &style.line(&format!("  warning  {problem}"), true);
     }
-    let problems = problems.iter().map(|problem| &problem.long).chain(hazards);
-    lines.extend(problems.map(|problem| format!("  warning  {problem}")));
+    let mut line = |text: String| page += &style.line(&text, false);
     for (waiter, position) in view.waiters.iter().zip(1..) {
         let label = waiter.client.label().map_or(String::new(), |label| format!(", {label}"));
         let waiting = show(view.now.since(waiter.since));
@@ -28,36 +46,36 @@ pub(crate) fn page(lock: &Inspected, hazards: &[String]) -> String {
             Some(mode) if mode == waiter.mode => String::new(),
             _ => format!(", {}", waiter.mode),
         };
-        lines.push(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.client));
+        line(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.client));
     }
-    let history = view.history.iter().rev();
-    lines.extend(history.map(|entry| format!("  history  {}", ended(entry, view))));
-    lines.into_iter().map(|line| printable(&line).trim_end().to_owned() + "\n").collect()
+    for entry in view.history.iter().rev() {
+        line(format!("  history  {}", ended(entry, view)));
+    }
+    page
 }
 
-fn push_holder(name: &Name, holder: &Holder, view: &View, lines: &mut Vec<String>) {
-    let client = &holder.client;
-    let held = show(view.now.since(holder.acquired));
-    let how = match holder.state {
-        HoldState::Held | HoldState::Revoked => "held",
-        HoldState::Cooling => "released, was held",
-    };
-    lines.push(format!("{name}: {how} by {client} for {held}"));
-    lines.push(format!("  since    {}, {}", rfc3339(holder.acquired), holder.mode));
+fn held(holder: &Holder, view: &View) -> String {
+    show(view.now.since(holder.acquired))
+}
+
+/// The lines below the one that names the holder.
+fn details(holder: &Holder, view: &View) -> Vec<String> {
+    let (acquired, mode) = (rfc3339(holder.acquired), holder.mode);
     let left = show(holder.deadline.since(view.now));
     let renewed = show(view.now.since(holder.renewed));
-    lines.push(match holder.state {
-        HoldState::Held => format!("  lease    {left} left, renewed {renewed} ago"),
-        HoldState::Revoked => format!("  lease    revoked, {left} left, renewed {renewed} ago"),
-        HoldState::Cooling => {
-            format!("  lease    released, but kept for another {left} (--at-least)")
-        }
-    });
-    lines.push(format!("  fence    {}", holder.fence));
-    lines.push(format!("  id       {}", holder.id));
-    if let Some(label) = client.label() {
-        lines.push(format!("  label    {label}"));
-    }
+    let (since, lease) = match holder.state {
+        HoldState::Held => ("since  ", format!("{left} left, renewed {renewed} ago")),
+        HoldState::Revoked => ("since  ", format!("revoked, {left} left, renewed {renewed} ago")),
+        HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
+    };
+    let mut lines = vec![
+        format!("  {since}  {acquired}, {mode}"),
+        format!("  lease    {lease}"),
+        format!("  fence    {}", holder.fence),
+        format!("  id       {}", holder.id),
+    ];
+    lines.extend(holder.client.label().map(|label| format!("  label    {label}")));
+    lines
 }
 
 /// `2m ago: released, held by ana@ci-3 pid 4242 (make) for 41s, exit 0`.

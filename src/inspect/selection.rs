@@ -1,17 +1,54 @@
-//! Which of the locks that were found to show.
+//! Which of the locks that were found to show, and in which order.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use clap::ValueEnum;
 
 use super::Inspected;
 
-/// Which locks to show.
+/// Which locks to show, and in which order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection {
     /// Only those that need attention.
     pub(crate) attention: bool,
+    /// Only those that have been held for longer.
+    pub(crate) older_than: Option<Duration>,
+    /// `None` puts those that need attention first.
+    pub(crate) order: Option<Order>,
+}
+
+/// The order of a list. Locks that are equal in it are in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// Longest held first
+    Age,
+    /// By name
+    Name,
+    /// Most waiters first
+    Waiting,
+    /// Soonest end of the lease first
+    Lease,
 }
 
 impl Selection {
     pub(crate) fn of(self, mut locks: Vec<Inspected>) -> Vec<Inspected> {
-        locks.retain(|lock| !self.attention || lock.needs_attention());
+        locks.retain(|lock| {
+            (!self.attention || lock.needs_attention())
+                && self.older_than.is_none_or(|limit| lock.age().is_some_and(|age| age > limit))
+        });
+        locks.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
+        match self.order {
+            None => locks.sort_by_key(|lock| !lock.needs_attention()),
+            Some(Order::Name) => {}
+            // A lock of another tool has no age, and so comes last.
+            Some(Order::Age) => locks.sort_by_key(|lock| Reverse(lock.age())),
+            Some(Order::Waiting) => locks.sort_by_key(|lock| Reverse(lock.view.waiters.len())),
+            // Without an expiry, a lease ends last.
+            Some(Order::Lease) => {
+                locks.sort_by_key(|lock| lock.view.ttl.unwrap_or(Duration::MAX));
+            }
+        }
         locks
     }
 }

@@ -1,107 +1,156 @@
 //! Several locks as a table of text.
 
-use std::fmt::Write;
-
 use super::Inspected;
+use super::style::Style;
 use crate::duration::show;
-use crate::lock::view::State;
-use crate::text::{columns, cut, padded, printable};
-
-/// The layout of a table.
-#[derive(Clone, Copy)]
-pub(crate) struct Style {
-    /// The width of the terminal in columns; `None` for no limit.
-    pub(crate) width: Option<usize>,
-    pub(crate) color: bool,
-}
+use crate::lock::Mode;
+use crate::lock::view::{State, View};
+use crate::text::{columns, cut, cut_middle, padded, printable};
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
 
-/// The smallest width to which an elastic column is cut.
+/// The smallest width to which the names of locks and holders are cut.
 const NARROWEST: usize = 10;
 
-/// The columns of names and holders, whose lengths depend on users.
-const ELASTIC: [usize; 2] = [0, 1];
+/// The smallest width at which a label that must be cut is still worth a column.
+const NARROWEST_LABEL: usize = 16;
+
+const HEADINGS: [&str; 7] = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION", "LABEL"];
+
+// The columns whose lengths depend on users.
+const NAME: usize = 0;
+const HOLDER: usize = 1;
+const LABEL: usize = 6;
+
+/// The columns that a list without problems, or without labels, leaves out.
+const OPTIONAL: [usize; 2] = [5, LABEL];
+
+/// A text that can be cut, and what must follow it in any case.
+#[derive(Default)]
+struct Cell {
+    text: String,
+    suffix: String,
+}
 
 struct Row {
-    cells: [String; 6],
+    cells: [Cell; 7],
     alarming: bool,
 }
 
-/// A table with one line per lock, those with problems first, and a summary. Empty if there are no
-/// locks.
+/// A table with one line per lock, in the order given. Empty if there are no locks.
 pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let mut sorted: Vec<_> = locks.iter().collect();
-    sorted
-        .sort_by_key(|lock| (!lock.needs_attention(), std::cmp::Reverse(lock.view.waiters.len())));
-    let heading = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION"];
-    let heading = Row { cells: heading.map(str::to_owned), alarming: false };
-    let rows: Vec<Row> = std::iter::once(heading).chain(sorted.into_iter().map(row)).collect();
+    let heading = Row { cells: HEADINGS.map(Cell::from), alarming: false };
+    let rows: Vec<Row> = std::iter::once(heading).chain(locks.iter().map(row)).collect();
     let widths = fit(&rows, style.width);
     let mut table = String::new();
     for row in &rows {
         let mut line = String::new();
-        for (cell, width) in row.cells.iter().zip(widths) {
-            line += &padded(&cut(cell, width), width + GAP);
+        for (column, (cell, width)) in row.cells.iter().zip(widths).enumerate() {
+            if width > 0 {
+                line += &padded(&cell.cut(column, width), width + GAP);
+            }
         }
-        let line = line.trim_end();
-        // Writing to a string cannot fail.
-        let _ = match style.color && row.alarming {
-            true => writeln!(table, "\x1b[33m{line}\x1b[m"),
-            false => writeln!(table, "{line}"),
-        };
+        table += &style.line(&line, row.alarming);
     }
-    table + &summary(locks)
+    table
+}
+
+impl Cell {
+    fn width(&self) -> usize {
+        columns(&self.text) + columns(&self.suffix)
+    }
+
+    fn cut(&self, column: usize, width: usize) -> String {
+        let width = width.saturating_sub(columns(&self.suffix));
+        // The end of a URL tells jobs apart.
+        let text = if column == LABEL { cut_middle } else { cut }(&self.text, width);
+        text + &self.suffix
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: printable(text.as_ref()), suffix: String::new() }
+    }
 }
 
 fn row(lock: &Inspected) -> Row {
     let Inspected { name, view, problems } = lock;
-    let lease = view.ttl.map_or("no expiry".into(), show);
     let waiting = match view.waiters.len() {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
-    let (holder, held) = match view.holders.first() {
-        Some(holder) => {
-            let others = match view.holder_count.saturating_sub(1) {
-                0 => String::new(),
-                others => format!(" and {others} more"),
-            };
-            (format!("{}{others}", holder.client), show(view.now.since(holder.acquired)))
-        }
-        None => ("another tool".into(), String::new()),
-    };
-    let problem = problems.first().map_or(String::new(), |problem| problem.short.clone());
-    let cells = [name.to_string(), holder, held, lease, waiting, problem];
-    Row { cells: cells.map(|cell| printable(&cell)), alarming: lock.needs_attention() }
+    // The time since the grant of a lock that was released is not the time that it was held.
+    let held = lock.age().filter(|_| view.state != State::Cooling);
+    let label = view.foremost().and_then(|holder| holder.client.label());
+    let cells = [
+        Cell::from(name.as_str()),
+        holder(view),
+        Cell::from(held.map_or(String::new(), show)),
+        Cell::from(view.ttl.map_or("no expiry".into(), show)),
+        Cell::from(waiting),
+        Cell::from(problems.first().map_or("", |problem| &problem.short)),
+        Cell::from(label.unwrap_or_default()),
+    ];
+    Row { cells, alarming: lock.needs_attention() }
 }
 
-/// Column widths, with the elastic columns cut so that the line fits.
-fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 6] {
-    let mut widths: [usize; 6] = std::array::from_fn(|column| {
-        rows.iter().map(|row| columns(&row.cells[column])).max().unwrap_or(0)
+/// `ana@ci-3 pid 4242 (make) and 1 more`, `2 of 3 slots: ana@ci-3 pid 4242 (make)`, `released by
+/// ana@ci-3 pid 4242 (make)`.
+fn holder(view: &View) -> Cell {
+    let Some(holder) = view.foremost() else { return Cell::from("another tool") };
+    let released = if view.state == State::Cooling { "released by " } else { "" };
+    let who = format!("{released}{}", holder.client);
+    match (view.mode, view.holder_count.saturating_sub(1)) {
+        (Some(Mode::Slots(slots)), _) => {
+            Cell::from(format!("{} of {slots} slots: {who}", view.holder_count))
+        }
+        (_, 0) => Cell::from(who),
+        (_, others) => Cell { suffix: format!(" and {others} more"), ..Cell::from(who) },
+    }
+}
+
+/// Column widths, 0 for a column that is left out. The names of locks and holders are cut so that
+/// the line fits. The labels get what is left.
+fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
+    let mut widths: [usize; 7] = std::array::from_fn(|column| {
+        rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0)
     });
-    // Without problems, their column needs no heading.
-    if rows.iter().all(|row| !row.alarming) {
-        widths[5] = 0;
+    for column in OPTIONAL {
+        if rows.iter().skip(1).all(|row| row.cells[column].text.is_empty()) {
+            widths[column] = 0;
+        }
     }
     let Some(limit) = limit else { return widths };
-    loop {
-        let whole: usize = widths.iter().map(|width| width + GAP).sum::<usize>() - GAP;
-        let wider = ELASTIC.into_iter().max_by_key(|&column| widths[column]).unwrap_or(0);
-        if whole <= limit || widths[wider] <= NARROWEST {
-            return widths;
+    let label = std::mem::take(&mut widths[LABEL]);
+    let suffix = rows.iter().map(|row| columns(&row.cells[HOLDER].suffix)).max().unwrap_or(0);
+    let narrowest = |column| NARROWEST.max(if column == HOLDER { suffix + 5 } else { 0 });
+    let room = loop {
+        let whole: usize = widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum();
+        let excess = |column: usize| widths[column].saturating_sub(narrowest(column));
+        let wider = if excess(NAME) > excess(HOLDER) { NAME } else { HOLDER };
+        match whole.checked_sub(limit + GAP) {
+            Some(over @ 1..) if excess(wider) > 0 => {
+                widths[wider] -= over.min(excess(wider)).clamp(1, 4);
+            }
+            _ => break limit.saturating_sub(whole),
         }
-        widths[wider] -= (whole - limit).min(widths[wider] - NARROWEST).clamp(1, 4);
+    };
+    if label <= room || room >= NARROWEST_LABEL {
+        widths[LABEL] = label.min(room);
     }
+    widths
 }
 
 /// `3 locks: 2 held, 1 revoked; 4 waiting; 1 needs attention`.
-fn summary(locks: &[Inspected]) -> String {
+pub(crate) fn summary(locks: &[Inspected]) -> String {
+    if locks.is_empty() {
+        return String::new();
+    }
     let count = |state| locks.iter().filter(|lock| lock.view.state == state).count();
     let kinds = [
         (State::Held, "held"),
@@ -133,17 +182,47 @@ fn summary(locks: &[Inspected]) -> String {
 mod tests {
     use super::*;
 
+    fn row(cells: [&str; 7]) -> Row {
+        Row { cells: cells.map(Cell::from), alarming: true }
+    }
+
+    fn rows(cells: [&str; 7]) -> [Row; 2] {
+        [row(HEADINGS), row(cells)]
+    }
+
     #[test]
-    fn only_elastic_columns_are_cut_and_only_to_the_smallest_width() {
-        let row = |cells: [&str; 6]| Row { cells: cells.map(str::to_owned), alarming: true };
-        let rows =
-            [row(["a-rather-long-name", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "!"])];
-        assert_eq!(fit(&rows, None), [18, 28, 2, 2, 0, 1]);
-        let narrow = fit(&rows, Some(40));
-        assert!(narrow.iter().map(|width| width + 2).sum::<usize>() - 2 <= 40, "{narrow:?}");
-        let least = fit(&rows, Some(5));
-        assert_eq!((least[0], least[1]), (NARROWEST, NARROWEST));
-        let wide = [row(["日本日本日本", "x", "1m", "2s", "", "!"])];
-        assert_eq!((fit(&wide, None)[0], fit(&wide, Some(5))[0]), (12, NARROWEST));
+    fn only_names_are_cut_and_only_to_the_smallest_width() {
+        let long =
+            rows(["a-rather-long-name", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "!", ""]);
+        assert_eq!(fit(&long, None), [18, 28, 3, 5, 7, 9, 0]);
+        let narrow = fit(&long, Some(60));
+        assert!(narrow[..6].iter().map(|width| width + 2).sum::<usize>() - 2 <= 60, "{narrow:?}");
+        let least = fit(&long, Some(5));
+        assert_eq!((least[NAME], least[HOLDER]), (NARROWEST, NARROWEST));
+        let wide = rows(["日本日本日本", "x", "1m", "2s", "", "!", ""]);
+        assert_eq!((fit(&wide, None)[NAME], fit(&wide, Some(5))[NAME]), (12, NARROWEST));
+    }
+
+    #[test]
+    fn a_suffix_is_never_cut() {
+        let mut both = rows(["L", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "", ""]);
+        both[1].cells[HOLDER].suffix = " and 1 more".into();
+        for width in [0, 20, 40, 60, 80] {
+            let shown = both[1].cells[HOLDER].cut(HOLDER, fit(&both, Some(width))[HOLDER]);
+            assert!(shown.starts_with("some") && shown.ends_with(" and 1 more"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn labels_get_the_room_that_is_left() {
+        let url = "https://ci.example/jobs/813";
+        let labeled = rows(["L", "ana@ci-3 pid 1 (x)", "1m", "2s", "", "", url]);
+        let others = 4 + 18 + 3 + 5 + 7 + 5 * GAP;
+        assert_eq!(fit(&labeled, None)[LABEL], url.len());
+        assert_eq!(fit(&labeled, Some(others + 100))[LABEL], url.len());
+        assert_eq!(fit(&labeled, Some(others + 20))[LABEL], 20);
+        assert_eq!(fit(&labeled, Some(others + 15))[LABEL], 0);
+        assert_eq!(fit(&labeled, Some(0))[LABEL], 0);
+        assert_eq!(labeled[1].cells[LABEL].cut(LABEL, 16), "https…e/jobs/813");
     }
 }

@@ -1,5 +1,6 @@
 //! The argument of `inspect`: one lock, or all locks whose names match a pattern.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::lock::Name;
@@ -46,6 +47,12 @@ pub(crate) struct Pattern(glob::Pattern);
 impl Pattern {
     pub(crate) fn matches(&self, name: &Name) -> bool {
         self.0.matches(name.as_str())
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -49,7 +49,9 @@ pub(crate) struct Holder {
 }
 
 /// The state of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
     Held,
@@ -263,6 +265,12 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// The holder to name if there is room for one: the one that has held the lock for longest, and
+    /// one that still holds it before one that does not.
+    pub(crate) fn foremost(&self) -> Option<&Holder> {
+        self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
+    }
+
     /// A hint for the message to a request in this mode, if the reason that it cannot join the
     /// holders may surprise its user. Otherwise empty.
     pub(crate) fn mismatch(&self, asked: Mode) -> String {
@@ -292,7 +300,7 @@ impl fmt::Display for View {
     /// Names the holder, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, label
     /// https://…`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(first) = self.holders.first() else {
+        let Some(first) = self.foremost() else {
             return match (self.state, self.ttl) {
                 (State::Foreign, Some(ttl)) => {
                     write!(f, "held by another tool, whose key expires in {}", show(ttl))
@@ -306,11 +314,14 @@ impl fmt::Display for View {
                 _ => f.write_str("now free"),
             };
         };
-        let how = match self.mode {
-            Some(Mode::Shared) => "shared by",
-            _ => "held by",
-        };
-        write!(f, "{how} {} for {}", first.client, show(self.now.since(first.acquired)))?;
+        match (self.state, self.mode) {
+            // The time since the grant is not the time that it was held.
+            (State::Cooling, _) => write!(f, "released by {}", first.client)?,
+            (_, mode) => {
+                let how = if mode == Some(Mode::Shared) { "shared by" } else { "held by" };
+                write!(f, "{how} {} for {}", first.client, show(self.now.since(first.acquired)))?;
+            }
+        }
         if let Some(label) = first.client.label() {
             write!(f, ", label {label}")?;
         }
@@ -324,7 +335,7 @@ impl fmt::Display for View {
         let end = show(self.ttl.unwrap_or_default());
         match self.state {
             State::Revoked => write!(f, "; revoked, free within {end}"),
-            State::Cooling => write!(f, "; released, but kept for another {end}"),
+            State::Cooling => write!(f, "; kept for another {end} (--at-least)"),
             _ => Ok(()),
         }
     }

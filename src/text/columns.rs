@@ -14,13 +14,29 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
-    let Some(mut left) = width.checked_sub(1) else { return String::new() };
-    let fits = |c: &char| {
+    let Some(left) = width.checked_sub(1) else { return String::new() };
+    fitting(text.chars(), left).chain(['…']).collect()
+}
+
+/// Text cut to at most `width` columns, with `…` in place of its middle. A third of what stays is
+/// its beginning.
+pub(crate) fn cut_middle(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let Some(left) = width.checked_sub(1) else { return String::new() };
+    let start: String = fitting(text.chars(), left / 3).collect();
+    let end: Vec<char> = fitting(text.chars().rev(), left - columns(&start)).collect();
+    start.chars().chain(['…']).chain(end.into_iter().rev()).collect()
+}
+
+/// The first of these characters, as many as fit into `left` columns.
+fn fitting(text: impl Iterator<Item = char>, mut left: usize) -> impl Iterator<Item = char> {
+    text.take_while(move |c| {
         let rest = left.checked_sub(columns_of(*c));
         left = rest.unwrap_or(left);
         rest.is_some()
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    })
 }
 
 /// Text padded with spaces to at least `width` columns.
@@ -45,6 +61,10 @@ mod tests {
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!((cut("日本", 1), cut("日本", 0)), ("…".into(), String::new()));
+        assert_eq!(cut_middle("abcdefghij", 7), "ab…ghij");
+        assert_eq!(cut_middle("日本語日本語", 8), "日…本語");
+        assert_eq!((cut_middle("abc", 3), cut_middle("abc", 1)), ("abc".into(), "…".into()));
+        assert_eq!(cut_middle("abc", 0), "");
         assert_eq!(padded("日", 4), "日  ");
         assert_eq!(padded("abcde", 4), "abcde");
     }

@@ -1,0 +1,23 @@
+//! How text looks on a terminal, in a pipe or in a file.
+
+use crate::text::printable;
+
+/// The layout of a page or a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Style {
+    /// The width of the terminal in columns; `None` for no limit.
+    pub(crate) width: Option<usize>,
+    pub(crate) color: bool,
+}
+
+impl Style {
+    /// One line with its end, safe for a terminal. A line that needs attention is yellow.
+    pub(crate) fn line(self, text: &str, needs_attention: bool) -> String {
+        let text = printable(text);
+        let text = text.trim_end();
+        match self.color && needs_attention {
+            true => format!("\x1b[33m{text}\x1b[m\n"),
+            false => format!("{text}\n"),
+        }
+    }
+}
