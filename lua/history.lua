@@ -5,13 +5,13 @@
 --
 -- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
 -- ('revoked', 'deleted', 'overwritten' or 'forgotten'); when; the outcome of the command, if
--- reported; the id, time of acquisition, fence and mode of the hold; who revoked it; and its
--- client.
+-- reported; the id of the hold; the time of its grant, and after a space the time of its first
+-- request, if known; its fence and mode; who revoked it; and its client.
 
 -- How many holds the history keeps.
 local HISTORY_LENGTH = 16
 -- Longest entry that a reply shows, in bytes.
-local MAX_ENTRY = 5 * MAX_DETAIL
+local MAX_ENTRY = 6 * MAX_DETAIL
 
 -- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
 -- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
@@ -27,11 +27,13 @@ end
 -- `by` is given, instead of an outcome, if the caller of the script ends it.
 local function history_entry(token, ending, ended, outcome, by)
   local details = redis.call('HMGET', STATE, token .. ':acquired', token .. ':fence',
-    token .. ':mode', token .. ':about', token .. ':standing')
-  if not by then ending, by = ending_of(details[5], details[2], ending) end
+    token .. ':mode', token .. ':about', token .. ':standing', token .. ':since')
+  local standing, since = details[5], details[6]
+  if not by then ending, by = ending_of(standing, details[2], ending) end
   if not ending then return nil end
   for i = 1, 4 do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
-  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8), details[1], details[2],
+  local times = details[1] .. ' ' .. string.sub(first_asked(since, details[1], standing), 1, MAX_DETAIL)
+  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8), times, details[2],
     details[3], by, details[4] }, '\n')
 end
 

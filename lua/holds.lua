@@ -12,6 +12,12 @@ local function unexpired_hold(token)
   return deadline >= now and deadline or nil
 end
 
+-- When a holder first asked for its hold; '' if unknown, as for a reinstated hold.
+local function first_asked(since, acquired, standing)
+  if since and since ~= '' then return since end
+  return standing ~= 'revoked' and acquired or ''
+end
+
 -- The deadline of the calling token's hold if it holds the lock: unexpired and neither revoked nor
 -- cooling.
 local function valid_hold()

@@ -21,6 +21,7 @@
 --                          and of each hold or waiter the fields '<token>:<DETAIL>', among them
 --                            'renewed'  when its holder last asked for it; '' if it was granted to
 --                                       a waiter that has not claimed it yet
+--                            'since'    when it was queued; none for a hold that was granted at once
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua

@@ -182,6 +182,46 @@ fn a_lock_shows_how_its_last_holds_ended() {
 }
 
 #[test]
+fn a_hold_tells_how_long_it_waited_for_its_grant() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    assert_eq!(server.inspect("L")["holders"][0]["waited_ms"], 0);
+    let script = ["exec", "L", "sh", "-c", support::READY];
+    let mut second = Running::start(&mut server.rlock(script));
+    second.told("waiting at position");
+    let waiting = || server.inspect("L")["waiters"][0]["waiting_ms"].as_u64().unwrap();
+    support::until("it has waited", || waiting() >= 200);
+    first.finish();
+    assert_eq!(second.line(), "READY");
+    let waited = server.inspect("L")["holders"][0]["waited_ms"].as_u64().unwrap();
+    assert!(waited >= 200, "{waited}");
+    // The list reads it without a script.
+    assert_eq!(json(&server, &[])[0]["holders"][0]["waited_ms"], waited);
+    second.finish();
+    let token = acquire(&server, &[], "L");
+    let history = server.inspect("L")["history"].clone();
+    let of = |number: usize| history[number]["waited_ms"].clone();
+    assert_eq!((of(0), of(1)), (waited.into(), 0.into()), "{history}");
+    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+}
+
+#[test]
+fn a_hold_of_an_earlier_version_does_not_tell_how_long_it_waited() {
+    let server = Server::start();
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    let forget = "
+        local entry = redis.call('RPOP', KEYS[1]):gsub('\\n(%d+) %d+\\n', '\\n%1\\n')
+        redis.call('RPUSH', KEYS[1], entry)";
+    server.cli(&["EVAL", forget, "1", "{rlock:L}?past"]);
+    acquire(&server, &[], "L");
+    let past = &server.inspect("L")["history"][0];
+    assert_eq!(past["waited_ms"], Value::Null);
+    assert!(past["acquired_at"].as_str().unwrap().starts_with("20"), "{past}");
+    assert!(past["fence"].as_u64().unwrap() > 1_700_000_000_000, "{past}");
+    assert_eq!(past["command"], "true");
+}
+
+#[test]
 fn a_list_shows_each_lock_as_inspect_name_does() {
     let server = Server::start();
     acquire(&server, &["--label", "job/1", "--at-least", "1h"], "exclusive");
@@ -708,6 +748,7 @@ fn names_of_any_width_stand_in_straight_columns() {
 }
 
 support::also_on_local! {
+    a_hold_tells_how_long_it_waited_for_its_grant,
     a_list_is_in_the_order_asked_for,
     only_locks_that_have_been_held_for_long_are_listed,
     a_list_without_locks_says_where_it_looked,

@@ -82,9 +82,20 @@ fn a_lock_on_a_majority_works_like_any_other() {
     let mut second = Running::start(&mut at(&all, &["exec", "L", "echo", "ENTERED"]));
     let told = second.told("waiting");
     assert!(told.contains("waiting at position 1: held by"), "{told}");
+    let inspect = || {
+        let inspected = run(&mut at(&all, &["inspect", "--json", "L"])).out();
+        serde_json::from_str::<serde_json::Value>(&inspected).unwrap()[0].clone()
+    };
+    let waiting = || inspect()["waiters"][0]["waiting_ms"].as_u64();
+    until("it has waited", || waiting().is_some_and(|waiting| waiting >= 200));
     first.say("");
     assert_eq!(first.finish().code(), 0);
     assert_eq!(second.end().out(), "ENTERED");
+    let third = holder(&all, &[], "L");
+    let waited = inspect()["history"][0]["waited_ms"].as_u64();
+    assert!(waited.is_some_and(|waited| waited >= 200), "{waited:?}");
+    assert!(inspect()["holders"][0]["waited_ms"].as_u64() < waited);
+    third.finish();
 
     let token = run(&mut at(&all, &["acquire", "L"])).out();
     assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 0);

@@ -123,7 +123,8 @@ if named then add('named', '1') end
 if not TICKET and (entered or admissible(MODE, 0) and (not head or WANTED > 0)) then
   add('renewed', int(now))
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
-  if lock.ticket then redis.call('ZREM', QUEUE, TOKEN) end
+  -- A server that evicted the queue may still have the time of an earlier place in it.
+  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
   return { 'granted', lock.fence }
 end

@@ -157,7 +157,7 @@ fn settle_view(view: &mut View, ago: Duration) {
         };
         let Holder { renewed, deadline, acquired, .. } = holder;
         (*renewed, *deadline) = (ServerTime(NOW), ServerTime(NOW) + left);
-        *acquired = ServerTime(0);
+        (*acquired, holder.waited) = (ServerTime(0), None);
         !left.is_zero()
     });
     view.now = ServerTime(NOW);

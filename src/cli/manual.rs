@@ -80,6 +80,11 @@ pub const JSON: &[(&str, &str)] = &[
     ),
     ("holders[].fence", "Fencing token of this hold."),
     ("holders[].acquired_at, .renewed_at", "Times of the grant and of the last renewal."),
+    (
+        "holders[].waited_ms",
+        "Milliseconds from the first request to the grant. Null if unknown, for example after the \
+         server lost its data.",
+    ),
     ("holders[].ttl_ms", "Milliseconds until the lease expires."),
     ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
     ("waiters[].position", "Position in the queue, from 1."),
@@ -99,6 +104,7 @@ pub const JSON: &[(&str, &str)] = &[
         "history[].at, .acquired_at, .held_ms",
         "Times of the end and of the grant, and the milliseconds between them.",
     ),
+    ("history[].waited_ms", "As for holders."),
     ("history[].exit, .signal", "How the command of exec ended, if known."),
     ("history[].by", "The client that revoked the hold, as user@host."),
     ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),

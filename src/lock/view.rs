@@ -43,6 +43,8 @@ pub(crate) struct Holder {
     pub(crate) client: ClientInfo,
     pub(crate) fence: Fence,
     pub(crate) acquired: ServerTime,
+    /// How long it waited for the grant, if known.
+    pub(crate) waited: Option<Duration>,
     pub(crate) renewed: ServerTime,
     pub(crate) deadline: ServerTime,
     pub(crate) state: HoldState,
@@ -80,6 +82,8 @@ pub(crate) struct HistoryEntry {
     /// The first 8 characters of the token.
     pub(crate) id: String,
     pub(crate) acquired: ServerTime,
+    /// How long its holder waited for the grant, if known.
+    pub(crate) waited: Option<Duration>,
     pub(crate) fence: Fence,
     pub(crate) mode: Mode,
     /// The client that revoked it, as user@host, if known.

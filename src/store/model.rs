@@ -156,7 +156,7 @@ impl Lock {
             && self.over.iter().all(|mark| is_time(mark.until))
             && self.holds.iter().all(|hold| {
                 let times = [hold.acquired, hold.deadline, hold.keep_until];
-                times.into_iter().chain(hold.renewed).all(is_time)
+                times.into_iter().chain(hold.renewed).chain(hold.since).all(is_time)
                     && is_fence(hold.fence)
                     && is_ttl(hold.ttl)
             })
@@ -164,10 +164,10 @@ impl Lock {
                 .queue
                 .iter()
                 .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
-            && self
-                .history
-                .iter()
-                .all(|entry| is_time(entry.at) && is_time(entry.acquired) && is_fence(entry.fence))
+            && self.history.iter().all(|entry| {
+                let times = [entry.at, entry.acquired];
+                times.into_iter().chain(entry.since).all(is_time) && is_fence(entry.fence)
+            })
     }
 
     /// The tokens of all waiters and holds.

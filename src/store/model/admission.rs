@@ -37,7 +37,7 @@ impl Transaction<'_> {
         keep_until: u64,
         wanted: u64,
     ) {
-        let Waiter { token, owner, named, mode, about, ttl, attempt, .. } = waiter;
+        let Waiter { token, owner, named, mode, about, since, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(mode);
@@ -52,6 +52,7 @@ impl Transaction<'_> {
             about,
             fence,
             acquired: now,
+            since: Some(since),
             renewed,
             deadline,
             keep_until,

@@ -39,6 +39,7 @@ impl Lock {
         for entry in &mut self.history {
             (entry.ending, entry.mode) = (Ending::Expired, Mode::Exclusive);
             (entry.at, entry.acquired, entry.fence) = (0, 0, 0);
+            entry.since = None;
             for text in [&mut entry.outcome, &mut entry.by, &mut entry.about] {
                 text.clear();
             }
@@ -51,6 +52,7 @@ impl Lock {
         }
         self.over.sort_by(|one, other| one.token.cmp(&other.token));
         for hold in &mut self.holds {
+            hold.since = None;
             if hold.keep_until <= now {
                 hold.keep_until = 0;
             }

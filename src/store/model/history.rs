@@ -2,7 +2,7 @@
 
 use super::lock::{HistoryEntry, Hold};
 use super::transaction::Transaction;
-use super::view::id;
+use super::view::{id, waited};
 use crate::lock::view::{self, Ending, HoldState, Outcome, ServerTime};
 use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
@@ -45,6 +45,7 @@ impl Transaction<'_> {
             outcome: outcome.to_string(),
             id: id(&hold.token),
             acquired: hold.acquired,
+            since: hold.since,
             fence: hold.fence,
             mode: hold.mode,
             by,
@@ -94,6 +95,7 @@ impl From<HistoryEntry> for view::HistoryEntry {
             outcome: entry.outcome.as_str().into(),
             id: printable(&entry.id),
             acquired: ServerTime(entry.acquired),
+            waited: waited(entry.since, entry.acquired),
             fence: Fence(entry.fence),
             mode: entry.mode,
             by: Some(entry.by).filter(|by| !by.is_empty()).map(|by| printable(&by)),

@@ -80,6 +80,9 @@ pub(crate) struct Hold {
     pub(crate) about: String,
     pub(crate) fence: u64,
     pub(crate) acquired: u64,
+    /// When its holder first asked for it; `None` if unknown, as for a reinstated hold.
+    #[serde(default)]
+    pub(crate) since: Option<u64>,
     /// When its holder last asked for it; `None` if it was granted to a waiter that has not claimed
     /// it yet.
     pub(crate) renewed: Option<u64>,
@@ -124,6 +127,9 @@ pub(crate) struct HistoryEntry {
     pub(crate) outcome: String,
     pub(crate) id: String,
     pub(crate) acquired: u64,
+    /// When its holder first asked for it, if known.
+    #[serde(default)]
+    pub(crate) since: Option<u64>,
     pub(crate) fence: u64,
     pub(crate) mode: Mode,
     pub(crate) by: String,

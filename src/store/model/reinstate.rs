@@ -31,6 +31,7 @@ impl Transaction<'_> {
             about: holder.client.to_lines(),
             fence: holder.fence.0,
             acquired: holder.acquired.0,
+            since: None,
             renewed: Some(self.now),
             deadline: self.now + left,
             keep_until: 0,

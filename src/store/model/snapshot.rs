@@ -73,6 +73,11 @@ impl<'a> State<'a> {
             about: details.text("about"),
             fence: details.number("fence"),
             acquired: details.number("acquired"),
+            since: details.parsed("since").or_else(|| {
+                // As `first_asked` in `lua/holds.lua`.
+                let reinstated = details.find("standing") == Some("revoked");
+                if reinstated { None } else { details.parsed("acquired") }
+            }),
             renewed: details.parsed("renewed"),
             named: false,
             keep_until: details.number("keep"),

@@ -46,6 +46,7 @@ impl Transaction<'_> {
                 client: ClientInfo::from_lines(&hold.about),
                 fence: Fence(hold.fence),
                 acquired: ServerTime(hold.acquired),
+                waited: waited(hold.since, hold.acquired),
                 renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
                 deadline: ServerTime(hold.deadline),
                 state: state_of(hold),
@@ -88,6 +89,11 @@ impl Transaction<'_> {
 /// The first 8 characters of a token: enough to tell holds apart, but not to release one.
 pub(super) fn id(token: &str) -> String {
     printable(&token.chars().take(8).collect::<String>())
+}
+
+/// How long a holder waited for its grant.
+pub(super) fn waited(since: Option<u64>, acquired: u64) -> Option<Duration> {
+    since.map(|since| ServerTime(acquired).since(ServerTime(since)))
 }
 
 fn count(number: usize) -> u64 {

@@ -203,13 +203,17 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
 
 fn holder(reply: Value) -> Option<Holder> {
     let mut fields = Fields::of(reply)?;
+    let (id, owner) = (printable(&fields.text()?), fields.text()?);
+    let mode = fields.mode()?.unwrap_or(Mode::Exclusive);
+    let client = ClientInfo::from_lines(&fields.text()?);
+    let (fence, acquired) = (Fence(fields.number()?), fields.time()?);
     Some(Holder {
-        id: printable(&fields.text()?),
-        owner: fields.text()?,
-        mode: fields.mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_lines(&fields.text()?),
-        fence: Fence(fields.number()?),
-        acquired: fields.time()?,
+        id,
+        owner,
+        mode,
+        client,
+        fence,
+        acquired,
         renewed: fields.time()?,
         deadline: fields.time()?,
         state: match fields.text()?.as_str() {
@@ -218,6 +222,7 @@ fn holder(reply: Value) -> Option<Holder> {
             "cooling" => HoldState::Cooling,
             _ => return None,
         },
+        waited: waited(&fields.text()?, acquired),
     })
 }
 
@@ -231,18 +236,30 @@ fn waiter(reply: Value) -> Option<Waiter> {
     })
 }
 
+/// How long a holder waited for its grant; `None` if the time of its first request is unknown.
+fn waited(since: &str, acquired: ServerTime) -> Option<Duration> {
+    since.parse().ok().map(|since| acquired.since(ServerTime(since)))
+}
+
 fn past(reply: Value) -> Option<HistoryEntry> {
     let Value::BulkString(text) = reply else { return None };
     let text = String::from_utf8_lossy(&text);
     let mut fields = text.splitn(9, '\n');
     let mut next = || fields.next().unwrap_or_default();
     let number = |text: &str| text.parse().unwrap_or(0);
+    let ending = Ending::try_from(next()).ok()?;
+    let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
+    // Earlier versions wrote only the first of these two.
+    let times = next();
+    let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
+    let acquired = ServerTime(number(acquired));
     Some(HistoryEntry {
-        ending: Ending::try_from(next()).ok()?,
-        at: ServerTime(number(next())),
-        outcome: next().into(),
-        id: printable(next()),
-        acquired: ServerTime(number(next())),
+        ending,
+        at,
+        outcome,
+        id,
+        acquired,
+        waited: waited(since, acquired),
         fence: Fence(number(next())),
         mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
         by: Some(next()).filter(|by| !by.is_empty()).map(printable),

@@ -138,13 +138,14 @@ impl Transaction<'_> {
             return Verdict::Answer(Answer::Upgrade);
         }
 
+        let queued = self.lock.queue.iter().find(|waiter| waiter.token == token);
         let waiter = Waiter {
             token: token.to_owned(),
             owner: owner.to_owned(),
             named,
             mode: request.mode,
             about: request.client.clone(),
-            since: now,
+            since: queued.map_or(now, |waiter| waiter.since),
             alive: 0,
             reentrant: request.reentrant,
             ttl,

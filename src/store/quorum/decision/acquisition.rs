@@ -761,6 +761,7 @@ mod tests {
             client: ClientInfo::from_lines(""),
             fence: Fence(5),
             acquired: ServerTime(0),
+            waited: None,
             renewed: ServerTime(0),
             deadline: ServerTime(8_000),
             state: HoldState::Held,

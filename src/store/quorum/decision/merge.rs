@@ -10,6 +10,8 @@ use crate::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View
 struct Sighting {
     holder: Holder,
     lefts: Vec<Duration>,
+    /// The longest that a server reports: one that got the hold late knows of no wait.
+    waited: Option<Duration>,
     fences: Vec<Fence>,
     states: Vec<HoldState>,
 }
@@ -104,7 +106,7 @@ fn waiters(views: &[View], now: ServerTime) -> Vec<Waiter> {
 }
 
 /// The history that most of the servers remember, each entry by the clock of the server that it
-/// came from.
+/// came from, with the longest wait that a server reports.
 fn history(views: &[View]) -> Vec<HistoryEntry> {
     let remembers = |view: &View, id: &str| view.history.iter().any(|past| past.id == id);
     let mut all = Vec::<HistoryEntry>::new();
@@ -112,7 +114,11 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
         let known = all.iter().any(|other| other.id == past.id);
         let remembering = views.iter().filter(|view| remembers(view, &past.id)).count();
         if !known && remembering > views.len() / 2 {
-            all.push(past.clone());
+            let same = views.iter().flat_map(|view| &view.history).filter(|it| it.id == past.id);
+            all.push(HistoryEntry {
+                waited: same.map(|it| it.waited).max().flatten(),
+                ..past.clone()
+            });
         }
     }
     all.sort_by_key(|past| past.at);
@@ -131,12 +137,13 @@ fn holders(views: &[View], now: ServerTime) -> Vec<Sighting> {
                     let moved = |time| now - view.now.since(time);
                     let (acquired, renewed) = (moved(holder.acquired), moved(holder.renewed));
                     let holder = Holder { acquired, renewed, ..holder.clone() };
-                    let (lefts, fences, states) = Default::default();
-                    all.push(Sighting { holder, lefts, fences, states });
+                    let (lefts, waited, fences, states) = Default::default();
+                    all.push(Sighting { holder, lefts, waited, fences, states });
                     all.len() - 1
                 }
             };
             all[at].lefts.push(left);
+            all[at].waited = all[at].waited.max(holder.waited);
             all[at].fences.push(holder.fence);
             all[at].states.push(holder.state);
         }
@@ -159,6 +166,6 @@ impl Sighting {
             HoldState::Cooling
         };
         let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
-        Holder { deadline: now + left, state, fence, ..self.holder }
+        Holder { deadline: now + left, waited: self.waited, state, fence, ..self.holder }
     }
 }
