@@ -63,8 +63,8 @@ fn page(command: &Command) -> String {
     }
     let name = command.get_name();
     if name == "inspect" {
-        page += ".SH JSON\nAn array with one object for each lock that is not free. Numbers are \
-                 integers; times are RFC 3339, in UTC; a value that does not apply is null.\n";
+        page += ".SH JSON\nAn array with one object for each lock that is held, or for NAME even if it \
+                 is free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply is null.\n";
         page += &list(manual::JSON);
     }
     page += &format!(".SH \"EXIT STATUS\"\n{}", list(exit::TABLE));

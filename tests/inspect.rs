@@ -69,12 +69,25 @@ fn a_lock_with_its_holder_and_its_queue() {
 }
 
 #[test]
-fn a_free_lock_is_status_1_and_an_empty_array() {
+fn a_free_lock_is_status_1_and_one_object() {
     let server = Server::start();
     let output = run(&mut server.rlock(["inspect", "L"]));
     assert_eq!((output.code(), output.out()), (1, "L: free".into()));
     let output = run(&mut server.rlock(["inspect", "--json", "L"]));
-    assert_eq!((output.code(), output.out()), (1, "[]".into()));
+    assert_eq!(output.code(), 1);
+    let document: Value = serde_json::from_str(&output.out()).unwrap();
+    let wanted = serde_json::json!([{
+        "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
+        "ttl_ms": null, "holders": [], "waiters": [], "history": [],
+    }]);
+    assert_eq!(document, wanted);
+    // It keeps its fencing token and its history.
+    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    let free = server.inspect("L");
+    assert_eq!(free["state"], "free");
+    assert_eq!(free["fence"], free["history"][0]["fence"]);
+    assert_eq!(free["history"][0]["command"], "true");
+    assert_eq!(json(&server, &[]), Value::Array(vec![]));
 }
 
 #[test]
@@ -133,19 +146,17 @@ fn a_lock_shows_how_its_last_holds_ended() {
     let history = document[0]["history"].as_array().unwrap();
     let told: Vec<String> = history
         .iter()
-        .map(|past| {
-            format!("{} {} {}", past["event"].as_str().unwrap(), past["exit"], past["signal"])
-        })
+        .map(|past| format!("{} {}", past["ended"].as_str().unwrap(), past["outcome"]))
         .collect();
     assert_eq!(
         told,
         [
-            "revoked null null",
-            "released 0 null",
-            "expired null null",
-            "released 127 null",
-            "released null 9",
-            "released 3 null",
+            "revoked null",
+            "released \"exit 0\"",
+            "expired null",
+            "released \"exit 127\"",
+            "released \"signal 9\"",
+            "released \"exit 3\"",
         ]
     );
     assert!(history[0]["by"].as_str().unwrap().contains('@'), "{history:?}");
@@ -762,7 +773,7 @@ support::also_on_local! {
     a_suggested_command_is_safe_to_paste,
     names_of_any_width_stand_in_straight_columns,
     a_lock_with_its_holder_and_its_queue,
-    a_free_lock_is_status_1_and_an_empty_array,
+    a_free_lock_is_status_1_and_one_object,
     all_locks_are_listed_in_order_and_only_under_the_prefix,
     inspecting_changes_nothing,
     a_closed_pipe_is_not_an_error,

@@ -57,7 +57,7 @@ pub const JSON: &[(&str, &str)] = &[
     ("name, key", "Name of the lock, and its key on the server: the prefix and the name."),
     (
         "state",
-        "held; cooling: released, but kept for --at-least; revoked: no longer held, but not released \
+        "held; free: only if inspect was given this name; cooling: released, but kept for --at-least; revoked: no longer held, but not released \
          yet; foreign: held by another tool.",
     ),
     ("mode", "exclusive, shared or slots."),
@@ -95,19 +95,22 @@ pub const JSON: &[(&str, &str)] = &[
         "Up to 16 ended holds, the latest first. Present only if inspect was given one name.",
     ),
     (
-        "history[].event",
+        "history[].ended",
         "released; expired: not renewed or released in time; revoked: by release --force; deleted: \
          its key or file was deleted; overwritten: another tool wrote its key; forgotten: the server \
          lost its data; lost: its command was stopped because the lease was not renewed in time.",
     ),
     (
-        "history[].at, .acquired_at, .held_ms",
+        "history[].ended_at, .acquired_at, .held_ms",
         "Times of the end and of the grant, and the milliseconds between them.",
     ),
     ("history[].waited_ms", "As for holders."),
-    ("history[].exit, .signal", "How the command of exec ended, if known."),
+    (
+        "history[].outcome",
+        "How the command of exec ended, if known: exit N, signal N, or lost if rlock stopped it.",
+    ),
     ("history[].by", "The client that revoked the hold, as user@host."),
-    ("history[].id, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
+    ("history[].id, .mode, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
 ];
 
 /// The section about secrets, one paragraph per item.

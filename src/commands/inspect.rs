@@ -204,8 +204,10 @@ impl Inspection<'_> {
         let one = matches!(self.subject, Some(Subject::One(_)));
         let held = locks.iter().filter(|lock| lock.view.state != State::Free);
         let (body, foot) = match (self.form, &locks[..]) {
-            (Form::Json, _) => {
-                let documents = json::documents(self.prefix, held, one);
+            (Form::Json, locks) => {
+                // A lock that the user named is shown even if it is free, because it has a history.
+                let listed = locks.iter().filter(|lock| one || lock.view.state != State::Free);
+                let documents = json::documents(self.prefix, listed, one);
                 (output::json(&documents)?, String::new())
             }
             (Form::Names, _) => {

@@ -58,22 +58,22 @@ struct WaiterDocument<'a> {
 
 #[derive(Serialize)]
 struct HistoryDocument<'a> {
-    event: Ending,
-    at: String,
     id: &'a str,
+    ended: Ending,
+    ended_at: String,
+    acquired_at: String,
+    held_ms: u64,
+    waited_ms: Option<u64>,
+    outcome: Option<String>,
+    by: Option<&'a str>,
+    fence: Fence,
+    mode: &'static str,
     host: &'a str,
     user: &'a str,
     pid: u32,
     command: &'a str,
     label: Option<&'a str>,
     kind: Kind,
-    fence: Fence,
-    acquired_at: String,
-    waited_ms: Option<u64>,
-    held_ms: u64,
-    exit: Option<u8>,
-    signal: Option<i32>,
-    by: Option<&'a str>,
 }
 
 /// All locks, in the order given, with their history if requested.
@@ -148,28 +148,26 @@ impl<'a> WaiterDocument<'a> {
 
 impl<'a> HistoryDocument<'a> {
     fn new(entry: &'a HistoryEntry) -> Self {
-        let (exit, signal) = match entry.outcome {
-            Outcome::Exit(status) => (Some(status), None),
-            Outcome::Signal(signal) => (None, Some(signal)),
-            Outcome::Unknown | Outcome::Lost => (None, None),
-        };
         Self {
-            event: entry.ending,
-            at: rfc3339(entry.at),
             id: &entry.id,
+            ended: entry.ending,
+            ended_at: rfc3339(entry.at),
+            acquired_at: rfc3339(entry.acquired),
+            held_ms: millis(entry.at.since(entry.acquired)),
+            waited_ms: entry.waited.map(millis),
+            outcome: match entry.outcome {
+                Outcome::Unknown => None,
+                outcome => Some(outcome.to_string()),
+            },
+            by: entry.by.as_deref(),
+            fence: entry.fence,
+            mode: entry.mode.name(),
             host: &entry.client.host,
             user: &entry.client.user,
             pid: entry.client.pid,
             command: &entry.client.command,
             label: entry.client.label(),
             kind: entry.client.kind,
-            fence: entry.fence,
-            acquired_at: rfc3339(entry.acquired),
-            waited_ms: entry.waited.map(millis),
-            held_ms: millis(entry.at.since(entry.acquired)),
-            exit,
-            signal,
-            by: entry.by.as_deref(),
         }
     }
 }

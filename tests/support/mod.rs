@@ -55,14 +55,14 @@ impl Server {
     pub fn inspect(&self, name: &str) -> Value {
         let output = run(&mut self.rlock(["inspect", "--json", name]));
         let document: Value = serde_json::from_str(&output.out()).unwrap();
-        assert_eq!(output.code(), i32::from(document[0].is_null()), "{output:?}");
+        assert_eq!(output.code(), i32::from(document[0]["state"] == "free"), "{output:?}");
         document[0].clone()
     }
 
     /// Waiters of a free lock are dead, and do not count.
     #[track_caller]
     pub fn is_free(&self, name: &str) -> bool {
-        self.inspect(name).is_null()
+        self.inspect(name)["state"] == "free"
     }
 
     /// What is left of the longest lease, in milliseconds.
