@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, is_gone, run, until};
+use crate::support::{
+    self, Finished, Running, Server, acquire, holder, is_gone, run, until, waiter,
+};
 use tempfile::TempDir;
 
 /// The blocks of code below a heading of the README.
@@ -149,6 +151,46 @@ fn a_stuck_lock_is_inspected_and_revoked() {
     acquire(&server, &["--ttl", "1h"], "deploy:prod");
     succeeds(&run(&mut place.shell(free)));
     assert!(server.is_free("deploy:prod"));
+}
+
+#[test]
+fn locks_are_monitored() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let [check, metrics] = &blocks("Monitor locks")[..] else { panic!("two blocks") };
+    let read = || fs::read_to_string(place.directory.path().join("rlock.prom")).unwrap();
+    succeeds(&run(&mut place.shell(check)));
+    succeeds(&run(&mut place.shell(metrics)));
+    let empty = "rlock_held 0\nrlock_waiting 0\nrlock_oldest_hold_seconds 0\n\
+                 rlock_longest_wait_seconds 0\n";
+    assert_eq!(read(), empty);
+
+    let first = holder(&server, &[], "a");
+    let mut dead = holder(&server, &["--ttl", "60s"], "b");
+    let second = waiter(&server, &[], "a", "");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    let checked = run(&mut place.shell(check));
+    assert_eq!(checked.code(), 1, "{checked:?}");
+    let waiting = || server.inspect("a")["waiters"][0]["waiting_ms"].as_u64().unwrap();
+    until("it has waited", || waiting() >= 1_100);
+    succeeds(&run(&mut place.shell(metrics)));
+    let written = read();
+    let metric = |name: &str| -> f64 {
+        let line = written.lines().find_map(|line| line.strip_prefix(&format!("rlock_{name} ")));
+        line.unwrap_or_else(|| panic!("{written}")).parse().unwrap()
+    };
+    assert_eq!((metric("held"), metric("waiting")), (2.0, 1.0), "{written}");
+    assert!(metric("oldest_hold_seconds") >= 1.0, "{written}");
+    assert!(metric("longest_wait_seconds") >= 1.1, "{written}");
+    first.finish();
+    second.finish();
+
+    // While the server is away, the file stays as it was.
+    drop(server);
+    assert_eq!(run(&mut place.shell(check)).code(), 69);
+    assert_ne!(run(&mut place.shell(metrics)).code(), 0);
+    assert_eq!(read(), written);
 }
 
 #[test]
