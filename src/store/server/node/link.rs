@@ -252,8 +252,10 @@ impl Link {
                 return Err(Refusal::Demoted { peer: self.address.to_string() });
             }
             (Some(Probe::Run), Some(information)) => {
-                let run = Run::from_info(&information);
-                self.run = Some(run.ok_or_else(|| self.unexpected_reply())?);
+                let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
+                // An uptime is rounded down, so the earliest start of the same run is the best.
+                let is_better = |known: &Run| known.id == run.id && known.since < run.since;
+                self.run = self.run.take().filter(is_better).or(Some(run));
             }
             _ => {}
         }
