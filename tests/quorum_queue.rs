@@ -271,3 +271,25 @@ fn a_keeper_takes_over_the_hold_as_it_is() {
     assert_eq!(waiter.end().code(), 0);
     assert!(!script.end().status.success());
 }
+
+#[test]
+fn the_end_of_a_wait_shows_the_present_holder() {
+    let servers = servers(3);
+    let first = holder(&servers, &[]);
+    let mut second = Running::start(&mut at(
+        &servers,
+        &["exec", "-v", "-w", "4s", "--label", "second", "L", "sh", "-c", READY],
+    ));
+    second.told("waiting at position 1");
+    let mut third = Running::start(&mut at(&servers, &["exec", "-v", "-w", "1s", "L", "true"]));
+    third.told("waiting at position 2");
+    // The third one gets no message about the new holder.
+    first.finish();
+    assert_eq!(second.line(), "READY");
+    let output = third.end();
+    assert_eq!(output.code(), 75);
+    assert!(!output.err().contains("cannot withdraw"), "{output:?}");
+    let last = output.err().lines().last().unwrap_or_default().to_owned();
+    assert!(last.contains("second") && last.contains("gave up after 1s"), "{output:?}");
+    second.finish();
+}

@@ -344,6 +344,9 @@ impl Store for Quorum {
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         self.has_written = true;
         self.granted = None;
+        // Those that only listen for a message can be asked at once.
+        self.members.iter().for_each(Member::withdraw);
+        self.settle_down(LAST_REPLIES);
         let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);

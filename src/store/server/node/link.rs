@@ -290,8 +290,11 @@ impl Link {
             }
             (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
                 self.connection = Some((connection, Purpose::UndoOnly));
-                let fault = fault
-                    .reworded(|what| format!("{what}, but executed the unauthenticated request"));
+                let request = match self.address.has_password() {
+                    true => "the unauthenticated request",
+                    false => "the request",
+                };
+                let fault = fault.reworded(|what| format!("{what}, but executed {request}"));
                 Err(Failure::Misconfigured { fault, executed }.into())
             }
             (refused, _) => Err(refused),
