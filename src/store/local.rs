@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod folder;
 mod mailbox;
+mod names;
 mod sweep;
 
 use std::collections::BTreeMap;

@@ -10,20 +10,9 @@ use nix::unistd::geteuid;
 
 use super::error::Error;
 use super::folder::Folder;
+use super::names::{DRAFT, GUARD, MAIL, STATE, decoded, encoded, hidden, hidden_as};
 use crate::lock::Key;
 use crate::report::Fault;
-
-/// The suffix of a lock's guard, the file that users see and may delete.
-const GUARD: &str = ".lock";
-
-/// The suffix of a lock's state, which is hidden.
-const STATE: &str = ".state";
-
-/// The suffix of a waiter's mailbox, which is hidden.
-const MAIL: &str = ".mail";
-
-/// The suffix of a state that is being written, which is hidden.
-const DRAFT: &str = ".draft";
 
 /// The suffix of a directory whose name is the beginning of a long lock name.
 const MORE: char = '+';
@@ -187,55 +176,6 @@ fn walk(
         }
     }
     Ok(())
-}
-
-/// The name of a new mailbox.
-pub(super) fn new_mail() -> String {
-    hidden(&uuid::Uuid::new_v4().to_string(), MAIL)
-}
-
-/// Whether a name is that of a mailbox, and cannot lead out of the directory.
-pub(super) fn is_mail(name: &str) -> bool {
-    hidden_as(name, MAIL).is_some() && !name.contains('/')
-}
-
-/// The name of a new draft.
-pub(super) fn new_draft() -> String {
-    hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
-}
-
-fn hidden(name: &str, suffix: &str) -> String {
-    format!(".{name}{suffix}")
-}
-
-fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
-    name.strip_prefix('.')?.strip_suffix(suffix)
-}
-
-/// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a
-/// leading dot.
-fn encoded(key: &str) -> String {
-    let mut name = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'.' if name.is_empty() => name.push_str("%2E"),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b':' | b'.' | b'@' => {
-                name.push(byte.into());
-            }
-            _ => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    name
-}
-
-fn decoded(name: &str) -> Option<String> {
-    let mut pieces = name.split('%');
-    let mut bytes = pieces.next()?.as_bytes().to_vec();
-    for piece in pieces {
-        bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
-        bytes.extend_from_slice(piece.get(2..)?.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
-use super::directory::{Directory, Place, new_draft};
+use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
+use super::names::new_draft;
 use crate::lock::Key;
 use crate::report::Fault;
 use crate::store::model::Lock;

@@ -14,7 +14,7 @@ use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fsta
 use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
-use super::directory::new_draft;
+use super::names::new_draft;
 
 /// The flags for directories, which rlock opens only to reach files.
 const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use nix::fcntl::OFlag;
 
-use super::directory::{is_mail, new_mail};
 use super::folder::Folder;
+use super::names::{is_mail, new_mail};
 
 /// The waiter's end. Messages stay in the pipe while it is open. It is removed when dropped.
 pub(super) struct Mailbox {
