@@ -617,3 +617,25 @@ fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
     assert_eq!(output.code(), 78, "{output:?}");
     assert!(output.err().contains("permission denied") && output.err().contains("chmod 2770"));
 }
+
+#[test]
+fn a_container_without_proc_or_with_a_read_only_root_is_told_what_to_mount() {
+    let local = Local::new();
+    assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
+    let in_namespace = |mount: &str, arguments: &[&str]| {
+        let script = format!("{mount} && exec \"$@\"");
+        let mut shell = Command::new("unshare");
+        shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+        shell.arg(env!("CARGO_BIN_EXE_rlock")).args(arguments);
+        shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
+        run(&mut shell)
+    };
+    let output = in_namespace("mount -t tmpfs none /proc", &["exec", "L", "true"]);
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("; mount /proc"), "{output:?}");
+    let locks = local.locks().display().to_string();
+    let mount = format!("mount --bind {locks} {locks} && mount -o remount,ro,bind {locks}");
+    let output = in_namespace(&mount, &["exec", "L", "true"]);
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("writable directory"), "{output:?}");
+}

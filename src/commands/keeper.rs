@@ -7,12 +7,12 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
@@ -82,7 +82,10 @@ pub(super) fn start(
     keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
     unsafe { keeper.pre_exec(close_others_at_exec) };
-    let mut keeper = keeper.spawn().context("cannot start the keeper")?;
+    let mut keeper = keeper.spawn().map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("the keeper needs /proc; mount it"),
+        _ => anyhow!(error).context("cannot start the keeper"),
+    })?;
     let mut written = Vec::new();
     if let Some(mut output) = keeper.stdout.take() {
         let _ = output.read_to_end(&mut written);

@@ -11,7 +11,6 @@ mod names;
 mod sweep;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use clock::Clock;
@@ -55,7 +54,7 @@ impl Local {
             return Ok(clock.clone());
         }
         let clock = Clock::of_this_process();
-        let clock = clock.map_err(|error| self.failure(Error::of(Path::new("/proc"), &error)))?;
+        let clock = clock.map_err(|error| self.failure(Error::without_proc(&error)))?;
         Ok(self.clock.insert(clock).clone())
     }
 

@@ -19,6 +19,12 @@ pub(super) enum Error {
 }
 
 impl Error {
+    /// The boot ID cannot be read.
+    pub(super) fn without_proc(error: &io::Error) -> Self {
+        let fault = Fault::new(format!("cannot read the boot ID: {}", plain(error)));
+        Self::Unusable(fault.with_remedy("mount /proc"))
+    }
+
     /// Classifies a system error about a file.
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
@@ -34,6 +40,9 @@ impl Error {
             Some(Errno::EACCES | Errno::EPERM) => Self::Unusable(fault.with_remedy(
                 "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
             )),
+            Some(Errno::EROFS) => {
+                Self::Unusable(fault.with_remedy("name a writable directory with local:/DIRECTORY"))
+            }
             _ => Self::Unusable(fault),
         }
     }

@@ -92,7 +92,10 @@ fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {
     // Skip those that cannot be parsed: systems may have very old ones.
     roots.add_parsable_certificates(found);
     if roots.is_empty() {
-        return Err("no trusted certificate authority found; set --tls-ca".into());
+        return Err(
+            "no trusted certificate authority found; set --tls-ca, or install ca-certificates"
+                .into(),
+        );
     }
     Ok(roots)
 }
