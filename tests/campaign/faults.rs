@@ -167,8 +167,15 @@ impl What {
             Self::Free => Effect::Frees,
             Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
             Self::Flush => Effect::Loses,
-            // Slots may need all servers. Clients learn only to the second when one may vote again.
-            Self::RestartEmpty(_) | Self::KillServer(_) if plan.has_slots() => Effect::Delays,
+            // Slots may need all servers, and a waiter tries one that has failed again after a while.
+            Self::FreezeServer(_)
+            | Self::KillServer(_)
+            | Self::PartServer(..)
+            | Self::RestartEmpty(_)
+                if plan.has_slots() =>
+            {
+                Effect::Delays
+            }
             Self::FreezeServer(_)
             | Self::KillServer(_)
             | Self::PartServer(..)
