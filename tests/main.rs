@@ -19,6 +19,7 @@ mod local_clocks;
 mod modes;
 mod nested;
 mod packaging;
+mod picture;
 mod quorum;
 mod quorum_queue;
 mod recipes;
