@@ -16,6 +16,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
@@ -44,6 +45,16 @@ pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.remove(1);
         arguments.insert(arguments.len().min(2), "--help".into());
+    }
+    if arguments.get(1).is_some_and(|word| word == "inspect") {
+        // After '=', clap cannot tell a wrong duration from the name that may follow --watch.
+        let attached = |word: &OsString| word.to_str()?.strip_prefix("--watch=").map(str::to_owned);
+        for text in arguments.iter().filter_map(attached) {
+            if let Err(what) = text.parse::<Timeout>() {
+                let what = format!("invalid value '{text}' for '--watch': {what}");
+                return Err(clap::Error::raw(ErrorKind::ValueValidation, what));
+            }
+        }
     }
     Cli::try_parse_from(arguments)
 }

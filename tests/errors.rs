@@ -58,6 +58,7 @@ fn the_words_of_other_tools_lead_to_the_right_ones() {
     fails(&mut rlock(["exec", "-w", "-1", "L", "true"]), 64, &["not negative"]);
     fails(&mut rlock(["exec", "-V"]), 64, &["use rlock --version"]);
     fails(&mut rlock(["exec", "--slots", "0", "L", "true"]), 64, &["use 1 or more"]);
+    fails(&mut rlock(["inspect", "--watch=abc"]), 64, &["'abc'", "--watch", "duration"]);
     for words in [&["help"][..], &["help", "exec"]] {
         let output = run(&mut rlock(words));
         let mut option = words[1..].to_vec();
