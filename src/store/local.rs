@@ -54,7 +54,7 @@ impl Local {
             return Ok(clock.clone());
         }
         let clock = Clock::of_this_process();
-        let clock = clock.map_err(|error| self.failure(Error::without_proc(&error)))?;
+        let clock = clock.map_err(|error| self.failure(Error::without_boot_id(&error)))?;
         Ok(self.clock.insert(clock).clone())
     }
 

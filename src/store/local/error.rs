@@ -19,10 +19,13 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// The boot ID cannot be read.
-    pub(super) fn without_proc(error: &io::Error) -> Self {
-        let fault = Fault::new(format!("cannot read the boot ID: {}", plain(error)));
-        Self::Unusable(fault.with_remedy("mount /proc"))
+    /// Classifies a system error about the boot ID.
+    pub(super) fn without_boot_id(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::NotFound {
+            let fault = Fault::new("the boot ID is missing");
+            return Self::Unusable(fault.with_remedy("mount /proc"));
+        }
+        Self::of(Path::new("/proc"), error)
     }
 
     /// Classifies a system error about a file.
