@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::duration::Ttl;
-use crate::lock::view::{HoldState, Holder, ServerTime};
+use crate::lock::view::{HoldState, Holder, ServerTime, State};
 use crate::lock::{ClientInfo, Key, Owner, Token};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
