@@ -28,6 +28,7 @@ mod monitor;
 mod moves;
 mod properties;
 mod quorum;
+mod report;
 mod scope;
 mod scopes;
 mod search;

@@ -1,30 +1,8 @@
 //! The checker is checked: each seeded flaw is caught, by the property that it breaks.
 
 use super::properties::Property;
-use super::scope::Scope;
-use super::search::search;
-use super::trace::told;
+use super::report::flaws;
 use super::world::World;
-use crate::seeded::{Flaw, with};
-
-fn caught(flaw: Flaw, name: &'static str, by: Property) {
-    let scope = Scope::leaked(name);
-    let (broken, history) = with(flaw, || {
-        let (property, way) = search(World::start(scope)).broken.unzip();
-        (property, way.map(|way| told(scope, &way)).unwrap_or_default())
-    });
-    println!("{flaw:?} in {name}:\n{history}");
-    assert_eq!(broken, Some(by), "{flaw:?} in {name}");
-}
-
-macro_rules! flaws {
-    ($($name:ident: $flaw:ident in $scope:literal breaks $property:ident;)+) => {$(
-        #[test]
-        fn $name() {
-            caught(Flaw::$flaw, $scope, Property::$property);
-        }
-    )+};
-}
 
 flaws! {
     a_newcomer_that_overtakes: Overtakes in "s,x,s" breaks FirstComeFirstServed;

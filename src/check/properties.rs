@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::client::Client;
 use super::monitor::{Call, Fact, Monitor, facts};
-use super::scope::{Scope, whose};
+use super::scope::{Scope, stranger, whose};
 use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
 use crate::lock::Mode;
@@ -193,9 +193,7 @@ fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// All clients have ended, and all leases have expired. The next call must find the lock free.
 fn is_something_left(world: &World) -> bool {
     let mut lock = world.lock.clone();
-    // The literal is a valid token.
-    let stranger = "z0000000-token".parse().unwrap();
-    lock.leave(&stranger, world.scope.clients[0].requests[0].ttl, NOW);
+    lock.leave(&stranger(), world.scope.clients[0].requests[0].ttl, NOW);
     !lock.holds.is_empty()
         || !lock.queue.is_empty()
         || lock.guard.is_some()

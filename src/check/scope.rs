@@ -76,16 +76,9 @@ pub(super) struct Budget {
 }
 
 impl Scope {
-    /// A name that cannot be parsed is an error in a test, so this panics.
+    /// Panics like `parsed`.
     pub(super) fn parse(name: &'static str) -> Self {
-        let mut words = name.split(' ');
-        let clients = words.next().unwrap().split(',').enumerate();
-        let clients = clients.map(|(index, word)| Terms::parse(index, word)).collect();
-        let mut budget = Budget::default();
-        for word in words {
-            let (kind, count) = word.split_at(1);
-            *budget.of(kind) = count.parse().unwrap();
-        }
+        let (clients, budget) = parsed(name, Terms::parse, Budget::of);
         Self { clients, budget }
     }
 
@@ -115,7 +108,7 @@ impl Budget {
             "F" => &mut self.told_losses,
             "p" => &mut self.pauses,
             "n" => &mut self.cuts,
-            // Only the scopes in this program are parsed.
+            // See `parsed`.
             _ => panic!("unknown fault {kind}"),
         }
     }
@@ -138,11 +131,7 @@ impl Terms {
 
     /// Panics like `Scope::parse`.
     fn parse(index: usize, word: &str) -> Self {
-        let mode = match &word[..1] {
-            "x" => Mode::Exclusive,
-            "s" => Mode::Shared,
-            slots => Mode::Slots(slots.parse().unwrap()),
-        };
+        let mode = mode_of(word);
         let has = |letter: char| word[1..].contains(letter);
         let at_least = Duration::from_millis(if has('a') { AT_LEAST } else { 0 });
         let ttl = Ttl::from_millis(if has('p') { PATIENT_TTL } else { TTL });
@@ -161,6 +150,39 @@ impl Terms {
         let wait_limit = has('t').then_some(WAIT_LIMIT);
         Self { mode, at_least, wait_limit, is_owned: has('o'), is_inner: has('i'), requests }
     }
+}
+
+/// Reads the name of a scope: its clients, and how often each fault may occur. Only the names in this
+/// program are read, so a wrong one is a mistake in a test, which the panic fails.
+pub(super) fn parsed<T, B: Default>(
+    name: &'static str,
+    client: fn(usize, &str) -> T,
+    of: for<'a> fn(&'a mut B, &str) -> &'a mut u8,
+) -> (Vec<T>, B) {
+    let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));
+    let clients = clients.split(',').enumerate();
+    let clients = clients.map(|(index, word)| client(index, word)).collect();
+    let mut budget = B::default();
+    for word in faults.split_whitespace() {
+        let (kind, count) = word.split_at(1);
+        *of(&mut budget, kind) = count.parse().unwrap();
+    }
+    (clients, budget)
+}
+
+/// The mode of a client, which its first letter names. Panics like `parsed`.
+pub(super) fn mode_of(word: &str) -> Mode {
+    match &word[..1] {
+        "x" => Mode::Exclusive,
+        "s" => Mode::Shared,
+        slots => Mode::Slots(slots.parse().unwrap()),
+    }
+}
+
+/// A token of no client.
+pub(super) fn stranger() -> Token {
+    // The literal is a valid token.
+    "z0000000-token".parse().unwrap()
 }
 
 /// The token says whose it is: `a1000000-token` is that of the second round of the first client, and

@@ -2,12 +2,9 @@
 //! now: more or less of it. Look why, then write the new number down.
 
 use std::env;
-use std::time::Instant;
 
-use super::scope::Scope;
-use super::search::search;
-use super::trace::told;
 use super::world::World;
+use crate::check::report::states_of;
 
 /// What every test run plays, within a minute.
 const QUICK: &[(&str, usize)] = &[
@@ -74,13 +71,13 @@ fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
             .iter()
             .chain(long)
             .filter_map(|(name, states)| {
-                let found = states_of(name);
+                let found = states_of::<World>(name);
                 (found != *states).then(|| format!("(\"{name}\", {found}), not {states}"))
             })
             .collect(),
         // Any scope, for a look at it.
         _ => {
-            states_of(wanted.leak());
+            states_of::<World>(wanted.leak());
             return;
         }
     };
@@ -113,17 +110,5 @@ pub(super) fn grouped(number: usize) -> String {
     match number {
         0..1_000 => number.to_string(),
         _ => format!("{},{:03}", grouped(number / 1_000), number % 1_000),
-    }
-}
-
-/// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
-/// panic.
-fn states_of(name: &'static str) -> usize {
-    let (scope, started) = (Scope::leaked(name), Instant::now());
-    let found = search(World::start(scope));
-    println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
-    match found.broken {
-        Some((property, way)) => panic!("{name}: {property}:\n{}", told(scope, &way)),
-        None => found.states,
     }
 }

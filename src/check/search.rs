@@ -10,12 +10,15 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
 /// What a search plays: one state, and what can happen in it.
 pub(super) trait Play: Hash + Sized {
-    type Action: Copy;
+    type Action: Copy + PartialEq;
     type Property: Copy;
     /// Time passes.
     const TICK: Self::Action;
     /// The property that a state breaks from which no way leads to an end.
     const STUCK: Self::Property;
+
+    /// The first state of the scope with this name.
+    fn begin(name: &'static str) -> Self;
 
     fn actions(&self) -> Vec<Self::Action>;
 
@@ -30,6 +33,12 @@ pub(super) trait Play: Hash + Sized {
 
     /// Whether an action is a fault, or what people do: nothing that must happen again.
     fn is_fault(action: Self::Action) -> bool;
+
+    /// What an action does in this state, for people.
+    fn describe(&self, action: Self::Action) -> String;
+
+    /// This state in a few lines, for people.
+    fn lines(&self) -> Vec<String>;
 }
 
 /// What a search has found.

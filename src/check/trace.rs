@@ -4,34 +4,15 @@ use std::fmt;
 
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
-use super::scope::Scope;
-use super::search::Play;
 use super::world::{Action, NOW, World, now};
 use crate::store::{Answer, Renewal, Verdict};
-
-/// A history from the start, action by action. Only the lines that change are repeated.
-pub(super) fn told(scope: &'static Scope, way: &[Action]) -> String {
-    let mut world = World::start(scope);
-    let (mut text, mut seconds) = (String::new(), 0);
-    let mut lines = lines_of(&world);
-    for (number, action) in (1..).zip(way) {
-        world = world.after(*action);
-        seconds += u32::from(*action == Action::Tick);
-        text.push_str(&format!("{number:3}. at {seconds} s, {action}\n"));
-        let next = lines_of(&world);
-        let changed = next.iter().filter(|line| !lines.contains(line));
-        changed.for_each(|line| text.push_str(&format!("       {line}\n")));
-        lines = next;
-    }
-    text
-}
 
 fn name(client: u8) -> char {
     char::from(b'a' + client)
 }
 
 /// A state in a few lines.
-fn lines_of(world: &World) -> Vec<String> {
+pub(super) fn lines_of(world: &World) -> Vec<String> {
     let clients = (0..).zip(&world.clients);
     let mut lines: Vec<String> =
         clients.map(|(index, client)| format!("{}: {client}", name(index))).collect();

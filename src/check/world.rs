@@ -10,6 +10,7 @@ use super::monitor::{Call, Fact, Monitor, facts};
 use super::properties::Property;
 use super::scope::{Budget, Scope, whose};
 use super::search::Play;
+use super::trace::lines_of;
 use crate::lock::view::Outcome;
 use crate::store::model::Lock;
 use crate::store::{Answer, Revocation, Verdict};
@@ -95,6 +96,10 @@ impl Play for World {
     const TICK: Action = Action::Tick;
     const STUCK: Property = Property::NothingIsStuck;
 
+    fn begin(name: &'static str) -> Self {
+        Self::start(Scope::leaked(name))
+    }
+
     fn actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in (0..).zip(&self.clients) {
@@ -154,6 +159,14 @@ impl Play for World {
                 | Pause(_)
                 | CutOff(_)
         )
+    }
+
+    fn describe(&self, action: Action) -> String {
+        action.to_string()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        lines_of(self)
     }
 }
 

@@ -18,10 +18,10 @@ pub(crate) struct Inspect {
     pub(crate) subject: Option<Subject>,
     /// List only locks that need attention; exit 1 if there are any
     ///
-    /// For a monitoring check. A lock needs attention if its holder may be dead or stopped, or if
-    /// it was revoked but not released. So does a lock that cannot be read, or that another tool
-    /// holds without an expiry. If there is no such lock, inspect prints nothing and exits with
-    /// status 0.
+    /// Use it as a monitoring check. A lock needs attention if its holder may be dead or stopped, if
+    /// it was revoked but not released, if it cannot be read, or if another tool
+    /// holds it without an expiry. If no lock needs attention, inspect prints nothing and exits
+    /// with status 0.
     #[arg(long)]
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION

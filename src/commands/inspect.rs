@@ -69,7 +69,7 @@ struct Found {
     complete: bool,
 }
 
-/// Text for people in two parts: if there is no room for both, the second one stays.
+/// Text for people in two parts. A small screen keeps the second one.
 #[derive(Default)]
 struct Shown {
     body: String,
@@ -190,7 +190,7 @@ impl Inspection<'_> {
         Ok(Found { locks: self.selection.of(locks), hazards: Vec::new(), damaged, complete })
     }
 
-    /// What to draw, even if there are no locks.
+    /// What to draw. Without locks, it says so.
     fn show_frame(&self, found: &Found, screen: Screen) -> Result<Shown, Error> {
         let mut shown = self.show(found, screen.style())?;
         if self.form == Form::Human && found.is_empty() {
@@ -219,7 +219,7 @@ impl Inspection<'_> {
         Ok(Shown { body, foot })
     }
 
-    /// Says that there is no lock to show: `no lock is held under prefix 'rlock:' on
+    /// The message for an empty list: `no lock is held under prefix 'rlock:' on
     /// redis.example:6379`.
     fn nothing(&self) -> String {
         let locks = match self.subject {

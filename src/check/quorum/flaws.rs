@@ -1,30 +1,9 @@
 //! Tests the checker: it must catch each seeded flaw by the property that the flaw breaks.
 
 use super::monitor::Property;
-use super::scope::Scope;
-use super::trace::told;
 use super::world::World;
-use crate::check::search::search;
-use crate::seeded::{Flaw, with};
-
-fn caught(flaw: Flaw, name: &'static str, by: Property) {
-    let scope = Scope::leaked(name);
-    let (broken, history) = with(flaw, || {
-        let (property, way) = search(World::start(scope)).broken.unzip();
-        (property, way.map(|way| told(scope, &way)).unwrap_or_default())
-    });
-    println!("{flaw:?} in {name}:\n{history}");
-    assert_eq!(broken, Some(by), "{flaw:?} in {name}");
-}
-
-macro_rules! flaws {
-    ($($name:ident: $flaw:ident in $scope:literal breaks $property:ident;)+) => {$(
-        #[test]
-        fn $name() {
-            caught(Flaw::$flaw, $scope, Property::$property);
-        }
-    )+};
-}
+use crate::check::report::{catches, flaws};
+use crate::seeded::Flaw;
 
 flaws! {
     a_call_that_counts: CountsCalls in "x,xt D1" breaks FencesGrow;
@@ -43,6 +22,6 @@ fn flaws_among_three_servers() {
     if !std::env::var("RLOCK_CHECK").is_ok_and(|wanted| wanted == "all") {
         return;
     }
-    caught(Flaw::TrustsYoungServers, "x,xt f1", Property::HoldersExcludeEachOther);
-    caught(Flaw::LosesToProposals, "xn,xn", Property::SomebodyWins);
+    catches::<World>(Flaw::TrustsYoungServers, "x,xt f1", Property::HoldersExcludeEachOther);
+    catches::<World>(Flaw::LosesToProposals, "xn,xn", Property::SomebodyWins);
 }

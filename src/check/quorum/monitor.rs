@@ -6,6 +6,7 @@ use super::client::{Client, Doing, How, Phase};
 use super::scope::{SERVERS, Terms};
 use super::server::{Server, State, has_agreed_place};
 use super::world::World;
+use crate::check::scope::stranger;
 use crate::check::search::Play;
 use crate::check::world::{NOW, TICK};
 use crate::lock::Mode;
@@ -164,8 +165,7 @@ fn is_back(world: &World) -> bool {
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
-        let stranger = "z0000000-token".parse().unwrap();
-        lock.leave(&stranger, world.scope.clients[0].request.ttl, NOW);
+        lock.leave(&stranger(), world.scope.clients[0].request.ttl, NOW);
         !lock.holds.is_empty()
             || !lock.queue.is_empty()
             || !lock.called.is_empty()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::check::scope::{TTL, request};
+use crate::check::scope::{TTL, mode_of, parsed, request};
 use crate::duration::Ttl;
 use crate::lock::Mode;
 use crate::store::Request;
@@ -56,14 +56,7 @@ pub(super) struct Budget {
 impl Scope {
     /// Leaks the scope, because every state of a search refers to it. A test ends soon enough.
     pub(super) fn leaked(name: &'static str) -> &'static Self {
-        let mut words = name.split(' ');
-        let clients = words.next().unwrap().split(',').enumerate();
-        let clients = clients.map(|(index, word)| Terms::parse(index, word)).collect();
-        let mut budget = Budget::default();
-        for word in words {
-            let (kind, count) = word.split_at(1);
-            *budget.of(kind) = count.parse().unwrap();
-        }
+        let (clients, budget) = parsed(name, Terms::parse, Budget::of);
         Box::leak(Box::new(Self { clients, budget }))
     }
 
@@ -93,6 +86,7 @@ impl Budget {
             "k" => &mut self.deaths,
             "z" => &mut self.freezes,
             "f" => &mut self.losses,
+            // See `parsed`.
             _ => panic!("unknown fault {kind}"),
         }
     }
@@ -105,11 +99,7 @@ impl Budget {
 
 impl Terms {
     fn parse(index: usize, word: &str) -> Self {
-        let mode = match &word[..1] {
-            "x" => Mode::Exclusive,
-            "s" => Mode::Shared,
-            slots => Mode::Slots(slots.parse().unwrap()),
-        };
+        let mode = mode_of(word);
         let has = |letter: char| word[1..].contains(letter);
         let (waits, renews, is_later) = (!has('n'), has('r'), has('t'));
         let ttl = Ttl::from_millis(TTL);

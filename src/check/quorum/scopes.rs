@@ -1,13 +1,10 @@
 //! The scopes, and how many states each has; see `check::scopes`.
 
 use std::env;
-use std::time::Instant;
 
-use super::scope::Scope;
-use super::trace::told;
 use super::world::World;
+use crate::check::report::states_of;
 use crate::check::scopes::grouped;
-use crate::check::search::search;
 
 /// What every test run plays.
 const QUICK: &[(&str, usize)] = &[
@@ -51,14 +48,14 @@ fn no_history_of_a_few_clients_and_a_quorum_breaks_a_promise() {
     let wanted = env::var("RLOCK_CHECK_QUORUM").unwrap_or_default();
     if !wanted.is_empty() {
         wanted.split(';').for_each(|name| {
-            states_of(name.to_owned().leak());
+            states_of::<World>(name.to_owned().leak());
         });
         return;
     }
     let all = env::var("RLOCK_CHECK").is_ok_and(|wanted| wanted == "all");
     let long = if all { LONG } else { &[] };
     let found = QUICK.iter().chain(long).filter_map(|(name, states)| {
-        let found = states_of(name);
+        let found = states_of::<World>(name);
         (found != *states).then(|| format!("(\"{name}\", {found}), not {states}"))
     });
     let wrong: Vec<String> = found.collect();
@@ -78,17 +75,5 @@ fn the_documents_cite_every_scope_of_a_quorum_and_its_states() {
     for (scopes, states) in [(QUICK.len(), quick), (QUICK.len() + LONG.len(), all)] {
         let cited = format!("{scopes} scopes of a quorum with {} states", grouped(states));
         assert!(promises.contains(&cited), "docs/promises.md lacks: {cited}");
-    }
-}
-
-/// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
-/// panic.
-fn states_of(name: &'static str) -> usize {
-    let (scope, started) = (Scope::leaked(name), Instant::now());
-    let found = search(World::start(scope));
-    println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
-    match found.broken {
-        Some((property, way)) => panic!("{name}: {property}:\n{}", told(scope, &way)),
-        None => found.states,
     }
 }

@@ -236,6 +236,7 @@ fn ask(lock: &mut Lock, request: &Request, part: Part, attempt: u64, is_awaited:
                 place.sleep = TICK * ticks;
                 return Reply::Placed(place);
             }
+            // No fencing token of a scope is a day ahead of its clock.
             Verdict::FenceAhead(_) => panic!("a fencing token is ahead"),
         }
     }

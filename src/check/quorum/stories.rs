@@ -11,6 +11,7 @@ fn a_request_that_does_not_wait_gives_its_hold_up_with_patience() {
     let (a, b) = (0, 1);
     let mut world = World::start(Scope::leaked("xn,xn")).after(Action::Start(a));
     let execute = |world: &World, client, server| {
+        // Sorting the servers moves their names, but loses none.
         let member = world.names.iter().position(|name| *name == server).unwrap();
         world.after(Action::Execute(client, member as u8))
     };

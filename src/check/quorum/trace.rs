@@ -1,37 +1,18 @@
 //! Prints a history for readers: what happens, and what that changes.
 
 use super::client::{Client, Doing, Phase};
-use super::scope::Scope;
 use super::server::{Line, Said, Sent, Server, What};
 use super::world::{Action, World};
-use crate::check::search::Play;
 use crate::check::world::{NOW, now};
 use crate::store::quorum::decision::Reply;
 use crate::store::{Answer, Part, Place};
-
-/// A history from the start, action by action. Only the lines that change are repeated.
-pub(super) fn told(scope: &'static Scope, way: &[Action]) -> String {
-    let mut world = World::start(scope);
-    let (mut text, mut seconds) = (String::new(), 0);
-    let mut lines = lines_of(&world);
-    for (number, action) in (1..).zip(way) {
-        let what = describe(&world, *action);
-        world = world.after(*action);
-        seconds += u32::from(*action == Action::Tick);
-        text.push_str(&format!("{number:3}. at {seconds} s, {what}\n"));
-        let next = lines_of(&world);
-        let changed = next.iter().filter(|line| !lines.contains(line));
-        changed.for_each(|line| text.push_str(&format!("       {line}\n")));
-        lines = next;
-    }
-    text
-}
 
 fn name(client: impl Into<usize>) -> char {
     char::from(b'a' + client.into() as u8)
 }
 
-fn describe(world: &World, action: Action) -> String {
+/// What an action does in a state.
+pub(super) fn describe(world: &World, action: Action) -> String {
     let server = |member: u8| world.names[usize::from(member)] + 1;
     match action {
         Action::Start(client) => format!("{} asks for the lock", name(client)),
@@ -68,7 +49,7 @@ fn describe(world: &World, action: Action) -> String {
 }
 
 /// A state in a few lines.
-fn lines_of(world: &World) -> Vec<String> {
+pub(super) fn lines_of(world: &World) -> Vec<String> {
     let clients = world.clients.iter().enumerate();
     let mut lines: Vec<String> =
         clients.map(|(index, client)| format!("{}: {}", name(index), state(client))).collect();

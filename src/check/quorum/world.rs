@@ -8,6 +8,7 @@ use super::client::{Client, Doing, Phase};
 use super::monitor::{Monitor, Property};
 use super::scope::{Budget, SERVERS, Scope};
 use super::server::{Server, State};
+use super::trace::{describe, lines_of};
 use crate::check::search::Play;
 use crate::check::world::{NOW, TICK, TICK_MILLIS, now};
 
@@ -72,6 +73,10 @@ impl Play for World {
     type Property = Property;
     const TICK: Action = Action::Tick;
     const STUCK: Property = Property::NothingIsStuck;
+
+    fn begin(name: &'static str) -> Self {
+        Self::start(Scope::leaked(name))
+    }
 
     fn actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -146,6 +151,14 @@ impl Play for World {
     fn is_fault(action: Action) -> bool {
         use Action::*;
         matches!(action, Break(..) | Crash(_) | Signal(_) | Die(_) | Freeze(_) | Forget(_))
+    }
+
+    fn describe(&self, action: Action) -> String {
+        describe(self, action)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        lines_of(self)
     }
 }
 

@@ -29,7 +29,7 @@ impl Screen {
         self.size.is_some()
     }
 
-    /// The layout of text. There is no color without a terminal or with NO_COLOR (no-color.org).
+    /// The layout of text. Color needs a terminal, and NO_COLOR disables it (no-color.org).
     pub(super) fn style(self) -> Style {
         let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");

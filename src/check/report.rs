@@ -1,0 +1,68 @@
+//! Searches a scope by its name, and reports what was found to people.
+
+use std::fmt::{Debug, Display};
+use std::time::Instant;
+
+use super::search::{Play, search};
+use crate::seeded::{Flaw, with};
+
+/// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
+/// panic, which fails the test.
+pub(super) fn states_of<W: Play>(name: &'static str) -> usize
+where
+    W::Property: Display,
+{
+    let started = Instant::now();
+    let found = search(W::begin(name));
+    println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
+    match found.broken {
+        Some((property, way)) => panic!("{name}: {property}:\n{}", told::<W>(name, &way)),
+        None => found.states,
+    }
+}
+
+/// Plays a scope with a flaw, which must break this property first.
+pub(super) fn catches<W: Play>(flaw: Flaw, name: &'static str, by: W::Property)
+where
+    W::Property: Debug + PartialEq,
+{
+    let (broken, history) = with(flaw, || {
+        let (property, way) = search(W::begin(name)).broken.unzip();
+        (property, way.map(|way| told::<W>(name, &way)).unwrap_or_default())
+    });
+    println!("{flaw:?} in {name}:\n{history}");
+    assert_eq!(broken, Some(by), "{flaw:?} in {name}");
+}
+
+/// A history from the start, action by action. Only the lines that change are repeated.
+fn told<W: Play>(name: &'static str, way: &[W::Action]) -> String {
+    let mut world = W::begin(name);
+    let (mut text, mut seconds) = (String::new(), 0);
+    let mut lines = world.lines();
+    for (number, action) in (1..).zip(way) {
+        let what = world.describe(*action);
+        world = world.after(*action);
+        seconds += u32::from(*action == W::TICK);
+        text.push_str(&format!("{number:3}. at {seconds} s, {what}\n"));
+        let next = world.lines();
+        let changed = next.iter().filter(|line| !lines.contains(line));
+        changed.for_each(|line| text.push_str(&format!("       {line}\n")));
+        lines = next;
+    }
+    text
+}
+
+/// One test for each seeded flaw: its name, the flaw, the scope, and the property that it breaks.
+macro_rules! flaws {
+    ($($name:ident: $flaw:ident in $scope:literal breaks $property:ident;)+) => {$(
+        #[test]
+        fn $name() {
+            $crate::check::report::catches::<World>(
+                $crate::seeded::Flaw::$flaw,
+                $scope,
+                Property::$property,
+            );
+        }
+    )+};
+}
+pub(super) use flaws;
