@@ -330,6 +330,8 @@ impl Verdict {
     }
 
     fn order(&mut self, record: &Record) {
+        // A lock with slots may need a server that does not vote yet.
+        let blank = if record.plan.has_slots() { record.plan.blank() } else { Duration::ZERO };
         for (number, worker) in record.workers.iter().enumerate() {
             let Some(queued) = worker.queued else { continue };
             let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
@@ -341,8 +343,9 @@ impl Verdict {
                     matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
                 })
                 || record.faults.iter().any(|fault| {
-                    (fault.disturbs_queue() || record.hits_a_grant(fault))
-                        && meets(fault.span(), waiting)
+                    let lasting = (fault.from, fault.to + seconds(blank));
+                    fault.disturbs_queue() && meets(lasting, waiting)
+                        || record.hits_a_grant(fault) && meets(fault.span(), waiting)
                 })
             {
                 continue;
@@ -378,11 +381,7 @@ impl Verdict {
     fn idle(&mut self, record: &Record) {
         let runs = record.workers.iter().filter_map(|worker| worker.run.as_ref());
         let mut taken: Vec<Span> = runs.map(|run| (run.first, run.last)).collect();
-        // A blank server of a quorum does not vote for a TTL, which it counts in whole seconds.
-        let blank = match record.plan.kind.is_quorum() {
-            true => record.plan.works[0].ttl + Duration::from_secs(2),
-            false => Duration::ZERO,
-        };
+        let blank = record.plan.blank();
         taken.extend(record.faults.iter().map(|fault| (fault.from, fault.to + seconds(blank))));
         taken.sort_by(|a, b| a.0.total_cmp(&b.0));
         let dead = record.faults.iter().filter(|fault| {

@@ -72,6 +72,16 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
 }
 
 impl Plan {
+    /// How long a blank server does not vote: on a quorum a TTL, which it counts in whole seconds, or the
+    /// longest time for which a worker keeps the lock.
+    pub fn blank(&self) -> Duration {
+        if !self.kind.is_quorum() {
+            return Duration::ZERO;
+        }
+        let longest = |work: &Work| work.ttl.max(work.at_least.unwrap_or_default());
+        self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
+    }
+
     /// Whether any worker of a quorum may need more servers than a majority.
     pub fn has_slots(&self) -> bool {
         let is_slot = |work: &Work| matches!(work.mode, Mode::Slots(_));
