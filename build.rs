@@ -34,6 +34,10 @@ const PARTS: [&str; 14] = [
 /// The requests in `lua/requests/`. Each becomes a script.
 const REQUESTS: [&str; 6] = ["acquire", "renew", "release", "leave", "revoke", "inspect"];
 
+/// What the tests replace in a script, and what their version uses, must keep its name.
+const USED_BY_TESTS: [&str; 7] =
+    ["clock", "micros", "read_guard", "write_guard", "guard_left", "GUARD", "BATCH"];
+
 /// Prepends to each request the parts that it needs, and computes the hash by which a server knows
 /// the script.
 fn assemble_scripts() -> io::Result<()> {
@@ -42,7 +46,7 @@ fn assemble_scripts() -> io::Result<()> {
     let mut generated = String::new();
     for name in REQUESTS {
         let request = read_script(&format!("requests/{name}"))?;
-        let source = needed_by(&request, &parts) + &request;
+        let source = with_short_names(&(needed_by(&request, &parts) + &request));
         let lines: Vec<_> = source.lines().map(|line| without_spaces(line.trim())).collect();
         let source = lines.join("\n");
         // These undo a request that may still be under way. They are written right after it, and
@@ -94,10 +98,52 @@ fn needed_by(request: &str, parts: &str) -> String {
     needed.into_iter().rev().collect()
 }
 
-/// A line without the spaces that Lua does not need, because a server reads no more than 16 KiB at once.
+/// A script with short names for its functions and variables, because a server reads no more than
+/// 16 KiB at once. A field that has the name of one of them changes with it.
+fn with_short_names(script: &str) -> String {
+    let is_library = |name: &&str| {
+        ["math", "redis", "string", "table"]
+            .iter()
+            .any(|library| script.contains(&format!("{library}.{name}")))
+    };
+    let mut names: Vec<&str> = script.lines().flat_map(names_in).collect();
+    names.retain(|name| name.len() > 3 && !USED_BY_TESTS.contains(name) && !is_library(name));
+    names.sort_unstable();
+    names.dedup();
+    let shortened = |text: &str| -> String {
+        let with_separator = text.split_inclusive(|c| !is_word(c));
+        let short = with_separator.map(|text| {
+            let word = text.trim_end_matches(|c| !is_word(c));
+            match names.binary_search(&word) {
+                Ok(index) => format!("_{index}{}", &text[word.len()..]),
+                Err(_) => text.to_owned(),
+            }
+        });
+        short.collect()
+    };
+    // Every second part is in quotes.
+    let parts = script.split('\'').enumerate();
+    let parts =
+        parts.map(|(index, part)| if index % 2 == 0 { shortened(part) } else { part.into() });
+    parts.collect::<Vec<String>>().join("'")
+}
+
+/// The names that a line declares: those of a function and its parameters, or of variables.
+fn names_in(line: &str) -> impl Iterator<Item = &str> {
+    let line = line.trim_start();
+    let declared = match (line.strip_prefix("local function "), line.strip_prefix("local ")) {
+        (Some(function), _) => function.split(')').next(),
+        (None, Some(variables)) => variables.split(" =").next(),
+        (None, None) => line
+            .strip_prefix("for ")
+            .and_then(|names| names.split(" =").next()?.split(" in ").next()),
+    };
+    words(declared.unwrap_or_default())
+}
+
+/// A line without the spaces that Lua does not need, for the same reason.
 fn without_spaces(line: &str) -> String {
     let characters: Vec<char> = line.chars().collect();
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut quoted = false;
     let needed = |(index, &c): (usize, &char)| {
         quoted ^= c == '\'';
@@ -124,7 +170,11 @@ fn declared_name(declaration: &str) -> Option<&str> {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+    text.split(|c| !is_word(c))
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Links the unwinder into the program. A panic ends the process, so nothing uses the unwinder, but
