@@ -14,12 +14,13 @@ fn main() -> io::Result<()> {
 
 /// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a
 /// twin of the same name in `src/store/model/`.
-const PARTS: [&str; 14] = [
+const PARTS: [&str; 15] = [
     "lock",
     "transaction",
     "fence",
     "revocation",
     "counts",
+    "slots",
     "holds",
     "owners",
     "history",
@@ -35,8 +36,8 @@ const PARTS: [&str; 14] = [
 const REQUESTS: [&str; 6] = ["acquire", "renew", "release", "leave", "revoke", "inspect"];
 
 /// What the tests replace in a script, and what their version uses, must keep its name.
-const USED_BY_TESTS: [&str; 7] =
-    ["clock", "micros", "read_guard", "write_guard", "guard_left", "GUARD", "BATCH"];
+const USED_BY_TESTS: [&str; 8] =
+    ["clock", "micros", "read_guard", "write_guard", "guard_left", "GUARD", "BATCH", "BLOCK"];
 
 /// Prepends to each request the parts that it needs, and computes the hash by which a server knows
 /// the script.

@@ -2,8 +2,8 @@
 --
 -- Reads:   queue, state; lock, now
 -- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'called', the
---          counters and details; lock.called, lock.count, lock.live, lock.mode, lock.fence, lock.leftovers, own.standing,
---          own.fence; through become_idle() all of `lock` and `own`
+--          counters, the slots and details; lock.called, lock.count, lock.live, lock.mode, lock.fence,
+--          lock.leftovers, own.standing, own.fence; through become_idle() all of `lock` and `own`
 
 -- Whether the present holds allow a grant of this mode now: 'exclusive', 'shared' or 'slots:N'. As
 -- many as `called` waiters with the mode `their_mode` count as if they held the lock too.
@@ -18,11 +18,12 @@ end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
 -- again. `named_owner` is the owner if a user chose it. `...` are more details to write, 'renewed'
--- among them.
+-- among them. A `wanted` fence is from one of several servers, whose holders have no numbers.
 local function grant(token, mode, deadline, wanted, named_owner, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = mode end
+  if wanted == 0 then take_slot(token) end
   lock.count, lock.live = lock.count + 1, true
   set_deadline(token, deadline, 'fence', lock.fence, 'mode', lock.mode, token .. ':fence', lock.fence,
     token .. ':acquired', int(now), ...)

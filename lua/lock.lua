@@ -18,6 +18,7 @@
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
 --                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua
+--                            'slots', 'slots:<BLOCK>'  see slots.lua
 --                          and of each hold or waiter the fields '<token>:<DETAIL>', among them
 --                            'renewed'  when its holder last asked for it; '' if it was granted to
 --                                       a waiter that has not claimed it yet
@@ -43,7 +44,7 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 local GUARD, HOLDS, STATE, QUEUE, MAIL, HISTORY, OVER = unpack(KEYS)
 local TOKEN = ARGV[2]
 local DETAILS = { 'mode', 'owner', 'named', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'keep', 'ttl', 'attempt', 'standing', 'reentrant', 'origin' }
+  'keep', 'ttl', 'attempt', 'standing', 'reentrant', 'origin', 'slot' }
 
 -- How long a granted lock waits for the waiter to claim it, and a called waiter stays called.
 local CLAIM_WINDOW = 2000

@@ -8,7 +8,7 @@
 -- lock is lost only from its next renewal. Until the lease expires, the hold excludes all others,
 -- as a revoked one. This happens once: no later reminder extends it. The hold is stored under its
 -- id, because only its holder knows the token. An id is shorter than any token.
-local function reinstate(id, about, fence, acquired, ttl)
+local function reinstate(id, about, fence, acquired, ttl, slot)
   if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or redis.call('ZSCORE', HOLDS, id) then
     return
   end
@@ -20,5 +20,6 @@ local function reinstate(id, about, fence, acquired, ttl)
   set_deadline(id, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
     'reinstated', int(lock.reinstated), id .. ':mode', 'exclusive',
     id .. ':about', string.sub(about, 1, MAX_DETAIL), id .. ':fence', fence,
-    id .. ':acquired', acquired, id .. ':renewed', int(now), id .. ':standing', 'revoked')
+    id .. ':acquired', acquired, id .. ':renewed', int(now), id .. ':standing', 'revoked',
+    id .. ':slot', slot)
 end

@@ -37,7 +37,7 @@ end
 --     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
 --   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held,
---             time of its first request or '' }
+--             time of its first request or '', number of its slot or '' }
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
   local state, left, number = lock.foreign and 'foreign' or 'free', guard_left(), 0
@@ -52,14 +52,14 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
   end
   for i = 1, #scored, 2 do
     local token = scored[i]
-    local owner, mode, about, fence, acquired, renewed, standing, since = unpack(details_of(token,
-      'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing', 'since'))
+    local owner, mode, about, fence, acquired, renewed, standing, since, slot = unpack(details_of(token,
+      'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing', 'since', 'slot'))
     local its_state = hold_state(standing, fence)
     if its_state == 'held' and lock.deleted then its_state = 'revoked' end
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
     holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
       renewed ~= '' and renewed or acquired, scored[i + 1], its_state == 'held' and '' or its_state,
-      first_asked(since, acquired, standing) }
+      first_asked(since, acquired, standing), slot }
   end
   local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
   return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), lock.life or '',

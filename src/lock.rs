@@ -233,6 +233,35 @@ impl TryFrom<String> for Mode {
     }
 }
 
+/// The number of a holder among those with the same `--slots N`, from 1 to N.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// `None` for 0.
+    pub(crate) fn new(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Slot {
+    type Err = std::num::ParseIntError;
+
+    /// Parses the form that stores keep, which is that of `Display`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 /// The owner of a hold. With --reentrant, a request can enter a lock that its owner already holds.
 ///
 /// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner

@@ -20,6 +20,8 @@ pub(crate) enum Flaw {
     ExpiresEarly,
     /// One more client gets a slot.
     AddsASlot,
+    /// A new holder gets the number of holders as its own, though another may have that number.
+    RepeatsSlot,
     /// A release ignores `--at-least`.
     IgnoresAtLeast,
     /// A revoked hold can be renewed.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Holder, Outcome, Reason, View};
-use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Token};
+use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Slot, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 pub(crate) use crate::system::poll::Interrupt;
@@ -162,6 +162,9 @@ fn undecided() -> Failure {
 pub(crate) enum Answer {
     Granted {
         fence: Fence,
+        /// The number of the holder in a lock with slots; `None` in another mode, or on several
+        /// servers.
+        slot: Option<Slot>,
     },
     /// The lock is not free, and the request does not wait.
     Busy(View),

@@ -18,7 +18,7 @@ mod terminal;
 pub(crate) mod watch;
 pub(crate) mod watched;
 
-pub(crate) use command::{Command, run_unlocked};
+pub(crate) use command::{Command, Variables, run_unlocked};
 pub(crate) use loss::LockOutcome;
 pub(crate) use renewer::RenewableHold;
 pub(crate) use supervisor::{Completion, run};

@@ -14,7 +14,7 @@ use waiter::{End, Event, Step, Waiter};
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
-use crate::lock::Fence;
+use crate::lock::{Fence, Mode, Slot};
 use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Request, Store};
@@ -29,6 +29,8 @@ const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
+    /// The number of the holder in a lock with slots; `None` in another mode, or on several servers.
+    pub(crate) slot: Option<Slot>,
 }
 
 /// How often a waiter for a lease of this length tells the server that it is alive.
@@ -95,9 +97,15 @@ fn ended(
 ) -> Result<Acquired, Error> {
     let busy = |view, waited| Error::Busy { view: Box::new(view), asked: request.mode, waited };
     Err(match end {
-        End::Granted(lease, fence) => {
-            report.detail(format_args!("granted after {}, fencing token {fence}", show(waited)));
-            return Ok(Acquired { lease, fence });
+        End::Granted(lease, fence, slot) => {
+            let number = match (request.mode, slot) {
+                (Mode::Slots(slots), Some(slot)) => format!(", slot {slot} of {slots}"),
+                (Mode::Slots(_), None) => ", no slot number".to_owned(),
+                _ => String::new(),
+            };
+            let waited = show(waited);
+            report.detail(format_args!("granted after {waited}, fencing token {fence}{number}"));
+            return Ok(Acquired { lease, fence, slot });
         }
         End::Busy(view) => busy(view, Waited::NotAtAll),
         End::TimedOut(view) => busy(view, Waited::For(waited)),

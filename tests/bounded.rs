@@ -165,6 +165,40 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
 }
 
 #[test]
+fn no_call_takes_long_when_fifty_thousand_slots_are_taken() {
+    let server = Server::start();
+    let many = MANY.to_string();
+    let holds = HOLDS.replace("'shared'", "'slots:60000'");
+    let holds = holds.replace("':attempt', 1)", "':attempt', 1, token .. ':slot', i)");
+    let holds = holds
+        + "\nfor block = 1, ARGV[1] / 500 do
+            redis.call('HSET', KEYS[3], 'slots:' .. block, string.rep('1', 500))
+        end
+        redis.call('HSET', KEYS[3], 'slots', string.rep('1', ARGV[1] / 500))";
+    let newcomer = ["exec", "-n", "--slots", "60000", "L", "sh", "-c", "echo $RLOCK_SLOT"];
+    prepare(&server, &holds, &[&many, "600000", ""]);
+    assert_eq!(run(&mut server.rlock(newcomer)).out(), "50001");
+    no_call_takes_long(&server);
+    let waiters = WAITERS.replace("'exclusive'", "'slots:60000'");
+    prepare(&server, &waiters, &["1000", "99999999999999"]);
+    assert_eq!(run(&mut server.rlock(newcomer)).out(), "51001");
+    no_call_takes_long(&server);
+    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    no_call_takes_long(&server);
+
+    // All but one expire.
+    prepare(&server, &holds, &[&many, "-5", ""]);
+    prepare(
+        &server,
+        &HOLDS.replace("%08d", "1%07d").replace("'shared'", "'slots:60000'"),
+        &["1", "600000", ""],
+    );
+    assert_eq!(run(&mut server.rlock(newcomer)).out(), "1");
+    no_call_takes_long(&server);
+}
+
+#[test]
 fn fifty_thousand_holders_and_waiters_are_shown_page_by_page() {
     let server = Server::start();
     let many = MANY.to_string();

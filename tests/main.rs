@@ -26,6 +26,7 @@ mod recipes;
 mod round_trips;
 mod sentinel;
 mod signals;
+mod slots;
 mod terminal;
 mod tls;
 mod tokens;

@@ -19,13 +19,13 @@
 --                    one; '' to restore a hold that this server has lost
 -- ARGV[15] life      of the lock when the caller saw the following holders; ''
 -- ARGV[16] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
---                    that its lease may last at most
+--                    that its lease may last at most, number of its slot or ''
 --
 -- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat in
 -- its queue, for as long as a called waiter has.
 --
 -- Replies:
--- { 'granted', fence }
+-- granted()
 -- { 'busy', view }
 -- { 'nested' }   it would wait for the hold that encloses the caller
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
@@ -49,7 +49,7 @@ if is_over(TOKEN) then return { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
 if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
-  if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return { 'granted', own.fence } end
+  if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return granted(own.fence) end
   if not TICKET then return { 'again' } end
   -- Two of several servers may be the same one. Another attempt for the overtaken request would undo
   -- what the later one has done.
@@ -73,9 +73,9 @@ if unexpired_hold(TOKEN)
 end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 16, LIFE ~= '' and not lock.foreign and #ARGV or 0, 5 do
+for i = 16, LIFE ~= '' and not lock.foreign and #ARGV or 0, 6 do
   if LIFE ~= lock.life or tonumber(ARGV[i + 2]) > last_fence() then
-    reinstate(unpack(ARGV, i, i + 4))
+    reinstate(unpack(ARGV, i, i + 5))
   end
 end
 local head, calls = nil, 0
@@ -92,7 +92,7 @@ if valid_hold() then
   extend(TTL, 0, 'fence', lock.fence, TOKEN .. ':fence', own.fence,
     TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[12])
   redis.call('DEL', MAIL)
-  return { 'granted', own.fence }
+  return granted(own.fence)
 end
 
 -- decide(): it does not hold the lock yet.
@@ -126,7 +126,7 @@ if not TICKET and (entered or admissible(MODE, 0) and (not head or WANTED > 0)) 
   -- A server that evicted the queue may still have the time of an earlier place in it.
   if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
-  return { 'granted', lock.fence }
+  return granted(lock.fence)
 end
 if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
@@ -156,7 +156,7 @@ if entered or is_called(TOKEN) then
   redis.call('ZREM', QUEUE, TOKEN)
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner,
     TOKEN .. ':renewed', int(now), TOKEN .. ':keep', AT_LEAST > 0 and int(now + AT_LEAST) or '0')
-  return { 'granted', lock.fence }
+  return granted(lock.fence)
 end
 if enclosing then
   redis.call('ZREM', QUEUE, TOKEN)

@@ -23,6 +23,9 @@ impl World {
             is_present || late.iter().flatten().any(is_of)
         });
         for client in &mut self.clients {
+            if !client.holds() {
+                client.slot = None;
+            }
             if let Some(reply) = &mut client.connection.reply {
                 settle_reply(reply);
             }
@@ -66,7 +69,7 @@ impl World {
                 }
             }
             match &mut client.connection.reply {
-                Some(Reply::Verdict(Verdict::Answer(Answer::Granted { fence }))) => {
+                Some(Reply::Verdict(Verdict::Answer(Answer::Granted { fence, .. }))) => {
                     change(&mut fence.0);
                 }
                 Some(Reply::Verdict(Verdict::Answer(
@@ -157,7 +160,7 @@ fn settle_view(view: &mut View, ago: Duration) {
         };
         let Holder { renewed, deadline, acquired, .. } = holder;
         (*renewed, *deadline) = (ServerTime(NOW), ServerTime(NOW) + left);
-        (*acquired, holder.waited) = (ServerTime(0), None);
+        (*acquired, holder.waited, holder.slot) = (ServerTime(0), None, None);
         !left.is_zero()
     });
     view.now = ServerTime(NOW);

@@ -6,6 +6,7 @@ use super::connection::Connection;
 use super::scope::whose;
 use super::world::{Action, now};
 use crate::commands::releasing::attempts::Attempts;
+use crate::lock::Slot;
 use crate::store::Seen;
 use crate::supervise::machine::Machine;
 use crate::supervise::schedule::Schedule;
@@ -20,6 +21,8 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     /// The number of its last request for the lock.
     pub(super) attempt: u64,
+    /// The number of its slot, while its command runs.
+    pub(super) slot: Option<Slot>,
     /// Whether a message for it is in its mailbox.
     pub(super) mail: bool,
     /// Whether a signal should end its wait.

@@ -13,6 +13,7 @@ flaws! {
     a_fence_that_repeats: RepeatsFence in "x,x" breaks FencesGrow;
     a_lease_that_expires_early: ExpiresEarly in "x,x n1" breaks HoldersExcludeEachOther;
     a_slot_too_many: AddsASlot in "2,2,2" breaks HoldersExcludeEachOther;
+    a_slot_that_is_given_twice: RepeatsSlot in "2,2,2" breaks EachHolderHasItsSlot;
     an_at_least_that_is_ignored: IgnoresAtLeast in "xa,xa" breaks AtLeastIsKept;
     a_revoked_hold_that_is_renewed: RenewsRevoked in "x,x v1" breaks ARevokedHolderStops;
     a_late_copy_that_is_obeyed: ObeysLateCopies in "x,x v1 b1" breaks HoldersExcludeEachOther;

@@ -8,6 +8,7 @@ use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
 use crate::commands::releasing::attempts::{Attempts, Next};
 use crate::lease::Lease;
+use crate::lock::Slot;
 use crate::lock::view::View;
 use crate::policy::LossPolicy;
 use crate::store::{Failure, Fate, Release, Renewal, Seen, Verdict};
@@ -38,10 +39,10 @@ impl World {
                 self.pend(index, Pending::Withdrawal(end));
                 return self.send(index, What::Leave);
             }
-            Step::End(End::Granted(lease, fence)) => {
+            Step::End(End::Granted(lease, fence, slot)) => {
                 return match self.client(index).signaled {
                     true => self.release(index, lease, now()),
-                    false => self.hold(index, lease, fence.0),
+                    false => self.hold(index, lease, fence.0, slot),
                 };
             }
             Step::End(_) => return self.end(index),
@@ -71,9 +72,10 @@ impl World {
         }
     }
 
-    fn hold(&mut self, index: u8, lease: Lease, fence: u64) {
+    fn hold(&mut self, index: u8, lease: Lease, fence: u64, slot: Option<Slot>) {
         let client = self.client(index);
         client.mail = false;
+        client.slot = slot;
         client.phase =
             Phase::Holding(Machine::new(lease, LossPolicy::DEFAULT), Schedule::new(lease));
         if let Err(property) = self.monitor.begun(self.scope, index, fence) {

@@ -8,14 +8,15 @@ use super::monitor::{Call, Fact, Monitor, facts};
 use super::scope::{Scope, stranger, whose};
 use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
-use crate::lock::Mode;
 use crate::lock::view::HoldState;
+use crate::lock::{Mode, Slot};
 use crate::store::model::lock::CLAIM_WINDOW;
 
 /// A promise. A search that ends without a broken one has kept all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     HoldersExcludeEachOther,
+    EachHolderHasItsSlot,
     FencesGrow,
     FirstComeFirstServed,
     NoLockIsIdleBesideAWaiter,
@@ -31,6 +32,7 @@ impl fmt::Display for Property {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::HoldersExcludeEachOther => "two commands run that exclude each other",
+            Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
             Self::FencesGrow => "a fencing token did not grow",
             Self::FirstComeFirstServed => "a living waiter was overtaken",
             Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
@@ -67,6 +69,7 @@ impl Property {
     pub(super) fn broken_in(world: &World) -> Option<Self> {
         let broken = [
             (Self::HoldersExcludeEachOther, rivals_run(world)),
+            (Self::EachHolderHasItsSlot, slots_are_mixed_up(world)),
             (Self::ARevokedHolderStops, revoked_runs_on(world)),
             (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
         ];
@@ -84,12 +87,44 @@ fn exclude_each_other(scope: &Scope, one: usize, other: usize) -> bool {
 }
 
 /// Two commands run that exclude each other, or more than there are slots.
+fn rivals_run(world: &World) -> bool {
+    let running = running(world);
+    let slots = |client: usize| world.scope.clients[client].mode.slots();
+    running.iter().enumerate().any(|(index, &one)| {
+        let rival = |&&other: &&usize| exclude_each_other(world.scope, one, other);
+        let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
+        running[..index].iter().any(|other| rival(&other))
+            || slots(one).is_some_and(|slots| beside > slots.get() as usize)
+    })
+}
+
+/// Two commands run with the same number, or one has no number from 1 to N, or not that of its hold.
+fn slots_are_mixed_up(world: &World) -> bool {
+    let most = |client: usize| {
+        let slots = world.scope.clients[client].mode.slots();
+        slots.and_then(|slots| Slot::new(slots.get()))
+    };
+    let running = running(world).into_iter().filter(|client| most(*client).is_some());
+    let running: Vec<usize> = running.collect();
+    let number = |client: usize| world.clients[client].slot;
+    running.iter().enumerate().any(|(index, &one)| {
+        let hold = world.lock.holds.iter().find(|hold| {
+            let (client, round, is_whole) = whose(&hold.token);
+            is_whole && (client, round) == (one, world.clients[one].round)
+        });
+        !(Slot::new(1)..=most(one)).contains(&number(one))
+            || hold.is_some_and(|hold| hold.slot != number(one))
+            || running[..index].iter().any(|&other| number(other) == number(one))
+    })
+}
+
+/// The clients whose commands run.
 ///
 /// These do not count, as docs/promises.md says: a holder that was paused beyond its lease, and two
 /// holders for up to a third of the TTL and the time to stop after the server lost its data. Each
 /// message that was late or lost may cost the old holder a tick more, and one that is cut off or
 /// paused stops with its lease.
-fn rivals_run(world: &World) -> bool {
+fn running(world: &World) -> Vec<usize> {
     let grace = |client: usize| {
         let ttl = world.scope.ttl(client);
         if world.is_cut_or_paused() {
@@ -101,18 +136,10 @@ fn rivals_run(world: &World) -> bool {
     let running = (0..world.clients.len())
         .filter(|client| world.clients[*client].holds() && !world.clients[*client].overslept());
     let running: Vec<usize> = running.collect();
-    if let Some(ticks) = world.monitor.forgot
-        && running.iter().all(|client| millis(ticks) <= grace(*client))
-    {
-        return false;
+    match world.monitor.forgot {
+        Some(ticks) if running.iter().all(|&client| millis(ticks) <= grace(client)) => Vec::new(),
+        _ => running,
     }
-    let slots = |client: usize| world.scope.clients[client].mode.slots();
-    running.iter().enumerate().any(|(index, &one)| {
-        let rival = |&&other: &&usize| exclude_each_other(world.scope, one, other);
-        let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
-        running[..index].iter().any(|other| rival(&other))
-            || slots(one).is_some_and(|slots| beside > slots.get() as usize)
-    })
 }
 
 /// A command must be told to stop at its next renewal, and end in time. Each message that was late

@@ -120,8 +120,9 @@ impl fmt::Display for Sent {
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Verdict(Verdict::Answer(Answer::Granted { fence })) => {
-                write!(f, "granted, fencing token {fence}")
+            Self::Verdict(Verdict::Answer(Answer::Granted { fence, slot })) => {
+                write!(f, "granted, fencing token {fence}")?;
+                slot.map_or(Ok(()), |slot| write!(f, ", slot {slot}"))
             }
             Self::Verdict(Verdict::Answer(Answer::Queued { sleep, .. })) => {
                 write!(f, "queued, sleep {sleep:?}")

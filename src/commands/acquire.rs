@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Token;
 use crate::report::Report;
+use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::text::quoted;
 
@@ -42,7 +43,8 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
         Output::Human => output::text(&format!("{}\n", token.as_str())),
         Output::Json => {
             let done = Done::new("acquired", &terms.name).with_token(token);
-            output::document(&done.with_lease(grant.acquired.fence, grant.request.ttl.get()))
+            let done = done.with_lease(grant.acquired.fence, grant.request.ttl.get());
+            output::document(&done.with_slot(grant.acquired.slot))
         }
         Output::Shell => output::text(&assignments(&grant.variables(&terms.name))),
     };
@@ -67,11 +69,18 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
 }
 
 /// Returns assignments that are safe to `eval`.
-fn assignments(variables: &[(&'static str, String)]) -> String {
-    let assigned =
-        |(name, value): &(&'static str, String)| (*name, format!("{name}={}; ", quoted(value)));
-    let (names, assigned): (Vec<_>, Vec<_>) = variables.iter().map(assigned).unzip();
-    format!("{}export {};\n", assigned.concat(), names.join(" "))
+fn assignments(variables: &Variables) -> String {
+    let (mut assigned, mut exported) = (String::new(), String::from("export"));
+    for (name, value) in variables {
+        match value {
+            Some(value) => {
+                assigned += &format!("{name}={}; ", quoted(value));
+                exported += &format!(" {name}");
+            }
+            None => assigned += &format!("unset {name}; "),
+        }
+    }
+    format!("{assigned}{exported};\n")
 }
 
 #[cfg(test)]
@@ -80,10 +89,11 @@ mod tests {
 
     #[test]
     fn shell_assignments_are_quoted() {
-        let variables = [("A", "it's $(x)".to_owned()), ("B", "2".to_owned())];
+        let variables =
+            [("A", Some("it's $(x)".to_owned())), ("B", Some("2".to_owned())), ("C", None)];
         assert_eq!(
-            assignments(&variables),
-            r"A='it'\''s $(x)'; B=2; export A B;".to_owned() + "\n"
+            assignments(&variables.into()),
+            r"A='it'\''s $(x)'; B=2; unset C; export A B;".to_owned() + "\n"
         );
     }
 }

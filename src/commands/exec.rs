@@ -1,6 +1,6 @@
 //! `rlock exec`: a command under a lock.
 
-use super::grant::Grant;
+use super::grant::{Grant, SLOT};
 use super::{identity, releasing};
 use crate::config::Exec;
 use crate::duration::show;
@@ -19,7 +19,8 @@ use crate::system::signals::{self, Signals};
 pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
     let Exec { terms, program, arguments, group, loss_policy, on_unreachable } = options;
     let client = identity::of_exec(&program, terms.label.clone());
-    let mut command = Command { program, arguments, group, variables: Vec::new() };
+    // A command without a lock has no slot either.
+    let mut command = Command { program, arguments, group, variables: vec![(SLOT, None)] };
     let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
     let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,

@@ -9,9 +9,13 @@ use crate::lock::{ClientInfo, EnclosingHolds, Name, Owner, Token};
 use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Request, Store};
+use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::system::signals::Signals;
 use crate::wait::{self, Acquired};
+
+/// The variable with the number of the slot.
+pub(super) const SLOT: &str = "RLOCK_SLOT";
 
 /// A lock that was granted, and what rlock needs to renew and release it.
 pub(super) struct Grant {
@@ -58,15 +62,16 @@ impl Grant {
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists
-    /// all locks that enclose it, innermost last.
-    pub(super) fn variables(&self, name: &Name) -> Vec<(&'static str, String)> {
+    /// all locks that enclose it, innermost last. Without a slot, that of another lock is removed.
+    pub(super) fn variables(&self, name: &Name) -> Variables {
         let token = self.request.token.as_str();
         let held = EnclosingHolds::inherited().and(&self.request.key, &self.request.token);
         vec![
-            ("RLOCK_NAME", name.to_string()),
-            ("RLOCK_TOKEN", token.to_owned()),
-            ("RLOCK_FENCE", self.acquired.fence.to_string()),
-            (EnclosingHolds::VARIABLE, held),
+            ("RLOCK_NAME", Some(name.to_string())),
+            ("RLOCK_TOKEN", Some(token.to_owned())),
+            ("RLOCK_FENCE", Some(self.acquired.fence.to_string())),
+            (EnclosingHolds::VARIABLE, Some(held)),
+            (SLOT, self.acquired.slot.map(|slot| slot.to_string())),
         ]
     }
 }

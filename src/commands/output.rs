@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::HolderDocument;
 use crate::lock::view::View;
-use crate::lock::{Fence, Name, Token};
+use crate::lock::{Fence, Name, Slot, Token};
 use crate::text::is_unsafe;
 
 /// The JSON document of acquire, renew and release.
@@ -27,13 +27,17 @@ pub(super) struct Done<'a> {
     pub(super) fence: Option<Fence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl_ms: Option<u64>,
+    /// The inner `None` means that the hold has no slot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slot: Option<Option<Slot>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revoked: Option<Vec<HolderDocument<'a>>>,
 }
 
 impl<'a> Done<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        Self { status, name: name.as_str(), token: None, fence: None, ttl_ms: None, revoked: None }
+        let name = name.as_str();
+        Self { status, name, token: None, fence: None, ttl_ms: None, slot: None, revoked: None }
     }
 
     pub(super) fn with_token(self, token: &'a Token) -> Self {
@@ -42,6 +46,10 @@ impl<'a> Done<'a> {
 
     pub(super) fn with_revoked(self, before: &'a View) -> Self {
         Self { revoked: Some(HolderDocument::all(before)), ..self }
+    }
+
+    pub(super) fn with_slot(self, slot: Option<Slot>) -> Self {
+        Self { slot: Some(slot), ..self }
     }
 
     pub(super) fn with_lease(self, fence: Fence, left: Duration) -> Self {

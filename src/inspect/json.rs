@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Inspected;
 use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
-use crate::lock::{Fence, Key, Kind, Mode, Owner, Prefix};
+use crate::lock::{Fence, Key, Kind, Mode, Owner, Prefix, Slot};
 
 /// One lock.
 #[derive(Serialize)]
@@ -41,6 +41,7 @@ pub(crate) struct HolderDocument<'a> {
     renewed_at: String,
     ttl_ms: u64,
     kind: Kind,
+    slot: Option<Slot>,
 }
 
 #[derive(Serialize)]
@@ -126,6 +127,7 @@ impl<'a> HolderDocument<'a> {
             renewed_at: rfc3339(holder.renewed),
             ttl_ms: millis(holder.deadline.since(now)),
             kind: holder.client.kind,
+            slot: holder.slot,
         }
     }
 }

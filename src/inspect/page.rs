@@ -68,12 +68,10 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
         HoldState::Revoked => ("since  ", format!("revoked, {left} left, renewed {renewed} ago")),
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
-    let mut lines = vec![
-        format!("  {since}  {acquired}, {mode}"),
-        format!("  lease    {lease}"),
-        format!("  fence    {}", holder.fence),
-        format!("  id       {}", holder.id),
-    ];
+    let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
+    lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));
+    lines.push(format!("  fence    {}", holder.fence));
+    lines.push(format!("  id       {}", holder.id));
     lines.extend(holder.client.label().map(|label| format!("  label    {label}")));
     lines
 }

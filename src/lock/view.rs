@@ -5,7 +5,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use crate::duration::show;
-use crate::lock::{ClientInfo, Fence, Mode};
+use crate::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -48,6 +48,8 @@ pub(crate) struct Holder {
     pub(crate) renewed: ServerTime,
     pub(crate) deadline: ServerTime,
     pub(crate) state: HoldState,
+    /// Its number in a lock with slots; `None` in another mode, or on several servers.
+    pub(crate) slot: Option<Slot>,
 }
 
 /// The state of a hold.

@@ -24,6 +24,7 @@ mod reconcile;
 mod reinstate;
 mod requests;
 mod revocation;
+mod slots;
 mod snapshot;
 mod transaction;
 mod view;

@@ -13,12 +13,15 @@ use crate::report::Fault;
 use crate::store::{Failure, Fate};
 use crate::system::inherited::Inherited;
 
+/// Environment variables to set, or to remove if they have no value.
+pub(crate) type Variables = Vec<(&'static str, Option<String>)>;
+
 /// What to run, in which process group, and the variables that describe its lock.
 pub(crate) struct Command {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) group: Group,
-    pub(crate) variables: Vec<(&'static str, String)>,
+    pub(crate) variables: Variables,
 }
 
 /// Becomes the command, without a lock. Returns only if that is impossible.
@@ -114,13 +117,15 @@ impl Prepared {
     }
 }
 
-/// The environment of rlock, with these variables added or replaced.
-fn environment(variables: &[(&'static str, String)]) -> io::Result<Vec<CString>> {
+/// The environment of rlock, with these variables set or removed.
+fn environment(variables: &Variables) -> io::Result<Vec<CString>> {
     let kept = std::env::vars_os()
         .filter(|(name, _)| variables.iter().all(|(replaced, _)| name != replaced))
         .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='));
-    let new = variables.iter().map(|(name, value)| format!("{name}={value}").into_bytes());
-    Ok(kept.chain(new).map(CString::new).collect::<Result<_, _>>()?)
+    let set = variables.iter().filter_map(|(name, value)| {
+        value.as_ref().map(|value| format!("{name}={value}").into_bytes())
+    });
+    Ok(kept.chain(set).map(CString::new).collect::<Result<_, _>>()?)
 }
 
 /// An array of strings with a null at the end.

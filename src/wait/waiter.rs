@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use crate::duration::Ttl;
 use crate::lease::Lease;
 use crate::lock::view::{HoldState, Reason, State, View};
-use crate::lock::{Fence, Kind};
+use crate::lock::{Fence, Kind, Slot};
 use crate::report::Fault;
 use crate::seeded::{Flaw, seeded};
 use crate::store::{Answer, Failure, Fate, Seen};
@@ -36,7 +36,7 @@ pub(crate) enum Step {
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum End {
-    Granted(Lease, Fence),
+    Granted(Lease, Fence, Option<Slot>),
     /// The request does not wait, and the lock is not free.
     Busy(View),
     /// The lock was not granted within the wait limit.
@@ -182,7 +182,7 @@ impl Waiter {
             notes.push(Note::Back);
         }
         match answer {
-            Ok(Answer::Granted { fence }) => self.granted(sent, fence, now, notes),
+            Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now, notes),
             Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
             Ok(Answer::Nested) => self.withdraw(End::Nested),
             Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
@@ -199,12 +199,13 @@ impl Waiter {
         &mut self,
         sent: Instant,
         fence: Fence,
+        slot: Option<Slot>,
         now: Instant,
         notes: &mut Vec<Note>,
     ) -> Step {
         let lease = Lease::new(sent, self.ttl);
         if now < lease.deadline() || seeded(Flaw::AcceptsLateGrants) {
-            return Step::End(End::Granted(lease, fence));
+            return Step::End(End::Granted(lease, fence, slot));
         }
         let fault = Fault::new("the reply arrived after the lease had expired");
         self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
@@ -334,7 +335,7 @@ mod tests {
     }
 
     fn granted() -> Result<Answer, Failure> {
-        Ok(Answer::Granted { fence: Fence(1) })
+        Ok(Answer::Granted { fence: Fence(1), slot: Slot::new(2) })
     }
 
     fn queued(sleep: u64) -> Result<Answer, Failure> {
@@ -396,8 +397,11 @@ mod tests {
     #[test]
     fn a_grant_counts_only_until_its_lease_expires() {
         let deadline = Lease::new(at(0), Ttl::from_millis(TTL)).deadline();
-        let granted_step =
-            Step::End(End::Granted(Lease::new(at(0), Ttl::from_millis(TTL)), Fence(1)));
+        let granted_step = Step::End(End::Granted(
+            Lease::new(at(0), Ttl::from_millis(TTL)),
+            Fence(1),
+            Slot::new(2),
+        ));
         let in_time = deadline - Duration::from_millis(1);
         assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
         let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);

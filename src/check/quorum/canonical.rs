@@ -177,7 +177,7 @@ impl World {
                 match &mut line.reply {
                     Some(Replied { reply: Said::To(reply), .. }) => {
                         if let Reply::Placed(Place { called: Some(fence), .. })
-                        | Reply::Answer(Answer::Granted { fence })
+                        | Reply::Answer(Answer::Granted { fence, .. })
                         | Reply::Heard(Some(fence)) = reply
                         {
                             change(&mut fence.0);

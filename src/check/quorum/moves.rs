@@ -55,7 +55,9 @@ impl World {
             }
             waiter::Step::End(end) => {
                 let how = match end {
-                    waiter::End::Granted(lease, fence) => return self.hold(index, lease, fence.0),
+                    waiter::End::Granted(lease, fence, _) => {
+                        return self.hold(index, lease, fence.0);
+                    }
                     waiter::End::Busy(_) => How::Busy,
                     waiter::End::Failed(_) => How::Failed,
                     waiter::End::Stopped(_) => How::Signaled,
@@ -102,7 +104,7 @@ impl World {
     /// As `Quorum::attempt`.
     fn attempted(&mut self, index: usize, sent: crate::system::clock::Instant, end: End) {
         let answer = match end {
-            End::Granted(fence) => Ok(Answer::Granted { fence }),
+            End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
             End::Queued { view, position, sleep } => Ok(Answer::Queued { view, position, sleep }),
             End::Busy(view) => Ok(Answer::Busy(view)),
             End::Nested => Ok(Answer::Nested),
@@ -121,7 +123,7 @@ impl World {
         if !continues {
             self.post(index, What::Leave);
         }
-        if let (Ok(Answer::Granted { fence }), Phase::Acquiring(_, acquisition, _)) =
+        if let (Ok(Answer::Granted { fence, .. }), Phase::Acquiring(_, acquisition, _)) =
             (&answer, &self.clients[index].phase)
         {
             let fence = *fence;

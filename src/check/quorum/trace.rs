@@ -151,7 +151,7 @@ fn answer(said: &Said) -> String {
             let called = called.map(|fence| short(fence.0));
             format!("placed, ticket {}, called {called:?}, kept out {kept_out}", short(ticket.0))
         }
-        Said::To(Reply::Answer(Answer::Granted { fence })) => {
+        Said::To(Reply::Answer(Answer::Granted { fence, .. })) => {
             format!("granted, fence {}", short(fence.0))
         }
         Said::To(Reply::Failed(_)) | Said::Renewal(None) => "no answer".into(),

@@ -2,8 +2,8 @@
 
 use super::lock::{BATCH, CLAIM_WINDOW, DAY, Hold, Origin, Waiter};
 use super::transaction::Transaction;
-use crate::lock::Mode;
 use crate::lock::view::HoldState;
+use crate::lock::{Mode, Slot};
 use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
@@ -28,7 +28,7 @@ impl Transaction<'_> {
     }
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
-    /// it again.
+    /// it again. Returns the number of the slot.
     pub(super) fn grant(
         &mut self,
         waiter: Waiter,
@@ -36,12 +36,14 @@ impl Transaction<'_> {
         deadline: u64,
         keep_until: u64,
         wanted: u64,
-    ) {
+    ) -> Option<Slot> {
         let Waiter { token, owner, named, mode, about, since, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(mode);
         }
+        // A wanted fence is from one of several servers, whose holders have no numbers.
+        let slot = if wanted == 0 { self.free_slot() } else { None };
         self.live = true;
         let (fence, now) = (self.lock.fence, self.now);
         self.lock.holds.push(Hold {
@@ -57,10 +59,12 @@ impl Transaction<'_> {
             deadline,
             keep_until,
             ttl,
+            slot,
             attempt,
             standing: HoldState::Held,
         });
         self.set_guard_to_latest();
+        slot
     }
 
     /// On one of several servers, a waiter is not granted the lock but called: it may now settle for

@@ -33,7 +33,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         3 => Just(Mode::Exclusive),
         3 => Just(Mode::Shared),
         2 => Just(slots(2)),
-        1 => Just(slots(3)),
+        1 => Just(slots(5)),
     ];
     let at_least = prop_oneof![3 => Just(0), 1 => 1..8_000_u64];
     let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::Mode;
 use crate::lock::view::{Ending, HoldState};
+use crate::lock::{Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
 pub(crate) const CLAIM_WINDOW: u64 = 2_000;
@@ -93,6 +93,9 @@ pub(crate) struct Hold {
     /// The length of its lease.
     #[serde(default)]
     pub(crate) ttl: u64,
+    /// Its number in a lock with slots; `None` in another mode, or on one of several servers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slot: Option<Slot>,
     /// The number of the request that was granted.
     #[serde(default)]
     pub(crate) attempt: u64,

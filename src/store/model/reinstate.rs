@@ -36,6 +36,7 @@ impl Transaction<'_> {
             deadline: self.now + left,
             keep_until: 0,
             ttl: 0,
+            slot: holder.slot,
             attempt: 0,
             standing: HoldState::Revoked,
         });

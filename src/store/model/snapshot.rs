@@ -82,6 +82,7 @@ impl<'a> State<'a> {
             named: false,
             keep_until: details.number("keep"),
             ttl: details.number("ttl"),
+            slot: details.text("slot").parse().ok(),
             attempt: details.number("attempt"),
             standing: match details.find("standing") {
                 Some("revoked") => HoldState::Revoked,

@@ -50,6 +50,7 @@ impl Transaction<'_> {
                 renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
                 deadline: ServerTime(hold.deadline),
                 state: state_of(hold),
+                slot: hold.slot,
             })
             .collect();
         let is = |state| holders.iter().any(|holder| holder.state == state);

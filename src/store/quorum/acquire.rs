@@ -70,7 +70,8 @@ impl Quorum {
                 self.granted(request, fence);
                 // The hold survives the loss of another minority only if these have it too.
                 self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_settle());
-                Ok(Answer::Granted { fence })
+                // The servers do not agree on numbers.
+                Ok(Answer::Granted { fence, slot: None })
             }
             Ok(End::Queued { view, position, sleep }) => {
                 self.note_young(&mut attempt);
@@ -148,7 +149,9 @@ impl Quorum {
             Reply::Placed(Place { position, view, .. }) => {
                 format!("waiting at position {position}: {view}")
             }
-            Reply::Answer(Answer::Granted { fence }) => format!("granted, fencing token {fence}"),
+            Reply::Answer(Answer::Granted { fence, .. }) => {
+                format!("granted, fencing token {fence}")
+            }
             Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
             Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
             Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
@@ -225,7 +228,7 @@ fn ask(
 ) -> Result<Reply, Failure> {
     let verdict = final_verdict(attempt, |attempt| store.ask(request, attempt, &[], interrupt))?;
     let fence = match &verdict {
-        Verdict::Answer(Answer::Granted { fence }) => Some(*fence),
+        Verdict::Answer(Answer::Granted { fence, .. }) => Some(*fence),
         Verdict::Placed(place) => place.called,
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::lock::view::{
     Ending, HistoryEntry, HoldState, Holder, Reason, ServerTime, State, View, Waiter,
 };
-use crate::lock::{ClientInfo, Fence, Mode};
+use crate::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::report::Fault;
 use crate::store::wire::Value;
 use crate::store::{Answer, Failure, Place, Release, Renewal, Ticket, Verdict};
@@ -65,6 +65,15 @@ impl Fields {
         self.text()?.parse().ok().map(Fence)
     }
 
+    /// The number of a granted slot, if there is one. A command that relies on it must not get
+    /// anything else.
+    fn slot(&mut self) -> Option<Option<Slot>> {
+        if self.0.as_slice().is_empty() {
+            return Some(None);
+        }
+        self.text()?.parse().ok().map(Some)
+    }
+
     fn time(&mut self) -> Option<ServerTime> {
         self.number().map(ServerTime)
     }
@@ -93,7 +102,7 @@ pub(in crate::store) fn unexpected_reply() -> Failure {
 pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
-        "granted" => Answer::Granted { fence: fields.fence()? },
+        "granted" => Answer::Granted { fence: fields.fence()?, slot: fields.slot()? },
         "busy" => Answer::Busy(view(fields.0.next()?)?),
         "nested" => Answer::Nested,
         "upgrade" => Answer::Upgrade,
@@ -223,6 +232,7 @@ fn holder(reply: Value) -> Option<Holder> {
             _ => return None,
         },
         waited: waited(&fields.text()?, acquired),
+        slot: fields.text()?.parse().ok(),
     })
 }
 

@@ -129,7 +129,8 @@ impl<T: Topology> Scripted<T> {
                 .with(holder.client.to_lines())
                 .with(holder.fence)
                 .with(holder.acquired.0)
-                .with(left.as_millis());
+                .with(left.as_millis())
+                .with(holder.slot.map_or(String::new(), |slot| slot.to_string()));
         }
         let verdict = self.run(&call, reply::verdict, interrupt)?;
         verdict.confirmed(|verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. })))

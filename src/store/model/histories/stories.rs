@@ -1,11 +1,14 @@
 //! Fixed stories, played on a server and in the model.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::play::{Ask, Both, Step, on_a_server, plain_ask};
 use crate::lock::view::State;
-use crate::lock::{Kind, Mode};
+use crate::lock::{Kind, Mode, Slot};
 use crate::store::{Answer, Revocation, Seen, Verdict};
+
+const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
 fn play(story: impl FnOnce(&mut Both<'_>)) {
     on_a_server(|server| story(&mut Both::new(server)));
@@ -164,6 +167,27 @@ fn a_waiter_learns_of_the_holders_whose_leases_last_longest() {
         let listed: Vec<String> = view.holders.into_iter().map(|holder| holder.id).collect();
         let ids = [3, 4, 1].map(|client| both.tokens.present(client).id());
         assert_eq!((view.holder_count, listed), (5, ids.into()));
+    });
+}
+
+#[test]
+fn a_reinstated_holder_shows_its_number_and_does_not_free_that_of_another_one() {
+    play(|both| {
+        let slot = |client| Ask { mode: Mode::Slots(TWO), ttl: 60_000, ..a_client(client) };
+        let shown = |both: &Both<'_>| -> Vec<_> {
+            both.model.inspect(both.now).holders.into_iter().map(|holder| holder.slot).collect()
+        };
+        assert!(is_granted(&both.answer(&slot(0), 1, &[])));
+        assert_eq!(position(&both.answer(&a_client(1), 1, &[])), Some(1));
+        let seen = both.remembered();
+        both.play(&Step::Forget);
+        assert!(is_granted(&both.answer(&slot(2), 1, &[])));
+        assert_eq!(position(&both.answer(&a_client(1), 2, &seen)), Some(1));
+        assert_eq!(shown(both), [Slot::new(1); 2]);
+        both.play(&Step::Leave(1));
+        both.play(&Step::Pass(20_001));
+        assert!(is_granted(&both.answer(&slot(3), 1, &[])));
+        assert_eq!(shown(both), [Slot::new(1), Slot::new(2)]);
     });
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::lock::view::{Ending, HoldState};
-use crate::lock::{Fence, Mode};
+use crate::lock::{Fence, Mode, Slot};
 use crate::seeded::{Flaw, seeded};
-use crate::store::model::lock::{CLAIM_WINDOW, Origin, Waiter};
+use crate::store::model::lock::{CLAIM_WINDOW, Hold, Origin, Waiter};
 use crate::store::model::transaction::Transaction;
 use crate::store::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
 
@@ -29,7 +29,7 @@ impl Transaction<'_> {
         if is_copy && !seeded(Flaw::ObeysLateCopies) {
             // An unclaimed grant expires sooner than the caller would assume.
             return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
-                Some(hold) => Verdict::Answer(Answer::Granted { fence: Fence(hold.fence) }),
+                Some(Hold { fence, slot, .. }) => granted(*fence, *slot),
                 None if ticket.is_none() => Verdict::Again,
                 None => self.place_of(token),
             };
@@ -65,7 +65,7 @@ impl Transaction<'_> {
             return Verdict::Again;
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
-            return Verdict::Answer(self.hold_again(request, attempt, own, wanted));
+            return self.hold_again(request, attempt, own, wanted);
         }
         self.decide(request, attempt, head.as_ref(), calls)
     }
@@ -96,7 +96,7 @@ impl Transaction<'_> {
     }
 
     /// The answer to a caller that already holds the lock.
-    fn hold_again(&mut self, request: &Request, attempt: u64, own: u64, wanted: u64) -> Answer {
+    fn hold_again(&mut self, request: &Request, attempt: u64, own: u64, wanted: u64) -> Verdict {
         let token = request.token.as_str();
         let at_least = millis(request.at_least);
         let mut fence = own;
@@ -111,7 +111,8 @@ impl Transaction<'_> {
             }
         }
         self.extend(token, request.ttl.as_millis(), 0);
-        Answer::Granted { fence: Fence(fence) }
+        let slot = self.unexpired_hold(token).and_then(|hold| hold.slot);
+        granted(fence, slot)
     }
 
     /// The answer to a caller that does not hold the lock yet; `head` keeps waiting.
@@ -165,8 +166,8 @@ impl Transaction<'_> {
             self.lock.queue.retain(|waiter| waiter.token != token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
-            self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            return Verdict::Answer(Answer::Granted { fence: Fence(self.lock.fence) });
+            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
+            return granted(self.lock.fence, slot);
         }
         if is_enclosed && ticket.is_none() {
             return Verdict::Answer(Answer::Nested);
@@ -228,8 +229,8 @@ impl Transaction<'_> {
             let (ttl, at_least) = (waiter.ttl, millis(request.at_least));
             let keep_until = if at_least > 0 { self.now + at_least } else { 0 };
             let now = self.now;
-            self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            return Verdict::Answer(Answer::Granted { fence: Fence(self.lock.fence) });
+            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
+            return granted(self.lock.fence, slot);
         }
         if is_enclosed {
             self.lock.queue.retain(|waiter| waiter.token != token);
@@ -274,6 +275,11 @@ impl Wanted {
         };
         Self { fence, ticket }
     }
+}
+
+/// The verdict for a caller that holds the lock.
+fn granted(fence: u64, slot: Option<Slot>) -> Verdict {
+    Verdict::Answer(Answer::Granted { fence: Fence(fence), slot })
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -234,7 +234,7 @@ impl Acquisition {
                 }
                 (seat.said, seat.round) = (Said::Placed(place), answered);
             }
-            Reply::Answer(Answer::Granted { fence }) => {
+            Reply::Answer(Answer::Granted { fence, .. }) => {
                 self.highest = self.highest.max(fence);
                 (seat.said, seat.round) = (Said::Granted(fence), round);
             }

@@ -49,7 +49,8 @@ const MOST_HOLDERS: usize = 100;
 const OF_THE_LOCK: [&str; 5] = ["guard", "mode", "fence", "floor", "ticket"];
 
 /// The fields that describe one hold; each name follows the hold's token and a colon.
-const OF_A_HOLD: [&str; 7] = ["owner", "mode", "about", "fence", "acquired", "renewed", "standing"];
+const OF_A_HOLD: [&str; 8] =
+    ["owner", "mode", "about", "fence", "acquired", "renewed", "standing", "slot"];
 
 fn questions(key: &Key) -> [Cmd; 3] {
     let (last_byte, last_holder) = (LONGEST_GUARD - 1, MOST_HOLDERS);

@@ -100,6 +100,7 @@ fn held_by(id: &str) -> View {
         renewed: ServerTime(0),
         deadline: ServerTime(8_000),
         state: HoldState::Held,
+        slot: None,
     };
     let (state, mode) = (State::Held, Some(Mode::Exclusive));
     View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
@@ -121,7 +122,7 @@ fn called(ticket: u64) -> Reply {
 }
 
 fn granted(fence: u64) -> Reply {
-    Reply::Answer(Answer::Granted { fence: Fence(fence) })
+    Reply::Answer(Answer::Granted { fence: Fence(fence), slot: None })
 }
 
 #[test]
