@@ -106,7 +106,7 @@ pub(crate) enum Command {
     /// signals. rlock exits with the status of COMMAND.
     ///
     /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
-    /// RLOCK_HELD. RLOCK_FENCE is the fencing token, a number that grows with each grant. A
+    /// RLOCK_HELD, and RLOCK_SLOT with --slots. RLOCK_FENCE is the fencing token, a number that grows with each grant. A
     /// resource that remembers the largest one can reject a late holder.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
@@ -288,6 +288,9 @@ pub(crate) struct Terms {
     #[arg(short, long, group = "mode")]
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
+    ///
+    /// Each holder has a number from 1 to N, the lowest that is free, in RLOCK_SLOT. On several
+    /// independent servers, holders have no numbers.
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy

@@ -451,6 +451,27 @@ fn slots_need_enough_servers_that_none_is_granted_twice() {
 }
 
 #[test]
+fn holders_of_slots_have_no_numbers_and_are_refused_nothing() {
+    let servers = servers(3);
+    let all = urls(&servers, &[]);
+    let first = run(&mut at(&all, &["acquire", "--json", "--slots", "2", "L"])).out();
+    assert!(first.contains(r#""slot":null"#), "{first}");
+    let script = "echo SLOT ${RLOCK_SLOT-none}; read _ || :";
+    let exec = ["exec", "-v", "--slots", "2", "L", "sh", "-c", script];
+    let mut second = Running::start(at(&all, &exec).env("RLOCK_SLOT", "7"));
+    assert_eq!(second.line(), "SLOT none");
+    let mut third = Running::start(&mut at(&all, &exec));
+    third.told("waiting at position 1");
+    assert_eq!(second.finish().code(), 0);
+    assert_eq!(third.line(), "SLOT none");
+    let seen = run(&mut at(&all, &["inspect", "--json", "L"])).out();
+    assert!(seen.contains(r#""slot":null"#) && !seen.contains(r#""slot":1"#), "{seen}");
+    let ended = third.finish();
+    assert_eq!(ended.code(), 0);
+    assert!(ended.err().contains(", no slot number"), "{ended:?}");
+}
+
+#[test]
 fn of_many_clients_no_two_hold_a_lock_at_once() {
     let servers = servers(3);
     let file = servers[0].directory().join("count");

@@ -104,6 +104,30 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
 }
 
 #[test]
+fn each_job_gets_its_own_gpu() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/train.sh"]);
+    let path = place.directory.path().join("bin/train.sh");
+    fs::write(path, "#!/bin/sh\necho GPU $CUDA_VISIBLE_DEVICES; read _ || :\n").unwrap();
+    let command = recipe("Give each job its own GPU");
+    let jobs = |gpus: std::ops::Range<usize>| -> Vec<Running> {
+        gpus.map(|gpu| {
+            let mut job = Running::start(&mut place.shell(&command));
+            assert_eq!(job.line(), format!("GPU {gpu}"));
+            job
+        })
+        .collect()
+    };
+    let mut running = jobs(0..4);
+    let mut fifth = Running::start(&mut place.shell(&command));
+    fifth.told("waiting at position 1");
+    succeeds(&running.remove(2).finish());
+    assert_eq!(fifth.line(), "GPU 2");
+    running.push(fifth);
+    running.into_iter().for_each(|job| succeeds(&job.finish()));
+}
+
+#[test]
 fn a_deployment_waits_for_the_one_before_it() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/make"]);

@@ -36,6 +36,11 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
         "RLOCK_HELD",
         "Set for the command of exec: all enclosing holds as key=token, the innermost last.",
     ),
+    (
+        "RLOCK_SLOT",
+        "Set for the command of exec with --slots N: the number of the holder, from 1 to N. \
+         Otherwise, and on several independent servers, it is unset.",
+    ),
     ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
     ("COLUMNS", "Width of the list of inspect at a terminal, instead of the terminal's own."),
     (
@@ -86,6 +91,11 @@ pub const JSON: &[(&str, &str)] = &[
          server lost its data.",
     ),
     ("holders[].ttl_ms", "Milliseconds until the lease expires."),
+    (
+        "holders[].slot",
+        "Number of the holder, from 1 to slots, if the mode is slots. Null on several independent \
+         servers.",
+    ),
     ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
     ("waiters[].position", "Position in the queue, from 1."),
     ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "As for holders."),
