@@ -25,6 +25,7 @@ const JITTER: f64 = 0.25;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     NoOverlap,
+    OwnSlot,
     NoLostUpdate,
     NoLostFencedUpdate,
     FencesGrow,
@@ -85,6 +86,7 @@ pub fn longest_idle(plan: &Plan, dead: usize) -> Duration {
 pub fn judge(record: &Record) -> Verdict {
     let mut verdict = Verdict::default();
     verdict.overlaps(record);
+    verdict.slots(record);
     verdict.updates(record);
     verdict.fences(record);
     verdict.order(record);
@@ -113,6 +115,11 @@ fn compatible(modes: &[Mode]) -> bool {
             Mode::Slots(count) => modes.len() <= *count,
             Mode::Shared | Mode::Reentrant(_) => true,
         }
+}
+
+/// Whether no two commands have the same number.
+fn are_distinct(slots: &[&str]) -> bool {
+    slots.iter().enumerate().all(|(index, slot)| !slots[..index].contains(slot))
 }
 
 impl Happened {
@@ -153,6 +160,11 @@ impl Worker {
             Some(((fault.from, until), fault.gap().filter(|_| excuses)?))
         });
         paused.chain(lost).collect()
+    }
+
+    /// The number of its slot, as its command saw it.
+    fn slot(&self) -> Option<&str> {
+        self.run.as_ref()?.slot.as_deref()
     }
 
     fn runs_at(&self, time: f64) -> bool {
@@ -245,7 +257,8 @@ impl Verdict {
                 .collect();
             let is_compatible = |numbers: &[usize]| {
                 let modes = numbers.iter().map(|number| record.workers[*number].work.mode);
-                compatible(&modes.collect::<Vec<_>>())
+                let slots = numbers.iter().filter_map(|number| record.workers[*number].slot());
+                compatible(&modes.collect::<Vec<_>>()) && are_distinct(&slots.collect::<Vec<_>>())
             };
             if is_compatible(&running) {
                 continue;
@@ -274,6 +287,23 @@ impl Verdict {
                     Promise::NoOverlap,
                     format!("workers {running:?} overlap for {length:.6} s"),
                 );
+            }
+        }
+    }
+
+    /// Each command has a number if its lock has slots, but not on several servers.
+    fn slots(&mut self, record: &Record) {
+        for (number, worker) in record.workers.iter().enumerate() {
+            let slot = worker.slot();
+            let is_right = match worker.work.mode {
+                _ if worker.run.is_none() => true,
+                Mode::Slots(count) if !record.plan.kind.is_quorum() => {
+                    slot.is_some_and(|slot| (1..=count).any(|number| slot == number.to_string()))
+                }
+                _ => slot.is_none(),
+            };
+            if !is_right {
+                self.breaks(Promise::OwnSlot, format!("worker {number} ran with slot {slot:?}"));
             }
         }
     }

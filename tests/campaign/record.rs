@@ -46,6 +46,8 @@ pub struct Write {
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub fence: u64,
+    /// `RLOCK_SLOT`, if it is set.
+    pub slot: Option<String>,
     pub first: f64,
     pub last: f64,
     /// When it was certainly running.
@@ -131,6 +133,7 @@ pub fn runs(text: &str) -> BTreeMap<usize, Run> {
         }
         run.last = time;
         match rest {
+            ["slot", number] => run.slot = Some((*number).to_owned()),
             ["done"] => run.done = true,
             ["rejected"] => run.rejected = true,
             [counter @ ("plain" | "fenced"), value] => {
@@ -184,8 +187,9 @@ impl Record {
                 let spans: Vec<_> = run.spans.iter().map(|span| (at(span.0), at(span.1))).collect();
                 let _ = writeln!(
                     text,
-                    "    ran {spans:?}, fence {}, done {}, plain {:?}, fenced {:?}, rejected {}",
+                    "    ran {spans:?}, fence {}, slot {:?}, done {}, plain {:?}, fenced {:?}, rejected {}",
                     run.fence,
+                    run.slot,
                     run.done,
                     run.plain.as_ref().map(|write| (at(write.at), write.value)),
                     run.fenced.as_ref().map(|write| (at(write.at), write.value)),

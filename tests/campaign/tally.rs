@@ -120,6 +120,7 @@ impl fmt::Display for Tally {
         }
         line("overlaps on a starved machine", self.starved.to_string())?;
         line("other overlaps", self.violations(Promise::NoOverlap).to_string())?;
+        line("wrong slot numbers", self.violations(Promise::OwnSlot).to_string())?;
         let lost = self.violations(Promise::NoLostUpdate);
         line(
             "updates of the plain counter",

@@ -15,7 +15,8 @@ use super::strain::watch_process;
 use crate::support::rlock;
 use crate::support::server::limit::Process;
 
-/// Appends its name, its fence and the time to a file each millisecond until its time is over.
+/// Appends its name, its fence and the time to a file each millisecond until its time is over. The
+/// first line also has the number of its slot, if it has one.
 ///
 /// With `counts`, it adds one to two counters: it reads them at the start and writes them at the
 /// end. The plain one takes every write. The fenced one takes a write only with a fence that is not
@@ -45,7 +46,7 @@ const COMMAND: &str = r#"
         note 'fenced', $next if defined $next;
         $value;
     }
-    note;
+    note defined $ENV{RLOCK_SLOT} ? ('slot', $ENV{RLOCK_SLOT}) : ();
     my ($plain, $fenced);
     if ($counts) { ($plain) = numbers(file 'plain', 0); $fenced = fenced }
     my $end = clock_gettime(CLOCK_MONOTONIC) + $seconds;

@@ -19,6 +19,9 @@ fn signs(number: usize, fence: u64, first: f64, last: f64) -> String {
 fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
     let fence = 1_000_000 + (first * 1e6) as u64;
     let mut text = signs(number, fence, first, last);
+    if let Mode::Slots(count) = mode {
+        text += &format!("{number} {fence} {last:.6} slot {}\n", number % count + 1);
+    }
     text += &format!("{number} {fence} {last:.6} done\n");
     let work = Work {
         mode,
@@ -112,6 +115,32 @@ fn an_overlap_of_incompatible_modes_breaks_a_promise() {
         let promises: &[Promise] = if allowed { &[] } else { &[Promise::NoOverlap] };
         breaks(&record(workers.collect()), promises);
     }
+}
+
+#[test]
+fn a_slot_that_two_commands_have_breaks_a_promise() {
+    let two = |slots: [&str; 2]| {
+        let mut record = overlapping();
+        for (worker, slot) in record.workers.iter_mut().zip(slots) {
+            worker.work.mode = Mode::Slots(2);
+            let slot = Some(slot.to_owned()).filter(|slot| !slot.is_empty());
+            worker.run.as_mut().unwrap().slot = slot;
+        }
+        record
+    };
+    breaks(&two(["2", "1"]), &[]);
+    breaks(&two(["1", "1"]), &[Promise::NoOverlap]);
+    for wrong in ["", "0", "3", "x"] {
+        breaks(&two(["1", wrong]), &[Promise::OwnSlot]);
+    }
+    let mut quorum = two(["", ""]);
+    quorum.plan.kind = Kind::Quorum(3);
+    breaks(&quorum, &[]);
+    quorum.workers[1].run.as_mut().unwrap().slot = Some("1".into());
+    breaks(&quorum, &[Promise::OwnSlot]);
+    let mut exclusive = in_order();
+    exclusive.workers[1].run.as_mut().unwrap().slot = Some("1".into());
+    breaks(&exclusive, &[Promise::OwnSlot]);
 }
 
 #[test]
