@@ -33,7 +33,7 @@ const PARTS: [&str; 15] = [
 ];
 
 /// The requests in `lua/requests/`. Each becomes a script.
-const REQUESTS: [&str; 6] = ["acquire", "renew", "release", "leave", "revoke", "inspect"];
+const REQUESTS: [&str; 7] = ["acquire", "renew", "release", "leave", "revoke", "remove", "inspect"];
 
 /// What the tests replace in a script, and what their version uses, must keep its name.
 const USED_BY_TESTS: [&str; 8] =
@@ -49,7 +49,9 @@ fn assemble_scripts() -> io::Result<()> {
         let request = read_script(&format!("requests/{name}"))?;
         let source = with_short_names(&(needed_by(&request, &parts) + &request));
         let lines: Vec<_> = source.lines().map(|line| without_spaces(line.trim())).collect();
-        let source = lines.join("\n");
+        // A local name is shorter, and Lua finds it faster.
+        let source = lines.join("\n").replace("redis.call(", "call(");
+        let source = format!("local call=redis.call\n{source}");
         // These undo a request that may still be under way. They are written right after it, and
         // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
         // it cannot answer the first request.

@@ -52,7 +52,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__acquire)
-            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid --help"
+            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --next --supersede --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -146,7 +146,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__exec)
-            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
+            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --next --supersede --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -310,7 +310,7 @@ _rlock() {
             return 0
             ;;
         rlock__subcmd__release)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --force --now --help"
+            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --force --now --id --reason --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -341,6 +341,14 @@ _rlock() {
                     return 0
                     ;;
                 --tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reason)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

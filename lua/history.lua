@@ -19,7 +19,7 @@ local MAX_ENTRY = 6 * MAX_DETAIL
 local function ending_of(standing, fence, otherwise)
   if standing == 'cooling' or not fence then return nil end
   if standing == 'revoked' then return 'forgotten', '' end
-  if hold_state(nil, fence) == 'revoked' then return revocation() end
+  if hold_state(standing, fence) == 'revoked' then return revocation(standing) end
   return otherwise, ''
 end
 

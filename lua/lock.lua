@@ -15,6 +15,9 @@
 --                            'called'  waiters of several servers that may have the lock now; see
 --                                      admission.lua
 --                            'head'    the waiter that knows it is the head of the queue
+--                            'newest'  the last request with --supersede: its ticket on one of several
+--                                      servers or 0, a space, its token, and on the next lines its
+--                                      client
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
 --                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua
@@ -23,7 +26,7 @@
 --                            'renewed'  when its holder last asked for it; '' if it was granted to
 --                                       a waiter that has not claimed it yet
 --                            'since'    when it was queued; none for a hold that was granted at once
--- KEYS[4] queue    zset    waiting token -> ticket, first come first served
+-- KEYS[4] queue    zset    waiting token -> ticket, first come first served; see queue.lua for --next
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua
 -- KEYS[7] over     zset    token -> until when a request with it is rejected, because it was released

@@ -17,6 +17,22 @@ local function mark_over(token, ttl)
   if left < duration then redis.call('PEXPIREAT', OVER, int(now + duration)) end
 end
 
+-- Marks a request that its client did not end itself, so that a later request with its token learns
+-- how: 'superseded' or 'removed'; and by whom. This second mark is next to the token's own.
+local function mark_ended(token, ttl, how, by)
+  mark_over(token, ttl)
+  mark_over(token .. '\n' .. how .. '\n' .. by, ttl)
+end
+
+-- How and by whom the calling token's request was ended, as a reply; nil if nobody else ended it.
+local function how_ended()
+  local score = redis.call('ZSCORE', OVER, TOKEN)
+  for _, mark in ipairs(score and redis.call('ZRANGEBYSCORE', OVER, score, score) or {}) do
+    local how, by = string.match(mark, '^[^\n]*\n(%l+)\n(.*)$')
+    if how and string.sub(mark, 1, #TOKEN + 1) == TOKEN .. '\n' then return { how, by } end
+  end
+end
+
 -- A cooling hold was released, even if its mark is lost.
 local function is_over(token)
   local cooling = token == TOKEN and own.standing == 'cooling' and unexpired_hold(token)
@@ -29,8 +45,8 @@ local function why_not_held()
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, TOKEN) or 0)
   if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
   if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then
-    local how, by, at = revocation()
-    if own.standing or not own.fence then how = 'forgotten' end
+    local how, by, at = revocation(own.standing)
+    if own.standing == 'revoked' or not own.fence then how = 'forgotten' end
     return how, math.max(now - at, 0), by
   end
   local how, ended, by, complete = recorded(TOKEN)

@@ -29,12 +29,21 @@ local function notify_head(head)
   if head ~= TOKEN then wake(head) end
 end
 
--- Puts the caller at the end of the queue, or leaves it where it is. One of several servers also gets
--- the ticket that they agreed on, or 0: then it proposes one that grows with its clock. `...` are the
--- caller's details. Returns its position, from 1, and its ticket.
-local function enqueue(agreed, ...)
+-- A waiter with --next has this much less than its ticket as its score, so all of them come first.
+-- No ticket is as large: this many microseconds since the epoch end in the year 2112.
+local NEXT_OFFSET = 2 ^ 52
+
+local function is_next(score) return tonumber(score) < 0 end
+
+local function ticket_of(score) return tonumber(score) + (is_next(score) and NEXT_OFFSET or 0) end
+
+-- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
+-- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows with
+-- its clock. `...` are the caller's details. Returns its position, from 1, and its ticket.
+local function enqueue(agreed, goes_next, ...)
   redis.call('HSET', STATE, ...)
-  local ticket = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
+  local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
+  local ticket = score and ticket_of(score)
   if not ticket then redis.call('HSET', STATE, TOKEN .. ':since', int(now)) end
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
@@ -45,12 +54,22 @@ local function enqueue(agreed, ...)
     end
     lock.ticket = int(math.max(last, ticket))
     redis.call('HSET', STATE, 'ticket', lock.ticket)
-    redis.call('ZADD', QUEUE, int(ticket), TOKEN)
+    redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)
   end
   local expiry = int(now + math.max(guard_left(), 0) + DAY)
   redis.call('PEXPIREAT', STATE, expiry)
   redis.call('PEXPIREAT', QUEUE, expiry)
-  return redis.call('ZRANK', QUEUE, TOKEN) + 1, tonumber(ticket)
+  return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket
+end
+
+-- Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
+local function remove_waiter(token, how, by)
+  local ttl = tonumber(detail(token, 'ttl') or 0)
+  if unexpired_hold(token) then drop_hold(token) end
+  redis.call('ZREM', QUEUE, token)
+  delete_details(token)
+  mark_ended(token, ttl, how, by)
+  if token ~= TOKEN then wake(token) end
 end
 
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock

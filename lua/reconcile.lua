@@ -3,15 +3,16 @@
 -- Reads:   holds, queue; lock, now
 -- Changes: guard, holds, state, history; lock, own
 
--- An idle lock keeps its fence and its life, and nothing else.
+-- An idle lock keeps its fence, its life and the newest request with --supersede, and nothing else.
 local function become_idle()
   redis.call('UNLINK', STATE)
   if lock.fence then
     redis.call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
-    redis.call('PEXPIREAT', STATE, int(now + DAY))
   else
     lock.life = nil
   end
+  if lock.newest then redis.call('HSET', STATE, 'newest', lock.newest) end
+  redis.call('PEXPIREAT', STATE, int(now + DAY))
   lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
   lock.called = ''
   lock.reinstated, lock.floor = 0, 0

@@ -1,4 +1,5 @@
--- Revocation: a single mark, the floor, revokes all holds up to a fence.
+-- Revocation: a single mark, the floor, revokes all holds up to a fence. A hold that was revoked by
+-- itself has the standing 'revoked', when and by whom; one that was reinstated only 'revoked'.
 --
 -- Reads:   lock.floor, now
 -- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
@@ -10,7 +11,7 @@
 --   'cooling'  its holder released it before its minimum time was up
 -- A hold whose fence was lost, because a key was evicted, counts as revoked.
 local function hold_state(standing, fence)
-  if standing and standing ~= '' then return standing end
+  if standing and standing ~= '' then return string.match(standing, '^%l+') end
   return (tonumber(fence or 0) or 0) <= lock.floor and 'revoked' or 'held'
 end
 
@@ -23,8 +24,10 @@ local function revoke_up_to(fence, how, by)
     'floor:by', string.sub(by, 1, MAX_DETAIL), 'floor:at', int(now))
 end
 
--- How, by whom and when the holds up to the floor were revoked.
-local function revocation()
+-- How, by whom and when a hold with this standing was revoked: by itself, or with all up to the floor.
+local function revocation(standing)
+  local since, operator = string.match(standing or '', '^revoked (%d+) (.*)$')
+  if since then return 'revoked', operator, tonumber(since) end
   local how, by, at = unpack(redis.call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
   return how or 'revoked', by or '', tonumber(at or now)
 end

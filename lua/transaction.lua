@@ -30,16 +30,16 @@ local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
-  'reinstated', 'named', 'called', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence',
+  'reinstated', 'named', 'called', 'newest', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence',
   TOKEN .. ':attempt', TOKEN .. ':ttl')
 -- Replies cut the life to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   life = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5], notified = fields[6],
   floor = tonumber(fields[7] or 0), reinstated = tonumber(fields[8] or 0), named = fields[9],
-  called = fields[10] or '',
+  called = fields[10] or '', newest = fields[11],
   count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
-local own = { standing = fields[11], keep_until = fields[12], fence = fields[13], attempt = fields[14],
-  ttl = fields[15] }
+local own = { standing = fields[12], keep_until = fields[13], fence = fields[14], attempt = fields[15],
+  ttl = fields[16] }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
 -- to another tool: the lock stays busy until that key is gone.

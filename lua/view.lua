@@ -16,17 +16,36 @@ local function details_of(token, ...)
   return details
 end
 
--- The waiters that are presumed alive, from index `from` on:
---   { id, mode, about, since }
+-- A waiter, and whether it is presumed alive:
+--   { id, mode, about, since, 'next' with --next or '' }
 -- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one
 -- that is not reinstated.
+local function shown_waiter(token, score)
+  local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
+  return { string.sub(token, 1, 8), mode, about, since, is_next(score) and 'next' or '' },
+    (tonumber(alive) or 0) >= now
+end
+
+-- A hold, and its state:
+--   { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held,
+--     time of its first request or '', number of its slot or '' }
+local function shown_hold(token, deadline)
+  local owner, mode, about, fence, acquired, renewed, standing, since, slot = unpack(details_of(token,
+    'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing', 'since', 'slot'))
+  local its_state = hold_state(standing, fence)
+  if its_state == 'held' and lock.deleted then its_state = 'revoked' end
+  return { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
+    renewed ~= '' and renewed or acquired, deadline, its_state == 'held' and '' or its_state,
+    first_asked(since, acquired, standing), slot }, its_state
+end
+
+-- The waiters that are presumed alive, from index `from` on, as shown_waiter() shows them.
 local function waiters(from)
   local listed = {}
-  for _, token in ipairs(redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1)) do
-    local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
-    if (tonumber(alive) or 0) >= now then
-      listed[#listed + 1] = { string.sub(token, 1, 8), mode, about, since }
-    end
+  local scored = redis.call('ZRANGE', QUEUE, from, from + MAX_LISTED - 1, 'WITHSCORES')
+  for i = 1, #scored, 2 do
+    local shown, alive = shown_waiter(scored[i], scored[i + 1])
+    if alive then listed[#listed + 1] = shown end
   end
   return listed
 end
@@ -36,8 +55,7 @@ end
 --   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
 --     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
---   holder: { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held,
---             time of its first request or '', number of its slot or '' }
+-- Holders are as shown_hold() shows them.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
   local state, left, number = lock.foreign and 'foreign' or 'free', guard_left(), 0
@@ -51,15 +69,9 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     state = 'cooling'
   end
   for i = 1, #scored, 2 do
-    local token = scored[i]
-    local owner, mode, about, fence, acquired, renewed, standing, since, slot = unpack(details_of(token,
-      'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing', 'since', 'slot'))
-    local its_state = hold_state(standing, fence)
-    if its_state == 'held' and lock.deleted then its_state = 'revoked' end
+    local shown, its_state = shown_hold(scored[i], scored[i + 1])
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
-    holders[#holders + 1] = { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
-      renewed ~= '' and renewed or acquired, scored[i + 1], its_state == 'held' and '' or its_state,
-      first_asked(since, acquired, standing), slot }
+    holders[#holders + 1] = shown
   end
   local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
   return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), lock.life or '',

@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::exit;
-use crate::lock::{Label, Name, Owner, Prefix, ProcessId, Token};
+use crate::lock::{Id, Label, Name, Owner, Prefix, ProcessId, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
 /// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
@@ -170,7 +170,7 @@ a configuration error, 64 for a usage error.")
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
-    /// revoked holders, and waits until they have released the lock.
+    /// revoked holders, and waits until they have released the lock. --id limits this to one client.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -184,7 +184,10 @@ Examples:
   # Free the lock of a dead holder immediately
   rlock release --force --now deploy:prod
 
-Exit status: 0 on success, 77 if TOKEN does not hold the lock, 75 if another tool holds it \
+  # Revoke one of several holds, and say why
+  rlock release --force --id 5f0c21aa --reason 'bad build' deploy:prod
+
+Exit status: 0 on success, 77 if TOKEN does not hold the lock or no client has ID, 75 if another tool holds it \
 (--force only), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
@@ -301,6 +304,18 @@ pub(crate) struct Terms {
     /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock.
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
     pub(crate) wait: Option<BoundedDuration>,
+    /// Wait ahead of all waiters that do not use --next
+    ///
+    /// For an operator, for example to freeze deploys when the current one ends. Waiters with --next
+    /// are served in order.
+    #[arg(long)]
+    pub(crate) next: bool,
+    /// End older waiters with --supersede: the newest wins
+    ///
+    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Useful for
+    /// deploys, where a newer commit makes an older one pointless.
+    #[arg(long, conflicts_with = "nonblock")]
+    pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
@@ -438,4 +453,15 @@ pub(crate) struct Release {
     /// This is safe only if the holders and everything that they started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
+    /// Revoke only the hold with this ID, or remove that waiter
+    ///
+    /// ID is the 8 characters that inspect shows for a holder or a waiter. A waiter that is removed
+    /// exits with status 75 (see -E). Requires --force.
+    #[arg(long, value_name = "ID", requires = "force")]
+    pub(crate) id: Option<Id>,
+    /// Tell TEXT to those affected and in the history
+    ///
+    /// Requires --force.
+    #[arg(long, value_name = "TEXT", requires = "force", value_parser = OsStringValueParser::new().map(Label::from))]
+    pub(crate) reason: Option<Label>,
 }

@@ -17,7 +17,7 @@ use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
 use crate::inspect::selection::Selection;
 use crate::lock::pattern::Subject;
-use crate::lock::{Key, Label, Mode, Name, Owner, ProcessId, Token};
+use crate::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
 use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
 use crate::report::Verbosity;
 use crate::store::Revocation;
@@ -35,6 +35,8 @@ pub(crate) struct Terms {
     pub(crate) at_least: Duration,
     pub(crate) owner: Option<Owner>,
     pub(crate) reentrant: bool,
+    pub(crate) next: bool,
+    pub(crate) supersede: bool,
     pub(crate) wait_limit: WaitLimit,
     pub(crate) label: Option<Label>,
 }
@@ -83,7 +85,16 @@ pub(crate) enum Target {
     /// The hold of this token.
     Hold(Token),
     /// All holds of the lock.
-    AllHolds(Revocation),
+    AllHolds(Force),
+    /// The hold or the waiting request of one client.
+    Client(Id, Force),
+}
+
+/// How `--force` ends what is not the caller's.
+pub(crate) struct Force {
+    pub(crate) revocation: Revocation,
+    /// For those who lose the lock or their place, and for the history.
+    pub(crate) reason: Option<Label>,
 }
 
 /// `rlock inspect`, resolved.
@@ -141,6 +152,8 @@ impl Terms {
             at_least: terms.at_least.map_or(Duration::ZERO, BoundedDuration::get),
             owner,
             reentrant: terms.reentrant,
+            next: terms.next,
+            supersede: terms.supersede,
             wait_limit,
             label: terms.label.clone().or_else(|| given("RLOCK_LABEL").map(Label::from)),
         })
@@ -195,10 +208,12 @@ impl Renew {
 
 impl Release {
     pub(crate) fn resolve(options: cli::Release) -> Result<Self, Error> {
-        let target = match (options.force, options.now) {
+        let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
+        let force = Force { revocation, reason: options.reason };
+        let target = match (options.force, options.id) {
             (false, _) => Target::Hold(token(options.hold.token)?),
-            (true, false) => Target::AllHolds(Revocation::Graceful),
-            (true, true) => Target::AllHolds(Revocation::Now),
+            (true, None) => Target::AllHolds(force),
+            (true, Some(id)) => Target::Client(id, force),
         };
         let server = Server::resolve(&options.common, None, 0)?;
         let (name, output) = (options.hold.name, Output::of(options.hold.json));

@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::duration::show;
 use crate::exit::{self, Exit};
-use crate::lock::Mode;
-use crate::lock::view::{Reason, View};
+use crate::lock::view::{Operator, Reason, View};
+use crate::lock::{ClientInfo, Id, Mode};
 use crate::report::{Verbosity, plain};
 use crate::store::Failure;
 
@@ -30,6 +30,14 @@ pub(crate) enum Error {
     Nested,
     /// An enclosing command holds the lock shared, and this one asked for it exclusively.
     Upgrade,
+    /// A newer request has superseded this one.
+    Superseded(Box<ClientInfo>),
+    /// An operator has removed this request from the queue.
+    Removed(Operator),
+    /// No client has this ID.
+    UnknownId(Id, Box<View>),
+    /// Several clients have this ID.
+    AmbiguousId(Id, Box<View>),
     /// Another tool holds the lock, and rlock cannot ask it to release the lock.
     ForeignLock,
     /// The token does not hold the lock.
@@ -86,7 +94,11 @@ impl Error {
             Self::Busy { .. } | Self::Nested | Self::Upgrade | Self::ForeignLock => {
                 (exit::BUSY, "busy")
             }
-            Self::NotHeld(_) => (exit::NOT_HELD, "not-held"),
+            Self::Superseded(_) => (exit::BUSY, "superseded"),
+            Self::Removed(_) => (exit::BUSY, "removed"),
+            Self::NotHeld(_) | Self::UnknownId(..) | Self::AmbiguousId(..) => {
+                (exit::NOT_HELD, "not-held")
+            }
             Self::Command { error, .. } => match error.kind() {
                 io::ErrorKind::NotFound => (exit::NOT_FOUND, "command"),
                 _ => (exit::NOT_EXECUTABLE, "command"),
@@ -128,7 +140,9 @@ impl Error {
     pub(crate) fn is_printed(&self, verbosity: Verbosity) -> bool {
         match self {
             Self::Unread => false,
-            Self::Busy { .. } | Self::Stopped(_) => verbosity > Verbosity::Quiet,
+            Self::Busy { .. } | Self::Superseded(_) | Self::Stopped(_) => {
+                verbosity > Verbosity::Quiet
+            }
             _ => true,
         }
     }
@@ -153,6 +167,21 @@ impl fmt::Display for Error {
             Self::Upgrade => {
                 f.write_str("held shared by an enclosing command; take it exclusively there")
             }
+            Self::Superseded(newer) => {
+                write!(f, "superseded by {newer}")?;
+                match newer.label() {
+                    Some(label) => write!(f, ", label {label}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Removed(operator) => write!(f, "removed from the queue{operator}"),
+            Self::UnknownId(id, view) => {
+                write!(f, "no holder or waiter has the id {id}; the lock is {view}")
+            }
+            Self::AmbiguousId(id, _) => write!(
+                f,
+                "several clients have the id {id}, and none was revoked; use --force without --id",
+            ),
             Self::ForeignLock => f.write_str(
                 "held by another tool, which cannot be asked to release it; use --force --now to \
                  delete its key",

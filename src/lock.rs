@@ -143,6 +143,36 @@ impl Token {
     }
 }
 
+/// The first 8 characters of a token, which `inspect` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Id(String);
+
+impl Id {
+    /// Whether this is the ID of a token.
+    pub(crate) fn is_of(&self, token: &str) -> bool {
+        token.starts_with(&self.0)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = String;
+
+    /// Accepts no character that is special in a Redis pattern.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        match text.len() == 8 && is_plain {
+            true => Ok(Self(text.to_owned())),
+            false => Err("not an id; use the 8 characters that inspect shows".into()),
+        }
+    }
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({}…)", self.id())

@@ -40,6 +40,10 @@ pub(crate) enum Flaw {
     IgnoresReminders,
     /// An idle lock keeps more than its fence and its life.
     LeavesTraces,
+    /// A waiter with --next waits behind all others.
+    ForgetsNext,
+    /// A waiter that comes back supersedes the newer one that superseded it.
+    ForgetsTheNewest,
     /// A call that finds a waiter never finishes its cleanup.
     NeverFinishes,
     /// A client counts on its lease for a second too long.

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
-use crate::lock::view::{Holder, Outcome, Reason, View};
-use crate::lock::{Fence, Key, Mode, Name, Owner, Prefix, Slot, Token};
+use crate::lock::view::{Holder, Operator, Outcome, Reason, ServerTime, View, Waiter};
+use crate::lock::{ClientInfo, Fence, Id, Key, Mode, Name, Owner, Prefix, Slot, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 pub(crate) use crate::system::poll::Interrupt;
@@ -44,6 +44,13 @@ pub(crate) struct Request {
     pub(crate) enclosing: Vec<Token>,
     /// Whether the request may share the lock with holds of the same owner.
     pub(crate) reentrant: bool,
+    /// Whether it goes ahead of all waiters that do not.
+    pub(crate) next: bool,
+    /// Whether it ends the older waiting requests that supersede. Only for a request that waits.
+    pub(crate) supersedes: bool,
+    /// Whether it has been queued before. If it supersedes, a server that no longer has it then knows
+    /// that it is not a newer one.
+    pub(crate) was_queued: bool,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
     pub(crate) heartbeat: Option<Duration>,
@@ -174,6 +181,10 @@ pub(crate) enum Answer {
     Upgrade,
     /// The token was released, or the request was given up.
     Over(Reason),
+    /// A newer request that supersedes has ended this one.
+    Superseded(ClientInfo),
+    /// An operator has ended this request.
+    Removed(Operator),
     /// The request waits. Ask again after `sleep`, or when `Store::sleep` returns.
     Queued {
         view: View,
@@ -204,6 +215,19 @@ pub(crate) enum Revocation {
     /// The lock becomes free at once. For holders that are known to be dead, and for locks of other
     /// tools.
     Now,
+}
+
+/// The answer to `Store::remove`: the client as it was before, and the time on the server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Removal {
+    /// It held the lock.
+    Revoked(Holder, ServerTime),
+    /// It waited for the lock.
+    Removed(Waiter, ServerTime),
+    /// It neither holds nor awaits the lock.
+    Unknown(View),
+    /// Several clients have this ID.
+    Several(View),
 }
 
 /// The answer to a release.
@@ -396,8 +420,19 @@ pub(crate) trait Store: Send {
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
     /// Revokes all current holds, and returns the lock as it was before. Waiters and the fencing
-    /// token stay as they are. `by` names the client that revokes, for the history.
+    /// token stay as they are. `by` is an `Operator` as stores keep it, for the
+    /// holders and the history.
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
+
+    /// Takes one client out of the lock: revokes its hold, or removes it from the queue. A holder learns
+    /// of it from its next renewal, and a waiter at once. `by` is as for `revoke`.
+    fn remove(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Removal, Failure>;
 
     /// The lock as it is now, with its holders, waiters and history. It changes nothing.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;

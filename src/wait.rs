@@ -54,16 +54,18 @@ pub(crate) fn acquire(
     };
     let mut messages = Messages::new(report, request.mode, started, until);
     let mut gave_up = None;
+    let mut request = request.clone();
     let (mut waiter, mut step) = Waiter::new(request.ttl, until);
     loop {
         let event = match step {
-            Step::Ask { seen } => {
+            Step::Ask { seen, was_queued } => {
+                request.was_queued = was_queued;
                 let sent = Instant::now();
-                let answer = store.acquire(request, &seen, Some(signals.arrival().into()));
+                let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
                 Event::Answered { sent, answer }
             }
             Step::Sleep { at_most } => {
-                Event::Woken(store.sleep(request, at_most, Some(signals.arrival().into())))
+                Event::Woken(store.sleep(&request, at_most, Some(signals.arrival().into())))
             }
             Step::Rest { until } => {
                 ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;
@@ -72,12 +74,12 @@ pub(crate) fn acquire(
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
-                Event::Withdrawn(end, store.leave(request))
+                Event::Withdrawn(end, store.leave(&request))
             }
             Step::End(end) => {
                 drop(messages);
                 let waited = gave_up.unwrap_or_else(Instant::now).since(started);
-                return ended(end, request, waited, report);
+                return ended(end, &request, waited, report);
             }
         };
         let (now, signal) = (Instant::now(), signals.first());
@@ -112,6 +114,8 @@ fn ended(
         End::Nested => Error::Nested,
         End::Upgrade => Error::Upgrade,
         End::Over(why) => Error::NotHeld(why),
+        End::Superseded(newer) => Error::Superseded(Box::new(newer)),
+        End::Removed(operator) => Error::Removed(operator),
         End::Failed(failure) => failure.into(),
         End::LostWhileQueued(failure) => Error::LostWhileQueued(failure),
         End::Stopped(signal) => Error::Stopped(signal),

@@ -162,7 +162,7 @@ fn a_deployment_waits_for_the_one_before_it() {
 fn a_stuck_lock_is_inspected_and_revoked() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let [look, evict, free] = &blocks("Release a stuck lock")[..] else { panic!("three steps") };
+    let [look, evict, free, one] = &blocks("Release a stuck lock")[..] else { panic!("four") };
     let mut stuck = holder(&server, &["--ttl", "3s"], "deploy:prod");
     let looked = run(&mut place.shell(look));
     succeeds(&looked);
@@ -175,6 +175,15 @@ fn a_stuck_lock_is_inspected_and_revoked() {
     acquire(&server, &["--ttl", "1h"], "deploy:prod");
     succeeds(&run(&mut place.shell(free)));
     assert!(server.is_free("deploy:prod"));
+
+    let mut victim = holder(&server, &["--shared", "--ttl", "3s"], "deploy:prod");
+    let shown = server.inspect("deploy:prod");
+    let id = shown["holders"][0]["id"].as_str().unwrap();
+    let other = holder(&server, &["--shared"], "deploy:prod");
+    succeeds(&run(&mut place.shell(&one.replace("5f0c21aa", id))));
+    victim.told(", reason: bad build, see OPS-12");
+    assert_eq!(victim.end().code(), 76);
+    succeeds(&other.finish());
 }
 
 #[test]
@@ -286,6 +295,44 @@ fn a_job_runs_at_most_once_an_hour() {
     assert_eq!(place.log(), ["job.sh  []"]);
     let left = server.lease_left("hourly");
     assert!((50 * 60_000..=55 * 60_000).contains(&left), "{left}");
+}
+
+#[test]
+fn only_the_newest_deployment_waits() {
+    let server = Server::start();
+    let command = recipe("Deploy only the newest commit").replace("deploy.sh", "echo deployed");
+    let place = Place::new(&server, &[]);
+    let first = holder(&server, &[], "deploy:prod");
+    let mut older = Running::start(place.shell(&command).env("JOB_URL", "812"));
+    older.told("waiting at position 1");
+    let mut newer = Running::start(place.shell(&command).env("JOB_URL", "813"));
+    older.told("superseded by ");
+    assert_eq!(older.end().code(), 75);
+    newer.told("waiting at position 1");
+    first.finish();
+    assert_eq!(newer.end().out(), "deployed");
+}
+
+#[test]
+fn a_freeze_begins_after_the_present_deployment_and_ends_when_released() {
+    let server = Server::start();
+    let heading = "## Freeze deployments";
+    let [begin, end] = &blocks_of(include_str!("../docs/recipes.md"), heading)[..] else {
+        panic!("two blocks")
+    };
+    let place = Place::new(&server, &[]);
+    let present = holder(&server, &[], "deploy:prod");
+    let waiting = waiter(&server, &[], "deploy:prod", "deploy");
+    let script = format!("{begin}\necho FROZEN; read _\n{end}");
+    let mut freeze = Running::start(&mut place.shell(&script));
+    freeze.told("waiting at position 1");
+    succeeds(&present.finish());
+    assert_eq!(freeze.line(), "FROZEN");
+    let shown = server.inspect("deploy:prod");
+    assert_eq!(shown["holders"][0]["label"], "freeze: OPS-12");
+    assert_eq!(shown["waiters"].as_array().unwrap().len(), 1);
+    succeeds(&freeze.finish());
+    assert_eq!(waiting.finish().out(), "ENTERED deploy");
 }
 
 #[test]

@@ -17,8 +17,11 @@
 --                    holder with this fence, unless a larger one was granted here
 -- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                    one; '' to restore a hold that this server has lost
--- ARGV[15] life      of the lock when the caller saw the following holders; ''
--- ARGV[16] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
+-- ARGV[15] next      'next' to go ahead of all waiters without it; ''
+-- ARGV[16] supersede 'first' to end the waiting requests with it that are older; 'again' if the caller
+--                    has been queued before; ''
+-- ARGV[17] life      of the lock when the caller saw the following holders; ''
+-- ARGV[18] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                    that its lease may last at most, number of its slot or ''
 --
 -- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat in
@@ -34,6 +37,8 @@
 --   it is not called, whether older waiters with agreed tickets keep it out: '1' or '' }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
 -- { 'over', why_not_held() }  the token was released, or the request given up
+-- { 'superseded', about }    a newer request with --supersede has ended this one
+-- { 'removed', by }          an operator has
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
 
 -- The sections have the names of the functions of the Rust model, but are not functions. Each call
@@ -41,12 +46,21 @@
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
-local ABOUT, ATTEMPT, WANTED, LIFE = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), ARGV[15]
-local TICKET = tonumber(ARGV[14])
+local ABOUT, ATTEMPT, WANTED, TICKET = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
+local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', ARGV[16], ARGV[17]
 
 reconcile()
-if is_over(TOKEN) then return { 'over', why_not_held() } end
+if is_over(TOKEN) then return how_ended() or { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
+-- An operator meant the client, which may not know of its hold yet.
+if string.find(own.standing or '', '^revoked ') and unexpired_hold(TOKEN) then
+  local _, by = revocation(own.standing)
+  local entry = history_entry(TOKEN, 'released', now, '')
+  remove_waiter(TOKEN, 'removed', by)
+  admit()
+  record({ entry })
+  return { 'removed', by }
+end
 if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
   if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return granted(own.fence) end
@@ -55,7 +69,8 @@ if own.attempt and ATTEMPT <= tonumber(own.attempt) then
   -- what the later one has done.
   local rank = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN)
   if not rank then return { 'busy', brief_view() } end
-  return { 'placed', brief_view(), rank + 1, CLAIM_WINDOW / 2, redis.call('ZSCORE', QUEUE, TOKEN),
+  local score = redis.call('ZSCORE', QUEUE, TOKEN)
+  return { 'placed', brief_view(), rank + 1, CLAIM_WINDOW / 2, int(ticket_of(score)),
     is_called(TOKEN) and next_fence(0) or '', '' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
@@ -73,9 +88,32 @@ if unexpired_hold(TOKEN)
 end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 16, LIFE ~= '' and not lock.foreign and #ARGV or 0, 6 do
+for i = 18, LIFE ~= '' and not lock.foreign and #ARGV or 0, 6 do
   if LIFE ~= lock.life or tonumber(ARGV[i + 2]) > last_fence() then
     reinstate(unpack(ARGV, i, i + 5))
+  end
+end
+-- supersede(): of the waiting requests with --supersede, only the newest remains. On one of several
+-- servers, only those with agreed tickets count, and the largest is the newest.
+if SUPERSEDE ~= '' and TICKET ~= 0 and (TICKET or WANTED == 0) and not valid_hold()
+  and not enclosing_hold(ENCLOSING) then
+  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
+  if token ~= TOKEN then
+    local is_older = token and SUPERSEDE == 'again'
+    if token and TICKET then
+      is_older = tonumber(ticket) > TICKET or tonumber(ticket) == TICKET and token > TOKEN
+    end
+    if is_older then
+      remove_waiter(TOKEN, 'superseded', about)
+      admit()
+      return { 'superseded', about }
+    end
+    if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
+      remove_waiter(token, 'superseded', string.sub(ABOUT, 1, MAX_DETAIL))
+    end
+    lock.newest = int(TICKET or 0) .. ' ' .. TOKEN .. '\n' .. string.sub(ABOUT, 1, MAX_DETAIL)
+    redis.call('HSET', STATE, 'newest', lock.newest)
+    redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
   end
 end
 local head, calls = nil, 0
@@ -120,7 +158,8 @@ if named then add('named', '1') end
 
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner. A hold
 -- that is restored needs no turn.
-if not TICKET and (entered or admissible(MODE, 0) and (not head or WANTED > 0)) then
+local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
+if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) then
   add('renewed', int(now))
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
   -- A server that evicted the queue may still have the time of an earlier place in it.
@@ -136,10 +175,11 @@ if REENTRANT then add('reentrant', '1') end
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
 add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
 if TICKET then add('origin', TICKET > 0 and 'agreed' or 'proposed') end
-local position, ticket = enqueue(TICKET, unpack(details))
+local position, ticket = enqueue(TICKET, NEXT, unpack(details))
 if not TICKET then
-  if position - calls == 1 then notify_head(TOKEN) end
-  local sleep = millis_to_sleep(position - calls, MODE, HEARTBEAT, head)
+  local turn = math.max(position - calls, 1)
+  if turn == 1 then notify_head(TOKEN) end
+  local sleep = millis_to_sleep(turn, MODE, HEARTBEAT, head)
   return { 'queued', brief_view(), position, sleep }
 end
 

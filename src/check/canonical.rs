@@ -64,7 +64,7 @@ impl World {
                 {
                     change(&mut holder.fence.0);
                 }
-                if let super::client::Pending::Answer(seen) = pending {
+                if let super::client::Pending::Answer(seen, _) = pending {
                     seen.iter_mut().for_each(|seen| change(&mut seen.holder.fence.0));
                 }
             }

@@ -49,8 +49,8 @@ pub(super) enum Phase {
 /// What a waiter waits for.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
-    /// An answer to a request that named these holders.
-    Answer(Vec<Seen>),
+    /// An answer to a request that named these holders, and whether it said that it had been queued.
+    Answer(Vec<Seen>, bool),
     Sleep(Instant),
     Rest(Instant),
     Withdrawal(End),
@@ -116,7 +116,7 @@ impl Client {
     pub(super) fn may_be_signaled(&self) -> bool {
         let waits = matches!(
             self.phase,
-            Phase::Waiting(_, Pending::Answer(_) | Pending::Sleep(_) | Pending::Rest(_))
+            Phase::Waiting(_, Pending::Answer(..) | Pending::Sleep(_) | Pending::Rest(_))
         );
         waits && !self.signaled && !self.paused
     }

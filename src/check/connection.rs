@@ -21,7 +21,7 @@ pub(super) struct Sent {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
-    Acquire { attempt: u64, seen: Vec<Seen> },
+    Acquire { attempt: u64, seen: Vec<Seen>, was_queued: bool },
     Renew,
     Release,
     Leave,

@@ -6,6 +6,8 @@ use super::world::World;
 
 flaws! {
     a_newcomer_that_overtakes: Overtakes in "s,x,s" breaks FirstComeFirstServed;
+    a_next_that_is_forgotten: ForgetsNext in "x,x,xh" breaks FirstComeFirstServed;
+    a_newest_that_is_forgotten: ForgetsTheNewest in "x,xu,xu n1" breaks TheNewestWins;
     a_release_that_hands_nothing_over: KeepsAfterRelease in "x,xp" breaks NoLockIsIdleBesideAWaiter;
     a_waiter_that_is_not_woken: WakesNobody in "x,x" breaks NoLockIsIdleBesideAWaiter;
     a_head_that_is_not_told: TellsNoHead in "x,xp,xp c1 l1" breaks NoLockIsIdleBesideAWaiter;

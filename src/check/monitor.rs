@@ -47,6 +47,11 @@ impl Place {
         (self.client, self.round) == (client, round)
     }
 
+    /// Whether it comes before a new place.
+    pub(super) fn precedes(&self, scope: &Scope, is_next: bool) -> bool {
+        !is_next || scope.clients[usize::from(self.client)].is_next()
+    }
+
     /// Whether nobody may overtake it: it was never silent for two heartbeats and a claim window.
     pub(super) fn counts(&self, scope: &Scope) -> bool {
         let silent = Duration::from_millis(u64::from(self.silent) * TICK_MILLIS);
@@ -64,6 +69,9 @@ pub(super) struct Watched {
     pub(super) over: u8,
     /// Until when `--at-least` keeps the lock for it, in milliseconds, and whether it has claimed it.
     pub(super) kept: Option<(u64, bool)>,
+    /// The round in which its request with `--supersede` first arrived, and in which a newer one ended it.
+    arrived: Option<u8>,
+    superseded: Option<u8>,
 }
 
 /// What matters of a hold.
@@ -131,6 +139,9 @@ impl Monitor {
             // One who gives up a grant has not used it.
             self.clients[usize::from(*client)].kept.take_if(|_| *what == What::Leave);
         }
+        if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
+            self.supersede(call.scope, sent, verdict)?;
+        }
         if let Some(property) = Property::broken_by(self, call) {
             return Err(property);
         }
@@ -153,7 +164,12 @@ impl Monitor {
                     Some(place) if place.counts(call.scope) => place.silent = silent,
                     // It may have lost its place.
                     Some(_) => {}
-                    None => self.order.push(Place { client, round, silent }),
+                    None => {
+                        let is_next = call.scope.clients[usize::from(client)].is_next();
+                        let precedes = |place: &Place| place.precedes(call.scope, is_next);
+                        let index = self.order.iter().take_while(|place| precedes(place)).count();
+                        self.order.insert(index, Place { client, round, silent });
+                    }
                 }
             }
             (_, Reply::Verdict(Verdict::Answer(Answer::Granted { .. }))) => {
@@ -169,6 +185,40 @@ impl Monitor {
             _ => {}
         }
         Property::broken_after(self, call).map_or(Ok(()), Err)
+    }
+
+    /// Of the waiting requests with `--supersede`, only the newest may remain.
+    fn supersede(&mut self, scope: &Scope, sent: &Sent, verdict: &Verdict) -> Result<(), Property> {
+        let supersedes = |client: u8| scope.clients[usize::from(client)].supersedes();
+        let watched = &mut self.clients[usize::from(sent.client)];
+        match verdict {
+            // A server that has lost its data may have forgotten the newest.
+            Verdict::Answer(Answer::Superseded(_))
+                if watched.superseded != Some(sent.round) && !self.lost_data =>
+            {
+                return Err(Property::TheNewestWins);
+            }
+            Verdict::Answer(Answer::Queued { .. } | Answer::Granted { .. })
+                if supersedes(sent.client) && watched.arrived != Some(sent.round) =>
+            {
+                watched.arrived = Some(sent.round);
+                let Self { order, clients, .. } = self;
+                let others = clients.iter_mut().enumerate();
+                for (_, other) in others.filter(|(index, _)| *index != usize::from(sent.client)) {
+                    other.superseded = other.arrived;
+                }
+                order.retain(|place| {
+                    clients[usize::from(place.client)].superseded != Some(place.round)
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a newer request has ended this one.
+    pub(super) fn is_superseded(&self, fact: &Fact) -> bool {
+        self.clients[fact.client].superseded == Some(fact.round)
     }
 
     /// A command begins under a lock with this fencing token.

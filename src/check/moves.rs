@@ -22,16 +22,19 @@ impl World {
         let terms = &self.scope.clients[usize::from(index)];
         let until = terms.wait_limit.map(|limit| now() + limit);
         let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
-        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new()));
+        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), false));
         self.follow(index, step);
     }
 
     /// Carries out a waiter's step.
     fn follow(&mut self, index: u8, step: Step) {
         let pending = match step {
-            Step::Ask { seen, .. } => {
-                self.pend(index, Pending::Answer(seen.clone()));
-                return self.ask(index, seen);
+            Step::Ask { seen, was_queued } => {
+                // Otherwise it does not matter, and there are fewer states.
+                let terms = &self.scope.clients[usize::from(index)];
+                let was_queued = was_queued && terms.requests[0].supersedes;
+                self.pend(index, Pending::Answer(seen.clone(), was_queued));
+                return self.ask(index, seen, was_queued);
             }
             Step::Sleep { at_most } => Pending::Sleep(now() + at_most),
             Step::Rest { until } => Pending::Rest(until),
@@ -51,10 +54,10 @@ impl World {
     }
 
     /// Makes one attempt at the lock.
-    fn ask(&mut self, index: u8, seen: Vec<Seen>) {
+    fn ask(&mut self, index: u8, seen: Vec<Seen>, was_queued: bool) {
         self.client(index).attempt += 1;
         let attempt = self.client(index).attempt;
-        self.send(index, What::Acquire { attempt, seen });
+        self.send(index, What::Acquire { attempt, seen, was_queued });
     }
 
     fn pend(&mut self, index: u8, next: Pending) {
@@ -137,7 +140,7 @@ impl World {
     /// What the client awaited has failed.
     fn failed(&mut self, index: u8, failure: Failure, sent: Instant) {
         match self.clients[usize::from(index)].phase.clone() {
-            Phase::Waiting(_, Pending::Answer(_)) => {
+            Phase::Waiting(_, Pending::Answer(..)) => {
                 self.tell_waiter(index, Event::Answered { sent, answer: Err(failure) });
             }
             Phase::Waiting(_, Pending::Withdrawal(end)) => {
@@ -154,8 +157,11 @@ impl World {
         let Some((reply, sent)) = self.client(index).connection.take_reply() else { return };
         match (reply, self.clients[usize::from(index)].phase.clone()) {
             // As `store::decided` does, though that gives up after many attempts.
-            (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen))) => {
-                self.ask(index, seen);
+            (
+                Reply::Verdict(Verdict::Again),
+                Phase::Waiting(_, Pending::Answer(seen, was_queued)),
+            ) => {
+                self.ask(index, seen, was_queued);
                 self.client(index).connection.sent_at(sent);
             }
             (Reply::Verdict(Verdict::Answer(answer)), Phase::Waiting(..)) => {
@@ -225,7 +231,7 @@ impl World {
         client.signaled = true;
         let Phase::Waiting(_, pending) = &client.phase else { return };
         match pending {
-            Pending::Answer(_) => {
+            Pending::Answer(..) => {
                 let sent = client.connection.interrupt().unwrap_or(now());
                 let answer = Err(Failure::Interrupted { sent: true });
                 self.tell_waiter(index, Event::Answered { sent, answer });

@@ -19,6 +19,7 @@ pub(super) enum Property {
     EachHolderHasItsSlot,
     FencesGrow,
     FirstComeFirstServed,
+    TheNewestWins,
     NoLockIsIdleBesideAWaiter,
     ADeadHoldEndsInTime,
     AtLeastIsKept,
@@ -35,6 +36,7 @@ impl fmt::Display for Property {
             Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
             Self::FencesGrow => "a fencing token did not grow",
             Self::FirstComeFirstServed => "a living waiter was overtaken",
+            Self::TheNewestWins => "not the newest request with --supersede remains",
             Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
             Self::ADeadHoldEndsInTime => {
                 "a hold lasts longer than its holder's last request allows"
@@ -53,6 +55,7 @@ impl Property {
     pub(super) fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Self> {
         let broken = [
             (Self::FencesGrow, fence_does_not_grow(monitor, call)),
+            (Self::TheNewestWins, call.granted().any(|fact| monitor.is_superseded(&fact))),
             (Self::FirstComeFirstServed, is_overtaken(monitor, call)),
             (Self::ADeadHoldEndsInTime, lasts_too_long(call)),
             (Self::AtLeastIsKept, is_granted_too_early(monitor, call)),
@@ -172,8 +175,10 @@ fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
     granted.iter().filter(|fact| !call.scope.clients[fact.client].may_enter()).any(|fact| {
         let of = |client: u8, fact: &Fact| usize::from(client) == fact.client;
         let earlier = monitor.order.iter().take_while(|place| !of(place.client, fact));
-        let is_next = |client| granted.iter().any(|fact| of(client, fact));
-        earlier.into_iter().any(|place| place.counts(call.scope) && !is_next(place.client))
+        let is_granted = |client| granted.iter().any(|fact| of(client, fact));
+        let mut earlier = earlier.filter(|place| place.counts(call.scope));
+        let is_next = call.scope.clients[fact.client].is_next();
+        earlier.any(|place| !is_granted(place.client) && place.precedes(call.scope, is_next))
     })
 }
 

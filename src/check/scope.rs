@@ -21,8 +21,8 @@ const WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// A scope, written as `x,x+ d1 b1`: the clients, and what may go wrong how often.
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is for
-/// `--at-least`, `t` for a wait limit, and `p` for a longer lease and heartbeat. All clients with `o` have one owner and are
-/// reentrant. One with `i` runs inside the command of the first client, and is reentrant.
+/// `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next` and `u` for
+/// `--supersede`. All clients with `o` have one owner and are reentrant. One with `i` runs inside the command of the first client, and is reentrant.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) clients: Vec<Terms>,
@@ -124,6 +124,16 @@ impl Budget {
 }
 
 impl Terms {
+    /// Whether it goes ahead of those that do not.
+    pub(super) fn is_next(&self) -> bool {
+        self.requests[0].next
+    }
+
+    /// Whether it ends older requests that do so too.
+    pub(super) fn supersedes(&self) -> bool {
+        self.requests[0].supersedes
+    }
+
     /// Whether it may enter another hold, past those who wait.
     pub(super) fn may_enter(&self) -> bool {
         self.is_owned || self.is_inner
@@ -143,6 +153,8 @@ impl Terms {
             owner: has('o').then(|| "owner".parse::<Owner>().unwrap()),
             enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
+            next: has('h'),
+            supersedes: has('u'),
             heartbeat: Some(heartbeat(ttl.get())),
             ..request(index, round)
         };
@@ -214,6 +226,9 @@ pub(super) fn request(client: usize, round: u8) -> Request {
         token,
         enclosing: Vec::new(),
         reentrant: false,
+        next: false,
+        supersedes: false,
+        was_queued: false,
         heartbeat: None,
         client: information.to_lines(),
         part: None,

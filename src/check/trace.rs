@@ -72,7 +72,7 @@ impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.phase {
             Phase::Idle => f.write_str("not started"),
-            Phase::Waiting(_, Pending::Answer(_)) => f.write_str("asks"),
+            Phase::Waiting(_, Pending::Answer(..)) => f.write_str("asks"),
             Phase::Waiting(_, Pending::Sleep(until)) => {
                 write!(f, "sleeps for {:?}", until.since(now()))
             }
@@ -106,7 +106,7 @@ impl fmt::Display for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{} ", name(self.client), self.round)?;
         match &self.what {
-            What::Acquire { attempt, seen } => {
+            What::Acquire { attempt, seen, .. } => {
                 write!(f, "acquire, attempt {attempt}")?;
                 seen.iter().try_for_each(|seen| write!(f, ", reminds of {}", seen.holder.id))
             }

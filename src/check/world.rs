@@ -13,7 +13,7 @@ use super::search::Play;
 use super::trace::lines_of;
 use crate::lock::view::Outcome;
 use crate::store::model::Lock;
-use crate::store::{Answer, Revocation, Verdict};
+use crate::store::{Answer, Request, Revocation, Verdict};
 use crate::system::clock::Instant;
 
 /// What passes at once.
@@ -306,8 +306,9 @@ impl World {
         let (token, lock) = (&request.token, &mut self.lock);
         let before: Vec<Fact> = facts(lock).collect();
         let reply = match &sent.what {
-            What::Acquire { attempt, seen } => {
-                Reply::Verdict(lock.acquire(request, *attempt, seen, NOW))
+            What::Acquire { attempt, seen, was_queued } => {
+                let request = Request { was_queued: *was_queued, ..request.clone() };
+                Reply::Verdict(lock.acquire(&request, *attempt, seen, NOW))
             }
             What::Renew => Reply::Renewal(lock.renew(token, Some(request.ttl), NOW)),
             What::Release => Reply::Release(lock.release(token, Outcome::Unknown, NOW)),

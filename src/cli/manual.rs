@@ -100,6 +100,7 @@ pub const JSON: &[(&str, &str)] = &[
     ("waiters[].position", "Position in the queue, from 1."),
     ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "As for holders."),
     ("waiters[].waiting_ms", "Milliseconds in the queue."),
+    ("waiters[].next", "Whether it uses --next."),
     (
         "history[]",
         "Up to 16 ended holds, the latest first. Present only if inspect was given one name.",
@@ -119,7 +120,10 @@ pub const JSON: &[(&str, &str)] = &[
         "history[].outcome",
         "How the command of exec ended, if known: exit N, signal N, or lost if rlock stopped it.",
     ),
-    ("history[].by", "The client that revoked the hold, as user@host."),
+    (
+        "history[].by, .reason",
+        "Who revoked the hold, as user@host, and the reason from release --reason.",
+    ),
     ("history[].id, .mode, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
 ];
 

@@ -47,6 +47,9 @@ impl Grant {
             fresh_owner: Owner::fresh(),
             enclosing,
             reentrant: terms.reentrant,
+            next: terms.next,
+            supersedes: terms.supersede,
+            was_queued: false,
             heartbeat: match terms.wait_limit {
                 WaitLimit::None => None,
                 WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),

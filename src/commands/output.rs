@@ -11,8 +11,7 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inspect::json::HolderDocument;
-use crate::lock::view::View;
+use crate::inspect::json::{ClientDocument, HolderDocument, WaiterDocument};
 use crate::lock::{Fence, Name, Slot, Token};
 use crate::text::is_unsafe;
 
@@ -32,20 +31,35 @@ pub(super) struct Done<'a> {
     pub(super) slot: Option<Option<Slot>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) revoked: Option<Vec<HolderDocument<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) removed: Option<WaiterDocument<'a>>,
 }
 
 impl<'a> Done<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
         let name = name.as_str();
-        Self { status, name, token: None, fence: None, ttl_ms: None, slot: None, revoked: None }
+        Self {
+            status,
+            name,
+            token: None,
+            fence: None,
+            ttl_ms: None,
+            slot: None,
+            revoked: None,
+            removed: None,
+        }
     }
 
     pub(super) fn with_token(self, token: &'a Token) -> Self {
         Self { token: Some(token.as_str()), ..self }
     }
 
-    pub(super) fn with_revoked(self, before: &'a View) -> Self {
-        Self { revoked: Some(HolderDocument::all(before)), ..self }
+    pub(super) fn with_revoked(self, holders: Vec<HolderDocument<'a>>) -> Self {
+        Self { revoked: Some(holders), ..self }
+    }
+
+    pub(super) fn with_removed(self, waiter: WaiterDocument<'a>) -> Self {
+        Self { status: "removed", removed: Some(waiter), ..self }
     }
 
     pub(super) fn with_slot(self, slot: Option<Slot>) -> Self {
@@ -66,12 +80,28 @@ struct Failed<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     holders: Option<Vec<HolderDocument<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    superseded_by: Option<ClientDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
 /// Prints the JSON document of a command that failed, including the exit status.
 pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
     let holders = match error {
-        Error::Busy { view, .. } => Some(HolderDocument::all(view)),
+        Error::Busy { view, .. } | Error::UnknownId(_, view) | Error::AmbiguousId(_, view) => {
+            Some(HolderDocument::all(view))
+        }
+        _ => None,
+    };
+    let superseded_by = match error {
+        Error::Superseded(newer) => Some(ClientDocument::new(newer)),
+        _ => None,
+    };
+    let operator = match error {
+        Error::Removed(operator) => Some(operator),
         _ => None,
     };
     document(&Failed {
@@ -80,6 +110,9 @@ pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<
         exit: exit.shown(),
         message: error.to_string(),
         holders,
+        superseded_by,
+        by: operator.and_then(|operator| operator.name.as_deref()),
+        reason: operator.and_then(|operator| operator.reason.as_deref()),
     })
 }
 

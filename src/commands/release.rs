@@ -16,7 +16,8 @@ pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
     let mut store = reported::open(&options.server, report)?;
     match &options.target {
         Target::Hold(token) => release(&mut *store, options, token, report),
-        Target::AllHolds(revocation) => revoke::run(&mut *store, options, *revocation, report),
+        Target::AllHolds(force) => revoke::run(&mut *store, options, force, report),
+        Target::Client(id, force) => revoke::run_for_one(&mut *store, options, id, force, report),
     }
 }
 

@@ -8,10 +8,11 @@ use crate::duration::Ttl;
 use crate::error::Error;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Key, Prefix, Token};
+use crate::lock::{Id, Key, Prefix, Token};
 use crate::report::Report;
 use crate::store::{
-    Answer, Failure, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
+    Answer, Failure, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
+    Store,
 };
 
 /// Opens the store of a server. Prints warnings about the configuration now, and the diagnostics of
@@ -76,6 +77,16 @@ impl Store for Reported {
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.ask(|store| store.revoke(key, revocation, by))
+    }
+
+    fn remove(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Removal, Failure> {
+        self.ask(|store| store.remove(key, id, revocation, by))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

@@ -1,4 +1,4 @@
-//! `rlock release --force`: revokes a lock from its holders.
+//! `rlock release --force`: revokes a lock from its holders, or takes one client out of it.
 
 use std::time::Duration;
 
@@ -6,14 +6,15 @@ use anyhow::Context;
 
 use super::identity;
 use super::output::{self, Done};
-use crate::config::{Output, Release};
+use crate::config::{Force, Output, Release};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::view::{HoldState, Holder, State};
-use crate::lock::{Key, Kind};
+use crate::inspect::json::{HolderDocument, WaiterDocument};
+use crate::lock::view::{HoldState, Holder, Operator, ServerTime, State};
+use crate::lock::{Id, Key, Kind, Name};
 use crate::report::Report;
-use crate::store::{Revocation, Store};
+use crate::store::{Removal, Revocation, Store};
 use crate::system::clock::Instant;
 use crate::system::poll::ready;
 use crate::text::printable;
@@ -26,45 +27,99 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 pub(super) fn run(
     store: &mut dyn Store,
     options: &Release,
-    revocation: Revocation,
+    force: &Force,
     report: &Report,
 ) -> Result<Exit, Error> {
     let Release { name, key, output, .. } = options;
-    let before = store.revoke(key, revocation, &identity::of_operator())?;
+    let revocation = force.revocation;
+    let before = store.revoke(key, revocation, &operator(force))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
         (State::Free, _) => report.note("the lock is not held"),
         (State::Held | State::Revoked | State::Cooling, _) => {}
     }
-    if *output != Output::Json {
-        let revoked = before.holders.iter().map(|holder| {
-            let held = show(before.now.since(holder.acquired));
-            let line =
-                format!("{name}: revoked {}, held for {held}, id {}", holder.client, holder.id);
-            printable(&line) + "\n"
-        });
-        let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
-        let more = match before.holder_count.saturating_sub(listed) {
-            0 => String::new(),
-            more => format!("{name}: revoked {more} more\n"),
-        };
-        output::text(&(revoked.collect::<String>() + &more))?;
+    for holder in &before.holders {
+        report_line(*output, name, &revoked(holder, before.now))?;
+    }
+    let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
+    let more = before.holder_count.saturating_sub(listed);
+    if more > 0 {
+        report_line(*output, name, &format!("revoked {more} more"))?;
     }
     if revocation == Revocation::Graceful {
-        until_gone(store, key, &before.holders, report)?;
+        until_gone(store, key, &before.holders, true, report)?;
     }
     if *output == Output::Json {
-        output::document(&Done::new("released", name).with_revoked(&before))?;
+        output::document(&Done::new("released", name).with_revoked(HolderDocument::all(&before)))?;
     }
     Ok(Exit::Status(exit::OK))
 }
 
-/// Waits until none of these holders has the lock.
+/// Takes one client out of the lock: revokes its hold and waits until it is gone, or removes it from the
+/// queue.
+pub(super) fn run_for_one(
+    store: &mut dyn Store,
+    options: &Release,
+    id: &Id,
+    force: &Force,
+    report: &Report,
+) -> Result<Exit, Error> {
+    let Release { name, key, output, .. } = options;
+    let removal = store.remove(key, id, force.revocation, &operator(force))?;
+    let done = Done::new("released", name);
+    let done = match &removal {
+        Removal::Unknown(view) => return Err(Error::UnknownId(id.clone(), Box::new(view.clone()))),
+        Removal::Several(view) => {
+            return Err(Error::AmbiguousId(id.clone(), Box::new(view.clone())));
+        }
+        Removal::Removed(waiter, now) => {
+            let (client, waited) = (&waiter.client, show(now.since(waiter.since)));
+            let line = format!("removed {client} from the queue, waited for {waited}, id {id}");
+            report_line(*output, name, &line)?;
+            done.with_removed(WaiterDocument::removed(waiter, *now))
+        }
+        Removal::Revoked(holder, now) => {
+            report_line(*output, name, &revoked(holder, *now))?;
+            if force.revocation == Revocation::Graceful {
+                until_gone(store, key, std::slice::from_ref(holder), false, report)?;
+            }
+            done.with_revoked(vec![HolderDocument::new(holder, *now)])
+        }
+    };
+    if *output == Output::Json {
+        output::document(&done)?;
+    }
+    Ok(Exit::Status(exit::OK))
+}
+
+/// What the operator reads about a hold that was revoked.
+fn revoked(holder: &Holder, now: ServerTime) -> String {
+    let held = show(now.since(holder.acquired));
+    format!("revoked {}, held for {held}, id {}", holder.client, holder.id)
+}
+
+/// Prints a line for users.
+fn report_line(output: Output, name: &Name, line: &str) -> Result<(), Error> {
+    match output {
+        Output::Json => Ok(()),
+        Output::Human | Output::Shell => {
+            output::text(&(printable(&format!("{name}: {line}")) + "\n"))
+        }
+    }
+}
+
+/// This operator, as stores keep it.
+fn operator(force: &Force) -> String {
+    Operator::to_line(&identity::of_operator(), force.reason.as_ref())
+}
+
+/// Waits until none of these holders has the lock; if these are not `all` that were revoked, no others.
 fn until_gone(
     store: &mut dyn Store,
     key: &Key,
     revoked: &[Holder],
+    all: bool,
     report: &Report,
 ) -> Result<(), Error> {
     // A holder that has released the lock needs no wait.
@@ -82,7 +137,10 @@ fn until_gone(
         left = still;
         // Not every holder was listed: any other revoked one counts too.
         let is_revoked = |holder: &&Holder| holder.state == HoldState::Revoked;
-        let first = left.first().copied().or_else(|| view.holders.iter().find(is_revoked));
+        let first = left
+            .first()
+            .copied()
+            .or_else(|| view.holders.iter().find(|holder| all && is_revoked(holder)));
         let Some(first) = first else { return Ok(()) };
         if !announced {
             let end = view.ttl.map_or("the end of its lease".into(), show);

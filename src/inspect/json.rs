@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Inspected;
 use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
-use crate::lock::{Fence, Key, Kind, Mode, Owner, Prefix, Slot};
+use crate::lock::{ClientInfo, Fence, Key, Kind, Mode, Owner, Prefix, Slot};
 
 /// One lock.
 #[derive(Serialize)]
@@ -44,9 +44,21 @@ pub(crate) struct HolderDocument<'a> {
     slot: Option<Slot>,
 }
 
+/// A client that is neither a holder nor a waiter.
 #[derive(Serialize)]
-struct WaiterDocument<'a> {
-    position: usize,
+pub(crate) struct ClientDocument<'a> {
+    host: &'a str,
+    user: &'a str,
+    pid: u32,
+    command: &'a str,
+    label: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct WaiterDocument<'a> {
+    /// Not for one that is removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
     id: &'a str,
     mode: &'static str,
     host: &'a str,
@@ -55,6 +67,7 @@ struct WaiterDocument<'a> {
     command: &'a str,
     label: Option<&'a str>,
     waiting_ms: u64,
+    next: bool,
 }
 
 #[derive(Serialize)]
@@ -67,6 +80,7 @@ struct HistoryDocument<'a> {
     waited_ms: Option<u64>,
     outcome: Option<String>,
     by: Option<&'a str>,
+    reason: Option<&'a str>,
     fence: Fence,
     mode: &'static str,
     host: &'a str,
@@ -112,7 +126,7 @@ impl<'a> HolderDocument<'a> {
         view.holders.iter().map(|holder| Self::new(holder, view.now)).collect()
     }
 
-    fn new(holder: &'a Holder, now: ServerTime) -> Self {
+    pub(crate) fn new(holder: &'a Holder, now: ServerTime) -> Self {
         Self {
             id: &holder.id,
             owner: Owner::shown(&holder.owner),
@@ -133,9 +147,14 @@ impl<'a> HolderDocument<'a> {
 }
 
 impl<'a> WaiterDocument<'a> {
+    /// A waiter that is no longer in the queue.
+    pub(crate) fn removed(waiter: &'a Waiter, now: ServerTime) -> Self {
+        Self { position: None, ..Self::new(waiter, 0, now) }
+    }
+
     fn new(waiter: &'a Waiter, position: usize, now: ServerTime) -> Self {
         Self {
-            position,
+            position: Some(position),
             id: &waiter.id,
             mode: waiter.mode.name(),
             host: &waiter.client.host,
@@ -144,6 +163,19 @@ impl<'a> WaiterDocument<'a> {
             command: &waiter.client.command,
             label: waiter.client.label(),
             waiting_ms: millis(now.since(waiter.since)),
+            next: waiter.next,
+        }
+    }
+}
+
+impl<'a> ClientDocument<'a> {
+    pub(crate) fn new(client: &'a ClientInfo) -> Self {
+        Self {
+            host: &client.host,
+            user: &client.user,
+            pid: client.pid,
+            command: &client.command,
+            label: client.label(),
         }
     }
 }
@@ -161,7 +193,8 @@ impl<'a> HistoryDocument<'a> {
                 Outcome::Unknown => None,
                 outcome => Some(outcome.to_string()),
             },
-            by: entry.by.as_deref(),
+            by: entry.operator.name.as_deref(),
+            reason: entry.operator.reason.as_deref(),
             fence: entry.fence,
             mode: entry.mode.name(),
             host: &entry.client.host,

@@ -5,7 +5,7 @@ use super::json::rfc3339;
 use super::style::Style;
 use crate::duration::show;
 use crate::lock::Mode;
-use crate::lock::view::{HistoryEntry, HoldState, Holder, Outcome, State, View};
+use crate::lock::view::{HistoryEntry, HoldState, Holder, Operator, Outcome, State, View};
 
 /// A page with the holders, waiters and history of a lock.
 pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
@@ -46,7 +46,8 @@ pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String
             Some(mode) if mode == waiter.mode => String::new(),
             _ => format!(", {}", waiter.mode),
         };
-        line(format!("  waiting  {position}. {} for {waiting}{mode}{label}", waiter.client));
+        let next = if waiter.next { ", --next" } else { "" };
+        line(format!("  waiting  {position}. {} for {waiting}{mode}{next}{label}", waiter.client));
     }
     for entry in view.history.iter().rev() {
         line(format!("  history  {}", ended(entry, view)));
@@ -86,7 +87,10 @@ fn ended(entry: &HistoryEntry, view: &View) -> String {
         Outcome::Lost => ", command stopped".into(),
         outcome => format!(", {outcome}"),
     };
-    let by = entry.by.as_ref().map_or(String::new(), |by| format!(", revoked by {by}"));
+    let by = match &entry.operator {
+        Operator { name: None, reason: None } => String::new(),
+        operator => format!(", revoked{operator}"),
+    };
     let label = client.label().map_or(String::new(), |label| format!(", {label}"));
     format!("{ago} ago: {ending}, held by {client} for {held}{outcome}{by}{label}")
 }

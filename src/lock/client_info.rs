@@ -28,6 +28,12 @@ impl FromStr for Label {
     }
 }
 
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl From<OsString> for Label {
     fn from(text: OsString) -> Self {
         let Ok(label) = text.to_string_lossy().parse();

@@ -5,7 +5,7 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 use crate::duration::show;
-use crate::lock::{ClientInfo, Fence, Mode, Slot};
+use crate::lock::{ClientInfo, Fence, Label, Mode, Slot};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -73,6 +73,8 @@ pub(crate) struct Waiter {
     pub(crate) mode: Mode,
     pub(crate) client: ClientInfo,
     pub(crate) since: ServerTime,
+    /// Whether it goes ahead of all waiters that do not.
+    pub(crate) next: bool,
 }
 
 /// An entry in the history of a lock: how a hold ended.
@@ -88,9 +90,46 @@ pub(crate) struct HistoryEntry {
     pub(crate) waited: Option<Duration>,
     pub(crate) fence: Fence,
     pub(crate) mode: Mode,
-    /// The client that revoked it, as user@host, if known.
-    pub(crate) by: Option<String>,
+    pub(crate) operator: Operator,
     pub(crate) client: ClientInfo,
+}
+
+/// Who revoked a hold or removed a waiter, and why, as far as known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Operator {
+    /// As user@host.
+    pub(crate) name: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Operator {
+    /// The form that stores keep: one line. Earlier versions write only the name.
+    pub(crate) fn to_line(name: &str, reason: Option<&Label>) -> String {
+        match reason {
+            Some(reason) => format!("{name}\t{reason}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Parses the form that stores keep.
+    pub(crate) fn from_line(line: &str) -> Self {
+        let (name, reason) = line.split_once('\t').unwrap_or((line, ""));
+        let shown = |text| Some(printable(text)).filter(|text| !text.is_empty());
+        Self { name: shown(name), reason: shown(reason) }
+    }
+}
+
+impl fmt::Display for Operator {
+    /// Continues a sentence: " by ana@ci-3, reason: OPS-12".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, " by {name}")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, ", reason: {reason}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// How a hold ended.
@@ -149,13 +188,13 @@ pub(crate) struct Reason {
     /// `None` if the server has no record of the hold.
     ending: Option<Ending>,
     ago: Option<Duration>,
-    by: Option<String>,
+    operator: Operator,
 }
 
 impl Reason {
-    /// An empty `by` means unknown.
+    /// The last argument is an `Operator` as stores keep it.
     pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
-        Self { ending, ago, by: Some(printable(by)).filter(|by| !by.is_empty()) }
+        Self { ending, ago, operator: Operator::from_line(by) }
     }
 
     /// For a token that the server has no record of.
@@ -185,13 +224,17 @@ impl fmt::Display for Reason {
             Some(Ending::Overwritten) => "was overwritten by another tool",
             Some(Ending::Forgotten) | None => return f.write_str("was forgotten by the server"),
         })?;
-        if let Some(by) = &self.by {
-            write!(f, " by {by}")?;
+        if let Some(name) = &self.operator.name {
+            write!(f, " by {name}")?;
         }
         match self.ago {
             // Of these, only the time of detection is known.
-            _ if matches!(self.ending, Some(Ending::Deleted | Ending::Overwritten)) => Ok(()),
-            Some(ago) => write!(f, " {} ago", show(ago)),
+            _ if matches!(self.ending, Some(Ending::Deleted | Ending::Overwritten)) => {}
+            Some(ago) => write!(f, " {} ago", show(ago))?,
+            None => {}
+        }
+        match &self.operator.reason {
+            Some(reason) => write!(f, ", reason: {reason}"),
             None => Ok(()),
         }
     }

@@ -22,13 +22,13 @@ use mailbox::Mailbox;
 use super::model::Lock;
 use super::waiting::answered;
 use super::{
-    Answer, Failure, Fate, Interrupt, Listing, Release, Renewal, Request, Revocation, Seen, Store,
-    Verdict, decided,
+    Answer, Failure, Fate, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
+    Seen, Store, Verdict, decided,
 };
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
-use crate::lock::{Key, Name, Prefix, Token};
+use crate::lock::{Id, Key, Name, Prefix, Token};
 use crate::report::Fault;
 use crate::system::clock::Instant;
 
@@ -202,6 +202,16 @@ impl Store for Local {
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.act(key, |lock, now| lock.revoke(revocation, by, now))
+    }
+
+    fn remove(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Removal, Failure> {
+        self.act(key, |lock, now| lock.remove(id, revocation, by, now))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

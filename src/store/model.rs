@@ -33,10 +33,10 @@ pub(crate) use lock::{Lock, Mail};
 pub(super) use snapshot::Snapshot;
 use transaction::Transaction;
 
-use super::{Release, Renewal, Request, Revocation, Seen, Verdict};
+use super::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};
 use crate::duration::Ttl;
-use crate::lock::Token;
 use crate::lock::view::{Outcome, View};
+use crate::lock::{Id, Token};
 
 /// The times at which a hold or a position in the queue ends, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,17 @@ impl Lock {
     /// Revokes all holds, and returns the lock as it was before.
     pub(crate) fn revoke(&mut self, revocation: Revocation, by: &str, now: u64) -> View {
         Transaction::begin(self, now).revoke(revocation, by)
+    }
+
+    /// Takes one client out of the lock.
+    pub(crate) fn remove(
+        &mut self,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+        now: u64,
+    ) -> Removal {
+        Transaction::begin(self, now).remove(id, revocation, by)
     }
 
     /// Shows the lock with all its holders and waiters, and how its last holds ended.

@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use acquire::{Attempt, leaving};
 use decision::{
-    ReleaseDecision, RenewalDecision, Votes, decide_release, decide_renewal, is_release_decided,
-    is_renewal_decided, merge, merge_listings, required,
+    ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
+    is_release_decided, is_renewal_decided, merge, merge_listings, required,
 };
 use distinct::require_distinct;
 use members::{IfBusy, Member, MemberStore, Terms};
@@ -40,12 +40,13 @@ use super::server::Run;
 use super::waiting::answered;
 use super::wire::Address;
 use super::{
-    Answer, Failure, Interrupt, Listing, Part, Release, Renewal, Request, Revocation, Seen, Store,
+    Answer, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request, Revocation,
+    Seen, Store,
 };
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Fence, Key, Mode, Prefix, Token};
+use crate::lock::{Fence, Id, Key, Mode, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 use crate::system::wakeup::Wakeup;
@@ -364,6 +365,32 @@ impl Store for Quorum {
         let majority = Some(self.majority());
         let votes = self.ask(majority, IfBusy::Queue, revoke, |_| false, View::to_string, None)?;
         self.merged(votes)
+    }
+
+    fn remove(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Removal, Failure> {
+        self.has_written = true;
+        let (key, id, by) = (key.clone(), id.clone(), by.to_owned());
+        let remove = move |store: &mut MemberStore, _: Interrupt<'_>| {
+            store.remove(&key, &id, revocation, &by)
+        };
+        let describe = |removal: &Removal| match removal {
+            Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
+            Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),
+            Removal::Unknown(view) | Removal::Several(view) => view.to_string(),
+        };
+        let majority = Some(self.majority());
+        let votes = self.ask(majority, IfBusy::Queue, remove, |_| false, describe, None)?;
+        let (answered, majority) = (votes.count(|_| true), self.majority());
+        if answered < majority {
+            return Err(self.too_few(answered, majority, &votes));
+        }
+        Ok(decide_removal(&votes))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

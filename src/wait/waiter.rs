@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 
 use crate::duration::Ttl;
 use crate::lease::Lease;
-use crate::lock::view::{HoldState, Reason, State, View};
-use crate::lock::{Fence, Kind, Slot};
+use crate::lock::view::{HoldState, Operator, Reason, State, View};
+use crate::lock::{ClientInfo, Fence, Kind, Slot};
 use crate::report::Fault;
 use crate::seeded::{Flaw, seeded};
 use crate::store::{Answer, Failure, Fate, Seen};
@@ -22,7 +22,8 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
-    Ask { seen: Vec<Seen> },
+    /// `was_queued`: the server has put it in the queue before.
+    Ask { seen: Vec<Seen>, was_queued: bool },
     /// Sleep until the store wakes the waiter; then `Event::Woken`.
     Sleep { at_most: Duration },
     /// Pause without using the store; then `Event::Rested`.
@@ -44,6 +45,8 @@ pub(crate) enum End {
     Nested,
     Upgrade,
     Over(Reason),
+    Superseded(ClientInfo),
+    Removed(Operator),
     /// The request failed before any answer.
     Failed(Failure),
     /// The server stopped answering while the request was queued.
@@ -122,7 +125,7 @@ impl Waiter {
             repeated: false,
             seen: None,
         };
-        (waiter, Step::Ask { seen: Vec::new() })
+        (waiter, Step::Ask { seen: Vec::new(), was_queued: false })
     }
 
     /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
@@ -156,7 +159,7 @@ impl Waiter {
     }
 
     fn ask(&self, now: Instant) -> Step {
-        Step::Ask { seen: self.seen(now) }
+        Step::Ask { seen: self.seen(now), was_queued: self.contact != Contact::None }
     }
 
     fn answered(
@@ -187,6 +190,8 @@ impl Waiter {
             Ok(Answer::Nested) => self.withdraw(End::Nested),
             Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
             Ok(Answer::Over(why)) => Step::End(End::Over(why)),
+            Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
+            Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
             Ok(Answer::Queued { view, position, sleep }) => {
                 self.queued(view, position, sleep, now, notes)
             }
@@ -331,7 +336,11 @@ mod tests {
     }
 
     fn ask() -> Step {
-        Step::Ask { seen: Vec::new() }
+        Step::Ask { seen: Vec::new(), was_queued: false }
+    }
+
+    fn ask_again() -> Step {
+        Step::Ask { seen: Vec::new(), was_queued: true }
     }
 
     fn granted() -> Result<Answer, Failure> {
@@ -379,13 +388,13 @@ mod tests {
         );
         let away = unreachable(Fate::NotSent);
         let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
-        assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
+        assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask_again()));
         let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
         assert_eq!(
             (notes, step),
             (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) })
         );
-        assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
+        assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask_again()));
         let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
         assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
         let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
@@ -427,7 +436,7 @@ mod tests {
         let mut waiter = waiter(Some(100));
         let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
         assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60) });
-        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
+        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask_again());
         let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
         let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
         let (_, step) = waiter.on(Event::Withdrawn(end, Ok(free(2))), None, at(102));

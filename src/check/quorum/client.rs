@@ -58,6 +58,8 @@ pub(super) enum How {
     Busy,
     /// Too few servers could be used.
     Failed,
+    /// A newer request ended it.
+    Superseded,
     /// Any other end, which is a fault.
     Refused,
     Signaled,

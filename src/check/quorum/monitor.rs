@@ -24,6 +24,7 @@ pub(super) enum Property {
     HoldersExcludeEachOther,
     FencesGrow,
     OlderTicketsComeFirst,
+    TheNewestWins,
     SomebodyWins,
     WaitersAreServed,
     ACallLapses,
@@ -39,6 +40,7 @@ impl fmt::Display for Property {
             Self::HoldersExcludeEachOther => "two commands run that exclude each other",
             Self::FencesGrow => "a fencing token did not grow",
             Self::OlderTicketsComeFirst => "a waiter with an older ticket was overtaken",
+            Self::TheNewestWins => "not the newest request with --supersede remains",
             Self::SomebodyWins => "all that came together lost",
             Self::WaitersAreServed => "a waiter gave up",
             Self::ACallLapses => "a call lasts longer than the claim window",
@@ -94,6 +96,7 @@ impl Property {
     pub(super) fn broken_in(world: &World) -> Option<Self> {
         let broken = [
             (Self::HoldersExcludeEachOther, rivals_run(world)),
+            (Self::TheNewestWins, not_the_newest(world)),
             (Self::SomebodyWins, nobody_wins(world)),
             (Self::WaitersAreServed, a_waiter_gave_up(world)),
             (Self::ACallLapses, a_call_lasts(world)),
@@ -113,6 +116,22 @@ fn rivals_run(world: &World) -> bool {
         running[..index].iter().any(|&other| world.scope.exclude_each_other(one, other))
             || slots.is_some_and(|slots| running.len() > slots.get() as usize)
     })
+}
+
+/// A server keeps two waiters with `--supersede` and agreed tickets, or all such clients have been
+/// superseded.
+fn not_the_newest(world: &World) -> bool {
+    let supersedes = |client: &usize| world.scope.clients[*client].request.supersedes;
+    let all: Vec<usize> = (0..world.clients.len()).filter(supersedes).collect();
+    let is_ended =
+        |client: &usize| matches!(world.clients[*client].phase, Phase::Ended(How::Superseded));
+    let stand_together = |server: &Server| {
+        let stands = |client: &&usize| {
+            has_agreed_place(&server.lock, &world.scope.clients[**client].request.token)
+        };
+        all.iter().filter(stands).count() > 1
+    };
+    world.servers.iter().any(stand_together) || !all.is_empty() && all.iter().all(is_ended)
 }
 
 /// All clients have ended, none of them by a fault, and none had the lock.
@@ -191,8 +210,12 @@ impl World {
 
     /// A client has been granted the lock.
     pub(super) fn granted(&mut self, client: usize, fence: u64) {
+        let asks = |client: usize| &self.scope.clients[client].request;
         let is_older = |other: usize| {
             self.monitor.older[client] >> other & 1 == 1
+                && (asks(other).next || !asks(client).next)
+                && !(asks(other).supersedes && asks(client).supersedes)
+                && !self.is_superseded(other)
                 && self.clients[other].is_acquiring()
                 && (self.scope.exclude_each_other(client, other) || self.is_last_slot(client))
         };
@@ -209,6 +232,14 @@ impl World {
         }
         monitor.granted = monitor.granted.max(fence);
         monitor.idle = 0;
+    }
+
+    /// Whether any server has ended the request of a client for a newer one.
+    fn is_superseded(&self, client: usize) -> bool {
+        let end = format!("{}\n", self.scope.clients[client].request.token.as_str());
+        let has_ended =
+            |server: &Server| server.lock.over.iter().any(|mark| mark.token.starts_with(&end));
+        self.servers.iter().any(has_ended)
     }
 
     /// Whether the commands that run keep a client out.

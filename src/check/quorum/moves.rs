@@ -61,6 +61,10 @@ impl World {
                     waiter::End::Busy(_) => How::Busy,
                     waiter::End::Failed(_) => How::Failed,
                     waiter::End::Stopped(_) => How::Signaled,
+                    waiter::End::Superseded(_) => {
+                        self.post(index, What::Leave);
+                        How::Superseded
+                    }
                     _ => How::Refused,
                 };
                 self.clients[index].phase = Phase::Ended(how);
@@ -110,6 +114,8 @@ impl World {
             End::Nested => Ok(Answer::Nested),
             End::Upgrade => Ok(Answer::Upgrade),
             End::Over(why) => Ok(Answer::Over(why)),
+            End::Superseded(newer) => Ok(Answer::Superseded(newer)),
+            End::Removed(operator) => Ok(Answer::Removed(operator)),
             End::TooFew(_) => Err(Failure::Unavailable(Fault::new("too few"))),
             End::Woken => Err(Failure::Interrupted { sent: true }),
         };

@@ -15,7 +15,8 @@ pub(super) const SERVERS: usize = 3;
 /// A scope, written as `x,xn k1`: the clients, and how often each fault may occur.
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one with
-/// `r` renews its lease, and one with `t` begins only after the client before it had the lock.
+/// `r` renews its lease, one with `t` begins only after the client before it had the lock, one with `h`
+/// uses `--next`, and one with `u` uses `--supersede`.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) clients: Vec<Terms>,
@@ -104,7 +105,8 @@ impl Terms {
         let (waits, renews, is_later) = (!has('n'), has('r'), has('t'));
         let ttl = Ttl::from_millis(TTL);
         let heartbeat = waits.then(|| heartbeat(Duration::from_millis(TTL)));
-        let request = Request { mode, ttl, heartbeat, ..request(index, 0) };
+        let (next, supersedes) = (has('h'), has('u'));
+        let request = Request { mode, ttl, heartbeat, next, supersedes, ..request(index, 0) };
         Self { waits, renews, is_later, request }
     }
 }

@@ -62,6 +62,7 @@ impl Transaction<'_> {
             slot,
             attempt,
             standing: HoldState::Held,
+            revoked: None,
         });
         self.set_guard_to_latest();
         slot

@@ -85,6 +85,8 @@ impl Lock {
     /// Calls `change` with each ticket.
     pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
         change(&mut self.ticket);
+        let newest = self.newest.as_mut().filter(|newest| newest.ticket > 0);
+        newest.into_iter().for_each(|newest| change(&mut newest.ticket));
         self.queue.iter_mut().for_each(|waiter| change(&mut waiter.ticket));
     }
 

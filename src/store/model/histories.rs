@@ -45,6 +45,9 @@ fn ask() -> impl Strategy<Value = Ask> {
     let flags = (
         proptest::bool::weighted(0.3),
         proptest::bool::weighted(0.3),
+        proptest::bool::weighted(0.2),
+        proptest::bool::weighted(0.4),
+        proptest::bool::weighted(0.5),
         fence,
         ticket,
         overtaken,
@@ -55,7 +58,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             client,
             (mode, ttl, at_least, heartbeat),
             (owner, enclosing),
-            (reentrant, reminds, fence, ticket, overtaken, kind),
+            (reentrant, reminds, next, supersedes, was_queued, fence, ticket, overtaken, kind),
         )| {
             Ask {
                 client,
@@ -66,6 +69,9 @@ fn ask() -> impl Strategy<Value = Ask> {
                 owner,
                 enclosing,
                 reentrant,
+                next,
+                supersedes,
+                was_queued,
                 fence,
                 ticket,
                 reminds,
@@ -85,6 +91,10 @@ fn side_key() -> impl Strategy<Value = SideKey> {
     ]
 }
 
+fn revocation() -> impl Strategy<Value = Revocation> {
+    prop_oneof![Just(Revocation::Graceful), Just(Revocation::Now)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         10 => ask().prop_map(Step::Ask),
@@ -96,7 +106,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => client().prop_map(Step::LeaveEarly),
         5 => (client(), option::of(any::<u8>())).prop_map(|(client, exit)| Step::Release(client, exit)),
         2 => client().prop_map(Step::Leave),
-        1 => prop_oneof![Just(Revocation::Graceful), Just(Revocation::Now)].prop_map(Step::Revoke),
+        1 => revocation().prop_map(Step::Revoke),
+        2 => (client(), revocation()).prop_map(|(client, how)| Step::Remove(client, how)),
         6 => prop_oneof![0..50_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Step::Pass),
         1 => option::of(1..5_000_u64).prop_map(Step::Write),
         1 => Just(Step::Delete),

@@ -3,7 +3,7 @@
 use super::lock::{HistoryEntry, Hold};
 use super::transaction::Transaction;
 use super::view::{id, waited};
-use crate::lock::view::{self, Ending, HoldState, Outcome, ServerTime};
+use crate::lock::view::{self, Ending, HoldState, Operator, Outcome, ServerTime};
 use crate::lock::{ClientInfo, Fence};
 use crate::text::printable;
 
@@ -18,7 +18,7 @@ impl Transaction<'_> {
             (HoldState::Cooling, _) => None,
             (HoldState::Revoked, _) => Some((Ending::Forgotten, String::new())),
             (HoldState::Held, HoldState::Revoked) => {
-                let (how, by, _) = self.revocation();
+                let (how, by, _) = self.revocation(hold);
                 Some((how, by))
             }
             (HoldState::Held, _) => Some((otherwise, String::new())),
@@ -98,7 +98,7 @@ impl From<HistoryEntry> for view::HistoryEntry {
             waited: waited(entry.since, entry.acquired),
             fence: Fence(entry.fence),
             mode: entry.mode,
-            by: Some(entry.by).filter(|by| !by.is_empty()).map(|by| printable(&by)),
+            operator: Operator::from_line(&entry.by),
             client: ClientInfo::from_lines(&entry.about),
         }
     }

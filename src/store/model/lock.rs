@@ -47,6 +47,9 @@ pub(crate) struct Lock {
     /// The waiters that are called; see `Transaction::admit`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) called: Vec<String>,
+    /// The last request that supersedes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) newest: Option<Newest>,
     /// The waiter that knows it is the head of the queue.
     #[serde(default, rename = "told")]
     pub(crate) notified: Option<String>,
@@ -99,8 +102,19 @@ pub(crate) struct Hold {
     /// The number of the request that was granted.
     #[serde(default)]
     pub(crate) attempt: u64,
-    /// `Revoked` only if the hold was reinstated. `hold_state` also applies the floor.
+    /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
     pub(crate) standing: HoldState,
+    /// Set if it was revoked by itself, not with all up to the floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) revoked: Option<Revoked>,
+}
+
+/// When a hold was revoked, and by whom.
+#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+pub(crate) struct Revoked {
+    pub(crate) at: u64,
+    /// An `Operator` as stores keep it.
+    pub(crate) by: String,
 }
 
 /// Holds with a fence up to this one are revoked.
@@ -114,9 +128,19 @@ pub(crate) struct Floor {
     pub(crate) at: u64,
 }
 
+/// Of the waiting requests that supersede, only the newest remains.
+#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+pub(crate) struct Newest {
+    /// On which several servers agreed; 0 if there is only one server.
+    pub(crate) ticket: u64,
+    pub(crate) token: String,
+    pub(crate) about: String,
+}
+
 /// A request with this token is rejected until this time.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
 pub(crate) struct Mark {
+    /// After a line break, who ended the request, and how; see `mark_ended`.
     pub(crate) token: String,
     pub(crate) until: u64,
 }
@@ -163,6 +187,9 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
     #[serde(default)]
     pub(crate) origin: Origin,
+    /// Whether it goes ahead of all waiters that do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) next: bool,
 }
 
 /// Where the ticket of a waiter comes from.
@@ -187,8 +214,8 @@ pub(crate) struct Mail {
 
 impl Waiter {
     /// The order of the queue.
-    pub(crate) fn place(&self) -> (u64, &str) {
-        (self.ticket, &self.token)
+    pub(crate) fn place(&self) -> (bool, u64, &str) {
+        (!self.next, self.ticket, &self.token)
     }
 }
 

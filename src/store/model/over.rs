@@ -5,13 +5,23 @@ use std::time::Duration;
 use super::history::HISTORY_LENGTH;
 use super::lock::Mark;
 use super::transaction::Transaction;
-use crate::lock::view::{Ending, HoldState, Reason};
+use crate::lock::ClientInfo;
+use crate::lock::view::{Ending, HoldState, Operator, Reason};
+use crate::store::Answer;
 
 /// How many tokens are remembered.
 const MAX_MARKS: usize = 1_000;
 
 /// How long they are remembered in milliseconds, unless the TTL is longer.
 const MARK_DURATION: u64 = 60_000;
+
+/// Who ends a request, if its client does not.
+#[derive(Clone, Copy)]
+pub(super) enum EndedBy {
+    /// A newer request that supersedes it.
+    Newer,
+    Operator,
+}
 
 impl Transaction<'_> {
     pub(super) fn mark_over(&mut self, token: &str, ttl: u64) {
@@ -22,6 +32,30 @@ impl Transaction<'_> {
         over.retain(|mark| mark.token != token);
         over.push(Mark { token: token.to_owned(), until: self.now + ttl.max(MARK_DURATION) });
         over.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
+    }
+
+    /// Marks a request that its client did not end itself, so that a later request with its token
+    /// learns how and by whom. This second mark is next to the token's own.
+    pub(super) fn mark_ended(&mut self, token: &str, ttl: u64, how: EndedBy, by: &str) {
+        let how = match how {
+            EndedBy::Newer => "superseded",
+            EndedBy::Operator => "removed",
+        };
+        self.mark_over(token, ttl);
+        self.mark_over(&format!("{token}\n{how}\n{by}"), ttl);
+    }
+
+    /// How and by whom this token's request was ended; `None` if nobody else ended it.
+    pub(super) fn how_ended(&self, token: &str) -> Option<Answer> {
+        let own = self.lock.over.iter().find(|mark| mark.token == token)?;
+        let beside = self.lock.over.iter().filter(|mark| mark.until == own.until);
+        beside.filter_map(|mark| mark.token.strip_prefix(token)?.strip_prefix('\n')).find_map(
+            |end| match end.split_once('\n')? {
+                ("superseded", about) => Some(Answer::Superseded(ClientInfo::from_lines(about))),
+                ("removed", by) => Some(Answer::Removed(Operator::from_line(by))),
+                _ => None,
+            },
+        )
     }
 
     /// A cooling hold was released, even if its mark is lost.
@@ -40,7 +74,7 @@ impl Transaction<'_> {
         }
         let unexpired = self.unexpired_hold(token);
         if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
-            let (how, by, at) = self.revocation();
+            let (how, by, at) = self.revocation(hold);
             let how = if hold.standing == HoldState::Held { how } else { Ending::Forgotten };
             return Reason::new(Some(how), ago(at), &by);
         }

@@ -1,6 +1,7 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
 use super::lock::{CLAIM_WINDOW, Mail, Waiter};
+use super::over::EndedBy;
 use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::seeded::{Flaw, seeded};
@@ -30,15 +31,16 @@ impl Transaction<'_> {
         }
     }
 
-    /// Puts a waiter at the end of the queue, or leaves it where it is. One of several servers also
-    /// gets the ticket that they agreed on, or 0: then it proposes one that grows with its clock.
-    /// Returns its position, from 1, and its ticket.
+    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is. One of
+    /// several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
+    /// with its clock. Returns its position, from 1, and its ticket.
     pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
         let queued = self.lock.queue.extract_if(.., |other| other.token == waiter.token).next();
+        let restates = agreed.is_some_and(|ticket| ticket > 0);
         if let Some(queued) = &queued {
             (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
+            waiter.next = if restates { waiter.next } else { queued.next };
         }
-        let restates = agreed.is_some_and(|ticket| ticket > 0);
         if queued.is_none() || restates && !seeded(Flaw::KeepsProposedTickets) {
             let last = self.lock.ticket;
             waiter.ticket = match agreed {
@@ -52,6 +54,20 @@ impl Transaction<'_> {
         let index = queue.partition_point(|other| other.place() < waiter.place());
         queue.insert(index, waiter);
         (index as u64 + 1, ticket)
+    }
+
+    /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
+    pub(super) fn remove_waiter(&mut self, token: &str, caller: &str, how: EndedBy, by: &str) {
+        let removed = self.lock.queue.extract_if(.., |waiter| waiter.token == token).next();
+        let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
+        let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
+        if hold.is_some() {
+            self.drop_hold(token);
+        }
+        self.mark_ended(token, ttl, how, by);
+        if token != caller {
+            self.wake(token, None);
+        }
     }
 
     /// The end of the lease that a head with this mode waits for: the last one if it needs the lock

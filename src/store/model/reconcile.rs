@@ -6,7 +6,8 @@ use crate::lock::view::Ending;
 use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
-    /// An idle lock keeps its fence and its life, and nothing else.
+    /// An idle lock keeps its fence, its life and the newest request that supersedes, and nothing
+    /// else.
     pub(super) fn become_idle(&mut self) {
         if seeded(Flaw::LeavesTraces) {
             return;

@@ -39,6 +39,7 @@ impl Transaction<'_> {
             slot: holder.slot,
             attempt: 0,
             standing: HoldState::Revoked,
+            revoked: None,
         });
         self.set_guard_to_latest();
     }

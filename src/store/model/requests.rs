@@ -4,5 +4,6 @@ mod acquire;
 mod inspect;
 mod leave;
 mod release;
+mod remove;
 mod renew;
 mod revoke;

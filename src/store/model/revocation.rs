@@ -1,14 +1,17 @@
-//! Revocation: a single mark, the floor, revokes all holds up to a fence.
+//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be revoked by
+//! itself.
 
-use super::lock::{Floor, Hold};
+use super::lock::{Floor, Hold, Revoked};
 use super::transaction::Transaction;
 use crate::lock::view::{Ending, HoldState};
 
 impl Transaction<'_> {
-    /// The state of a hold, with the floor applied.
+    /// The state of a hold, with all revocations applied.
     pub(super) fn hold_state(&self, hold: &Hold) -> HoldState {
         match hold.standing {
-            HoldState::Held if hold.fence <= self.lock.floor.fence => HoldState::Revoked,
+            HoldState::Held if hold.fence <= self.lock.floor.fence || hold.revoked.is_some() => {
+                HoldState::Revoked
+            }
             state => state,
         }
     }
@@ -22,8 +25,11 @@ impl Transaction<'_> {
         }
     }
 
-    /// How, by whom and when the holds up to the floor were revoked.
-    pub(super) fn revocation(&self) -> (Ending, String, u64) {
+    /// How, by whom and when a hold was revoked: by itself, or with all up to the floor.
+    pub(super) fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
+        if let Some(Revoked { at, by }) = &hold.revoked {
+            return (Ending::Revoked, by.clone(), *at);
+        }
         let Floor { how, by, at, .. } = &self.lock.floor;
         match how {
             Some(how) => (*how, by.clone(), *at),

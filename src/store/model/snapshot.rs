@@ -84,11 +84,13 @@ impl<'a> State<'a> {
             ttl: details.number("ttl"),
             slot: details.text("slot").parse().ok(),
             attempt: details.number("attempt"),
-            standing: match details.find("standing") {
+            // Who revoked it does not matter here.
+            standing: match details.find("standing").and_then(|text| text.split(' ').next()) {
                 Some("revoked") => HoldState::Revoked,
                 Some("cooling") => HoldState::Cooling,
                 _ => HoldState::Held,
             },
+            revoked: None,
             token,
             deadline,
         }

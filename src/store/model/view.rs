@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lock::Hold;
+use super::lock::{Hold, Waiter};
 use super::transaction::Transaction;
 use crate::lock::view::{self, HoldState, Holder, ServerTime, State, View};
 use crate::lock::{ClientInfo, Fence};
@@ -16,13 +16,27 @@ impl Transaction<'_> {
     /// The waiters that are presumed alive.
     pub(super) fn waiters(&self) -> Vec<view::Waiter> {
         let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
-        let waiters = alive.map(|waiter| view::Waiter {
-            id: id(&waiter.token),
-            mode: waiter.mode,
-            client: ClientInfo::from_lines(&waiter.about),
-            since: ServerTime(waiter.since),
-        });
-        waiters.collect()
+        alive.map(shown_waiter).collect()
+    }
+
+    /// A hold, as others see it.
+    pub(super) fn shown_hold(&self, hold: &Hold) -> Holder {
+        Holder {
+            id: id(&hold.token),
+            owner: hold.owner.clone(),
+            mode: hold.mode,
+            client: ClientInfo::from_lines(&hold.about),
+            fence: Fence(hold.fence),
+            acquired: ServerTime(hold.acquired),
+            waited: waited(hold.since, hold.acquired),
+            renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
+            deadline: ServerTime(hold.deadline),
+            state: match self.hold_state(hold) {
+                HoldState::Held if self.deleted => HoldState::Revoked,
+                state => state,
+            },
+            slot: hold.slot,
+        }
     }
 
     /// The lock with up to `holders_at_most` holders, from the one at `holders_from`. Only
@@ -30,28 +44,12 @@ impl Transaction<'_> {
     pub(super) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
-        let state_of = |hold: &Hold| match self.hold_state(hold) {
-            HoldState::Held if self.deleted => HoldState::Revoked,
-            state => state,
-        };
         let holder_count = count(live.len());
         let holders: Vec<Holder> = live
             .into_iter()
             .skip(holders_from)
             .take(holders_at_most)
-            .map(|hold| Holder {
-                id: id(&hold.token),
-                owner: hold.owner.clone(),
-                mode: hold.mode,
-                client: ClientInfo::from_lines(&hold.about),
-                fence: Fence(hold.fence),
-                acquired: ServerTime(hold.acquired),
-                waited: waited(hold.since, hold.acquired),
-                renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
-                deadline: ServerTime(hold.deadline),
-                state: state_of(hold),
-                slot: hold.slot,
-            })
+            .map(|hold| self.shown_hold(hold))
             .collect();
         let is = |state| holders.iter().any(|holder| holder.state == state);
         let state = match (self.live, self.foreign()) {
@@ -84,6 +82,17 @@ impl Transaction<'_> {
     pub(super) fn brief_view(&self) -> View {
         let live = self.live_holds().count();
         self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
+    }
+}
+
+/// A waiter, as others see it.
+pub(super) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
+    view::Waiter {
+        id: id(&waiter.token),
+        mode: waiter.mode,
+        client: ClientInfo::from_lines(&waiter.about),
+        since: ServerTime(waiter.since),
+        next: waiter.next,
     }
 }
 

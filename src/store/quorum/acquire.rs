@@ -81,13 +81,16 @@ impl Quorum {
             Ok(End::Nested) => Ok(Answer::Nested),
             Ok(End::Upgrade) => Ok(Answer::Upgrade),
             Ok(End::Over(why)) => Ok(Answer::Over(why)),
+            Ok(End::Superseded(newer)) => Ok(Answer::Superseded(newer)),
+            Ok(End::Removed(operator)) => Ok(Answer::Removed(operator)),
             Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // A sleep that was over before it began.
             Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),
             Err(failure) => Err(failure),
         };
-        if let Ok(Answer::Busy(_)) = result {
-            // The members have queued even a request that does not wait.
+        if let Ok(Answer::Busy(_) | Answer::Superseded(_) | Answer::Removed(_)) = result {
+            // The members have queued even a request that does not wait, and one that only some of
+            // them have ended.
             self.members.iter().for_each(|member| member.post(leaving(request)));
         }
         self.attempt = Some(attempt);
@@ -156,6 +159,8 @@ impl Quorum {
             Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
             Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
             Reply::Answer(Answer::Over(why)) => format!("request ended: the lock {why}"),
+            Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
+            Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),
             Reply::Heard(Some(_)) => "called".into(),
             Reply::Heard(None) => return self.diagnostics.extend(own),
             Reply::Failed(failure) => {

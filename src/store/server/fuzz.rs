@@ -25,6 +25,8 @@ pub(crate) fn replies(bytes: &[u8]) {
             view(&seen)
         }
         Some(Verdict::Answer(Answer::Over(why))) => printable(&why.to_string()),
+        Some(Verdict::Answer(Answer::Superseded(newer))) => printable(&newer.to_string()),
+        Some(Verdict::Answer(Answer::Removed(operator))) => printable(&operator.to_string()),
         _ => {}
     }
     if let Some(Renewal::NotHeld(why)) = reply::renewal(value.clone()) {

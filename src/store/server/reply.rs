@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::lock::view::{
-    Ending, HistoryEntry, HoldState, Holder, Reason, ServerTime, State, View, Waiter,
+    Ending, HistoryEntry, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
 };
 use crate::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::report::Fault;
 use crate::store::wire::Value;
-use crate::store::{Answer, Failure, Place, Release, Renewal, Ticket, Verdict};
+use crate::store::{Answer, Failure, Place, Release, Removal, Renewal, Ticket, Verdict};
 use crate::text::printable;
 
 /// Reads an array from front to back.
@@ -112,6 +112,8 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             sleep: fields.millis()?,
         },
         "over" => Answer::Over(fields.reason()?),
+        "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
+        "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
         "placed" => {
             return Some(Verdict::Placed(Place {
                 view: view(fields.0.next()?)?,
@@ -171,6 +173,19 @@ pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u6
         first => Some(view(first)?),
     };
     Some((before, if again { Some(fields.count()?) } else { None }))
+}
+
+/// Parses the reply of REMOVE. The inner `None` means that nothing is decided yet.
+pub(in crate::store) fn removal(reply: Value) -> Option<Option<Removal>> {
+    let mut fields = Fields::of(reply)?;
+    Some(Some(match fields.text()?.as_str() {
+        "revoked" => Removal::Revoked(holder(fields.0.next()?)?, fields.time()?),
+        "removed" => Removal::Removed(waiter(fields.0.next()?)?, fields.time()?),
+        "unknown" => Removal::Unknown(view(fields.0.next()?)?),
+        "several" => Removal::Several(view(fields.0.next()?)?),
+        "again" => return Some(None),
+        _ => return None,
+    }))
 }
 
 /// Parses the reply of INSPECT, which other replies contain too.
@@ -243,6 +258,7 @@ fn waiter(reply: Value) -> Option<Waiter> {
         mode: fields.mode()?.unwrap_or(Mode::Exclusive),
         client: ClientInfo::from_lines(&fields.text()?),
         since: fields.time()?,
+        next: !fields.text()?.is_empty(),
     })
 }
 
@@ -272,7 +288,7 @@ fn past(reply: Value) -> Option<HistoryEntry> {
         waited: waited(since, acquired),
         fence: Fence(number(next())),
         mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
-        by: Some(next()).filter(|by| !by.is_empty()).map(printable),
+        operator: Operator::from_line(next()),
         client: ClientInfo::from_lines(next()),
     })
 }

@@ -11,12 +11,12 @@ use super::topology::Topology;
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Fence, Key, Owner, Prefix, Token};
+use crate::lock::{Fence, Id, Key, Owner, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::wire::{self, Value};
 use crate::store::{
-    Answer, Failure, Interrupt, Listing, Part, Release, Renewal, Request, Revocation, Seen, Store,
-    Ticket, Verdict, decided,
+    Answer, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request, Revocation,
+    Seen, Store, Ticket, Verdict, decided, undecided,
 };
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
@@ -122,6 +122,12 @@ impl<T: Topology> Scripted<T> {
             .with(attempt)
             .with(fence)
             .with(ticket)
+            .with(if request.next { "next" } else { "" })
+            .with(match (request.supersedes, request.was_queued) {
+                (false, _) => "",
+                (true, false) => "first",
+                (true, true) => "again",
+            })
             .with(seen.first().map_or("", |seen| &seen.life));
         for Seen { holder, left, .. } in seen {
             call = call
@@ -248,6 +254,23 @@ impl<T: Topology> Store for Scripted<T> {
         }
         let fault = Fault::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
         Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
+    }
+
+    fn remove(
+        &mut self,
+        key: &Key,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Removal, Failure> {
+        let now = if revocation == Revocation::Now { "now" } else { "" };
+        let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
+        for _ in 0..MAX_REVOKE_CALLS {
+            if let Some(removal) = self.run(&call, reply::removal, None)?.value {
+                return Ok(removal);
+            }
+        }
+        Err(undecided())
     }
 
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy

@@ -31,6 +31,8 @@ pub(super) enum Step {
     /// Gives up a request before that request arrives: the token is not known yet.
     LeaveEarly(u8),
     Revoke(Revocation),
+    /// Takes a client out of the lock.
+    Remove(u8, Revocation),
     Pass(u64),
     /// Another tool writes the key, with or without an expiry.
     Write(Option<u64>),
@@ -61,6 +63,9 @@ pub(super) struct Ask {
     pub(super) owner: Option<u8>,
     pub(super) enclosing: Vec<u8>,
     pub(super) reentrant: bool,
+    pub(super) next: bool,
+    pub(super) supersedes: bool,
+    pub(super) was_queued: bool,
     /// How many milliseconds the wanted fence is ahead of the clock.
     pub(super) fence: Option<i64>,
     /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead of
@@ -84,6 +89,9 @@ pub(super) fn plain_ask() -> Ask {
         owner: None,
         enclosing: Vec::new(),
         reentrant: false,
+        next: false,
+        supersedes: false,
+        was_queued: false,
         fence: None,
         ticket: None,
         reminds: false,
@@ -117,6 +125,9 @@ impl Ask {
                 .unwrap(),
             enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
             reentrant: self.reentrant,
+            next: self.next,
+            supersedes: self.supersedes,
+            was_queued: self.was_queued,
             client: client.to_lines(),
             part: self.part(now),
         }
@@ -243,7 +254,8 @@ impl<'a> Both<'a> {
                 // Either all requests of a token are to one of several servers, or none.
                 let ticket = asked.ticket.map(|_| new.ticket.flatten());
                 let fence = new.fence;
-                let ask = &Ask { reminds: new.reminds, fence, ticket, ..asked.clone() };
+                let (reminds, was_queued) = (new.reminds, new.was_queued);
+                let ask = &Ask { reminds, was_queued, fence, ticket, ..asked.clone() };
                 let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += 1;
@@ -320,6 +332,12 @@ impl<'a> Both<'a> {
             Step::Revoke(revocation) => {
                 let reply = self.server.revoke(&key, *revocation, "someone").unwrap();
                 assert_eq!(reply, self.model.revoke(*revocation, "someone", now));
+            }
+            Step::Remove(client, revocation) => {
+                let id = self.tokens.present(*client).id().parse().unwrap();
+                let by = "someone\tfor a reason";
+                let reply = self.server.remove(&key, &id, *revocation, by).unwrap();
+                assert_eq!(reply, self.model.remove(&id, *revocation, by, now));
             }
             Step::Pass(time) => {
                 self.now += time;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::lock::view::{Ending, HoldState};
-use crate::lock::{Fence, Mode, Slot};
+use crate::lock::view::{Ending, HoldState, Operator, Outcome};
+use crate::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::seeded::{Flaw, seeded};
-use crate::store::model::lock::{CLAIM_WINDOW, Hold, Origin, Waiter};
+use crate::store::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
+use crate::store::model::over::EndedBy;
 use crate::store::model::transaction::Transaction;
 use crate::store::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
 
@@ -20,10 +21,22 @@ impl Transaction<'_> {
         let Wanted { fence: wanted, ticket } = Wanted::by(request);
         self.reconcile();
         if self.is_over(token) {
-            return Verdict::Answer(Answer::Over(self.why_not_held(token)));
+            let over = || Answer::Over(self.why_not_held(token));
+            return Verdict::Answer(self.how_ended(token).unwrap_or_else(over));
         }
         if self.leftovers {
             return Verdict::Again;
+        }
+        // An operator meant the client, which may not know of its hold yet.
+        if let Some(hold) = self.unexpired_hold(token)
+            && let Some(Revoked { by, .. }) = hold.revoked.clone()
+        {
+            let (ending, unknown) = (Ending::Released, Outcome::Unknown);
+            let entry = self.history_entry(hold, ending, self.now, unknown, None);
+            self.remove_waiter(token, token, EndedBy::Operator, &by);
+            self.admit(token);
+            self.record(entry);
+            return Verdict::Answer(Answer::Removed(Operator::from_line(&by)));
         }
         let is_copy = self.last_attempt(token).is_some_and(|last| attempt <= last);
         if is_copy && !seeded(Flaw::ObeysLateCopies) {
@@ -60,6 +73,9 @@ impl Transaction<'_> {
                 self.reinstate(holder, millis(*left));
             }
         }
+        if let Some(newer) = self.supersede(request) {
+            return Verdict::Answer(Answer::Superseded(newer));
+        }
         let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
         if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
             return Verdict::Again;
@@ -93,6 +109,40 @@ impl Transaction<'_> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         let waiter = self.lock.queue.iter().find(|waiter| waiter.token == token);
         hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
+    }
+
+    /// Of the waiting requests that supersede, only the newest remains. On one of several servers, only
+    /// those with agreed tickets count, and the largest is the newest. Returns the client of a newer one.
+    fn supersede(&mut self, request: &Request) -> Option<ClientInfo> {
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let token = request.token.as_str();
+        let counts = ticket.map_or(wanted == 0, |ticket| ticket > 0);
+        let newest = self.lock.newest.clone();
+        if !request.supersedes
+            || !counts
+            || self.valid_hold(token).is_some()
+            || self.enclosing_hold(&request.enclosing).0.is_some()
+            || newest.as_ref().is_some_and(|newest| newest.token == token)
+        {
+            return None;
+        }
+        if let Some(newest) = newest {
+            let is_older = match ticket {
+                Some(ticket) => (newest.ticket, newest.token.as_str()) > (ticket, token),
+                None => request.was_queued,
+            };
+            if is_older && !seeded(Flaw::ForgetsTheNewest) {
+                self.remove_waiter(token, token, EndedBy::Newer, &newest.about);
+                self.admit(token);
+                return Some(ClientInfo::from_lines(&newest.about));
+            }
+            if self.lock.queue.iter().any(|waiter| waiter.token == newest.token) {
+                self.remove_waiter(&newest.token, token, EndedBy::Newer, &request.client);
+            }
+        }
+        let (token, about) = (token.to_owned(), request.client.clone());
+        self.lock.newest = Some(Newest { ticket: ticket.unwrap_or(0), token, about });
+        None
     }
 
     /// The answer to a caller that already holds the lock.
@@ -157,10 +207,12 @@ impl Transaction<'_> {
                 Some(0) => Origin::Proposed,
                 Some(_) => Origin::Agreed,
             },
+            next: request.next && !seeded(Flaw::ForgetsNext),
         };
         // An owner may enter its own lock ahead of the queue, because the queue waits for that
         // owner. A hold that is restored needs no turn.
-        let overtakes = head.is_none() || wanted > 0 || seeded(Flaw::Overtakes);
+        let is_first = head.is_none_or(|head| request.next && !head.next);
+        let overtakes = is_first || wanted > 0 || seeded(Flaw::Overtakes);
         let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
         if ticket.is_none() && admitted {
             self.lock.queue.retain(|waiter| waiter.token != token);
@@ -185,7 +237,7 @@ impl Transaction<'_> {
             return self.place(request, waiter, is_enclosed, entered.is_some());
         }
         let (position, _) = self.enqueue(None, waiter);
-        let turn = position - calls as u64;
+        let turn = position.saturating_sub(calls as u64).max(1);
         if turn == 1 {
             self.notify_head(token, token);
         }

@@ -29,8 +29,8 @@ use std::time::Duration;
 use super::required;
 use super::seat::{Said, Seat, Seats, UnderWay};
 use super::votes::Votes;
-use crate::lock::view::{Reason, View};
-use crate::lock::{Fence, Mode};
+use crate::lock::view::{Operator, Reason, View};
+use crate::lock::{ClientInfo, Fence, Mode};
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
 use crate::system::back_off::BackOff;
@@ -96,6 +96,8 @@ pub(crate) enum End {
     Nested,
     Upgrade,
     Over(Reason),
+    Superseded(ClientInfo),
+    Removed(Operator),
     /// Only this number of members could be used.
     TooFew(usize),
 }
@@ -127,6 +129,7 @@ enum Phase {
 pub(crate) struct Acquisition {
     mode: Mode,
     waits: bool,
+    supersedes: bool,
     /// How long the hold will last.
     lease: Duration,
     io_timeout: Duration,
@@ -159,6 +162,7 @@ impl Acquisition {
         Self {
             mode: request.mode,
             waits: request.heartbeat.is_some(),
+            supersedes: request.supersedes,
             lease: request.ttl.get().max(request.at_least),
             io_timeout,
             required: required(request.mode, members),
@@ -362,6 +366,13 @@ impl Acquisition {
             match &seat.said {
                 Said::Refused(Answer::Nested) => return Some(End::Nested),
                 Said::Refused(Answer::Upgrade) => return Some(End::Upgrade),
+                // Agreed tickets are the same everywhere, and an operator means all members.
+                Said::Refused(Answer::Superseded(newer)) => {
+                    return Some(End::Superseded(newer.clone()));
+                }
+                Said::Refused(Answer::Removed(operator)) => {
+                    return Some(End::Removed(operator.clone()));
+                }
                 _ => {}
             }
         }

@@ -40,7 +40,8 @@ impl Acquisition {
         if let Some(fence) = held.filter(|_| holding >= self.required && self.ticket.is_none()) {
             return Some(Step::End(End::Granted(fence)));
         }
-        if self.is_called(now) {
+        // Only an agreed ticket supersedes.
+        if self.is_called(now) && (self.ticket.is_some() || !self.supersedes) {
             if seeded(Flaw::CountsCalls) {
                 return Some(Step::End(End::Granted(Fence(self.highest.0 + 1))));
             }

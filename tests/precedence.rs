@@ -1,0 +1,182 @@
+//! Who comes first: --next goes ahead of the queue, and of the waiters with --supersede only the newest
+//! remains.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{
+    Finished, READY, Running, Server, also_on_local, holder, rlock, run, until, waiter,
+};
+
+also_on_local! {
+    next_goes_ahead_of_the_queue_and_behind_others_with_next,
+    a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer,
+    the_newest_run_ends_older_ones_that_wait,
+    a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder,
+    a_waiter_that_was_away_does_not_supersede_a_newer_one,
+    a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json,
+}
+
+#[test]
+fn next_goes_ahead_of_the_queue_and_behind_others_with_next() {
+    let server = Server::start();
+    let file = server.directory().join("order");
+    let queue = |options: &[&str], word: &str| {
+        let enter = format!("echo {word} >> {}", file.display());
+        let exec = [&["exec"], options, &["L", "sh", "-c", &enter]].concat();
+        let mut waiter = Running::start(&mut server.rlock(exec));
+        waiter.told("waiting at position");
+        waiter
+    };
+    let first = holder(&server, &[], "L");
+    let waiters = [
+        queue(&[], "third"),
+        queue(&["--next"], "first"),
+        queue(&["--next"], "second"),
+        queue(&[], "fourth"),
+    ];
+    let shown = server.inspect("L");
+    let next: Vec<bool> =
+        shown["waiters"].as_array().unwrap().iter().map(|one| one["next"] == true).collect();
+    assert_eq!(next, [true, true, false, false]);
+    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    assert_eq!(page.matches(", --next").count(), 2, "{page}");
+    first.finish();
+    for waiter in waiters {
+        assert_eq!(waiter.finish().code(), 0);
+    }
+    let order = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(
+        order.split_whitespace().collect::<Vec<_>>(),
+        ["first", "second", "third", "fourth"]
+    );
+}
+
+#[test]
+fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
+    let server = Server::start();
+    let reader = holder(&server, &["--shared"], "L");
+    let writer = waiter(&server, &[], "L", "writer");
+    let exec = ["exec", "-n", "--shared", "L", "true"];
+    assert_eq!(run(&mut server.rlock(exec)).code(), 75);
+    let exec = ["exec", "-n", "--shared", "--next", "L", "true"];
+    assert_eq!(run(&mut server.rlock(exec)).code(), 0);
+    reader.finish();
+    assert_eq!(writer.finish().out(), "ENTERED writer");
+}
+
+#[test]
+fn the_newest_run_ends_older_ones_that_wait() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let older = waiter(&server, &["--supersede"], "L", "older");
+    let newer = waiter(&server, &["--supersede", "--label", "https://ci/813"], "L", "newer");
+    // At once: its heartbeat is 10 s, and the lock is still held.
+    let told = older.end();
+    assert_eq!(told.code(), 75, "{told:?}");
+    assert!(told.err().contains("rlock: L: superseded by "), "{told:?}");
+    assert!(told.err().contains(" (sh), label https://ci/813"), "{told:?}");
+    assert_eq!(server.waiting("L"), 1);
+    first.finish();
+    assert_eq!(newer.finish().out(), "ENTERED newer");
+}
+
+#[test]
+fn a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder() {
+    let server = Server::start();
+    let first = holder(&server, &["--supersede"], "L");
+    let other = waiter(&server, &[], "L", "other");
+    let newest = waiter(&server, &["--supersede"], "L", "newest");
+    assert_eq!(server.waiting("L"), 2);
+    assert_eq!(first.finish().code(), 0);
+    assert_eq!(other.finish().out(), "ENTERED other");
+    assert_eq!(newest.finish().out(), "ENTERED newest");
+    let usage = run(&mut server.rlock(["exec", "-n", "--supersede", "L", "true"]));
+    assert_eq!(usage.code(), 64, "{usage:?}");
+}
+
+#[test]
+fn a_waiter_that_was_away_does_not_supersede_a_newer_one() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    // It loses its position after two heartbeats of 100 ms and 2 s.
+    let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
+    older.signal("STOP");
+    until("it loses its position", || server.waiting("L") == 0);
+    let newer = waiter(&server, &["--supersede"], "L", "newer");
+    older.signal("CONT");
+    let told = older.end();
+    assert_eq!(told.code(), 75, "{told:?}");
+    assert!(told.err().contains("superseded by "), "{told:?}");
+    first.finish();
+    assert_eq!(newer.finish().out(), "ENTERED newer");
+    // The same, when the newer run is over: an older one must not run after it.
+    let first = holder(&server, &[], "L");
+    let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
+    older.signal("STOP");
+    until("it loses its position", || server.waiting("L") == 0);
+    first.finish();
+    assert_eq!(run(&mut server.rlock(["exec", "--supersede", "L", "true"])).code(), 0);
+    older.signal("CONT");
+    let told = older.end();
+    assert_eq!((told.code(), told.out().as_str()), (75, ""), "{told:?}");
+}
+
+#[test]
+fn a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let options = ["acquire", "--json", "-q", "-E", "9", "--supersede", "L"];
+    let older = Running::start(&mut server.rlock(options));
+    until("it waits", || server.waiting("L") == 1);
+    let newer = waiter(&server, &["--supersede", "--label", "813"], "L", "newer");
+    let told = older.end();
+    assert_eq!((told.code(), told.err().as_str()), (9, ""), "{told:?}");
+    let document: Value = serde_json::from_str(&told.out()).unwrap();
+    assert_eq!(document["status"], "superseded");
+    assert_eq!(document["superseded_by"]["label"], "813");
+    assert_eq!(document["superseded_by"]["command"], "sh");
+    first.finish();
+    newer.finish();
+}
+
+fn at(servers: &[Server], arguments: &[&str]) -> Command {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", "3s");
+    command
+}
+
+#[test]
+fn a_quorum_serves_next_first_and_only_the_newest_remains() {
+    let servers: Vec<Server> = (0..3).map(|_| Server::on_tcp(&[])).collect();
+    servers.iter().for_each(|server| server.await_uptime(4));
+    let file = servers[0].directory().join("order");
+    let queue = |options: &[&str], word: &str| {
+        let enter = format!("echo {word} >> {}", file.display());
+        let exec = [&["exec"], options, &["L", "sh", "-c", &enter]].concat();
+        let mut waiter = Running::start(&mut at(&servers, &exec));
+        waiter.told("waiting at position");
+        waiter
+    };
+    let mut first = Running::start(&mut at(&servers, &["exec", "L", "sh", "-c", READY]));
+    assert_eq!(first.line(), "READY");
+    let last = queue(&[], "last");
+    let older = queue(&["--supersede"], "older");
+    // The newest is superseded by nobody, even while a server is away.
+    servers[2].signal("STOP");
+    let newer = queue(&["--supersede"], "newer");
+    let told = older.end();
+    assert_eq!(told.code(), 75, "{told:?}");
+    assert!(told.err().contains("superseded by "), "{told:?}");
+    servers[2].signal("CONT");
+    let next = queue(&["--next"], "next");
+    first.finish();
+    for waiter in [next, last, newer] {
+        let told = waiter.finish();
+        assert_eq!(told.code(), 0, "{told:?}");
+    }
+    let order = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["next", "last", "newer"]);
+}
