@@ -44,7 +44,8 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
     let inherited = match system::inherited::Inherited::capture() {
         Ok(inherited) => inherited,
         Err(error) => {
-            report::alert(format_args!("cannot set up signals: {error}"));
+            let error = report::plain(&error);
+            report::alert(format_args!("cannot start: {error}"));
             return Exit::Status(exit::INTERNAL);
         }
     };

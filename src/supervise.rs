@@ -20,5 +20,5 @@ pub(crate) mod watched;
 
 pub(crate) use command::{Command, Variables, run_unlocked};
 pub(crate) use loss::LockOutcome;
-pub(crate) use renewer::RenewableHold;
+pub(crate) use renewer::{Descriptors, RenewableHold};
 pub(crate) use supervisor::{Completion, run};

@@ -26,6 +26,7 @@ mod quorum_queue;
 mod recipes;
 mod removal;
 mod round_trips;
+mod sandboxes;
 mod sentinel;
 mod signals;
 mod slots;

@@ -135,6 +135,20 @@ fn an_untrusted_server_is_78_and_receives_no_password() {
 }
 
 #[test]
+fn a_system_without_root_certificates_is_78_and_ssl_cert_file_names_one() {
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost", "-days 2");
+    let (_server, url) = authority.serves("server", "no");
+    let mut command = rlock(["exec", "L", "true"]);
+    command.env("RLOCK_URL", url).env("SSL_CERT_DIR", "/nonexistent");
+    let output = run(command.env("SSL_CERT_FILE", "/nonexistent"));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains("; set --tls-ca, or install ca-certificates"), "{output:?}");
+    let output = run(command.env("SSL_CERT_FILE", authority.file("ca.crt")));
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
 fn a_server_that_requires_a_client_certificate_receives_it() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost", "-days 2");

@@ -30,7 +30,8 @@ use crate::policy::LossPolicy;
 use crate::report::Report;
 use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
-use crate::supervise::{LockOutcome, RenewableHold, watch};
+use crate::supervise::{Descriptors, LockOutcome, RenewableHold, watch};
+use crate::system::call::{Named, failed};
 use crate::system::clock::Instant;
 use crate::system::disposition;
 use crate::system::inherited::Inherited;
@@ -56,7 +57,7 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
         rustix::io::Errno::SRCH | rustix::io::Errno::INVAL => missing(),
-        error => Error::system("cannot watch a process", error.into()),
+        error => Error::system("cannot watch a process", failed("pidfd_open", error)),
     })?;
     match kill(Pid::from_raw(number), None) {
         _ if has_ended(opened.as_fd()) => Err(missing()),
@@ -146,10 +147,12 @@ pub(super) fn run(
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let notice = Notice::await_for(&request.token).context("cannot listen for releases")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
+    let descriptors = Descriptors::open()?;
     tell_ready().context("cannot report that the keeper is ready")?;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease: acquired.lease };
-    let (store, lock) = watch::run(watched, notice, hold, store, LossPolicy::DEFAULT, report);
+    let (store, lock) =
+        watch::run(watched, notice, descriptors, hold, store, LossPolicy::DEFAULT, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,
@@ -167,12 +170,13 @@ pub(super) fn run(
     }))
 }
 
-/// Reports to the parent, closes the pipes and leaves the directory.
+/// Reports to the parent, closes the pipes and leaves the directory. What may fail comes first,
+/// because from the report on the script relies on the keeper.
 fn tell_ready() -> std::io::Result<()> {
+    let null = OpenOptions::new().write(true).open("/dev/null").named("/dev/null")?;
+    std::env::set_current_dir("/")?;
     stdout().write_all(READY)?;
     stdout().flush()?;
-    let null = OpenOptions::new().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
-    std::env::set_current_dir("/")
+    Ok(rustix::stdio::dup2_stderr(&null)?)
 }

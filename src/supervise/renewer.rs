@@ -28,11 +28,19 @@ pub(crate) struct RenewableHold {
     pub(crate) lease: Lease,
 }
 
-/// Opens all that supervision waits for. Call this before the command starts, so that a lack of
-/// descriptors is an error while nothing runs.
-pub(super) fn prepare() -> Result<(Wakeups, Alarm), Error> {
-    let prepared = Wakeups::new().and_then(|wakeups| Ok((wakeups, Alarm::new()?)));
-    prepared.map_err(|error| Error::system("cannot prepare for renewals", error))
+/// All that supervision waits for, except signals.
+pub(crate) struct Descriptors {
+    pub(super) wakeups: Wakeups,
+    pub(super) alarm: Alarm,
+}
+
+impl Descriptors {
+    /// Call this before the command starts, so that a lack of descriptors is an error while nothing
+    /// runs.
+    pub(crate) fn open() -> Result<Self, Error> {
+        let opened = Wakeups::new().and_then(|wakeups| Ok(Self { wakeups, alarm: Alarm::new()? }));
+        opened.map_err(|error| Error::system("cannot prepare for renewals", error))
+    }
 }
 
 /// How the supervisor and the renewing thread wake each other.

@@ -12,7 +12,7 @@ use super::command::{Command, NotStarted};
 use super::descendants::Descendants;
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
-use super::renewer::{RenewableHold, Renewer, prepare};
+use super::renewer::{Descriptors, RenewableHold, Renewer};
 use super::terminal::{self, StopTarget, Terminal};
 use crate::duration::show;
 use crate::error::Error;
@@ -49,8 +49,8 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-    let (wakeups, alarm) = match prepare() {
-        Ok(prepared) => prepared,
+    let Descriptors { wakeups, alarm } = match Descriptors::open() {
+        Ok(descriptors) => descriptors,
         Err(error) => return (Some(store), Err(error)),
     };
     let machine = Machine::new(hold.lease, loss_policy);

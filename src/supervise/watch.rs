@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
 use super::notice::Notice;
-use super::renewer::{RenewableHold, Renewer, prepare};
+use super::renewer::{Descriptors, RenewableHold, Renewer};
 use super::watched::{Remaining, Watched, has_ended};
 use crate::error::Error;
 use crate::policy::LossPolicy;
@@ -21,15 +21,13 @@ use crate::system::poll::{Want, ready};
 pub(crate) fn run(
     watched: Watched,
     notice: Notice,
+    descriptors: Descriptors,
     hold: RenewableHold,
     store: Box<dyn Store>,
     loss_policy: LossPolicy,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
-    let (wakeups, alarm) = match prepare() {
-        Ok(prepared) => prepared,
-        Err(error) => return (Some(store), Err(error)),
-    };
+    let Descriptors { wakeups, alarm } = descriptors;
     let machine = Machine::new(hold.lease, loss_policy);
     let renewer = Renewer::new(store, hold, wakeups);
     let lock = LockOutcome::Kept;

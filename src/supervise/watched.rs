@@ -6,18 +6,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 
 use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal};
-use rustix::process::{
-    getrlimit, kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal, setrlimit,
-};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal};
+use rustix::process::{kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal};
 
 use super::process::{Process, ROUNDS};
 use crate::report::Report;
 use crate::system::poll::{Want, is_ready};
 
 /// How many descriptors are kept free to read /proc and to report the loss.
-const RESERVE: u64 = 8;
+const RESERVE: rlim_t = 8;
+
+/// The limit on open descriptors if the system does not tell.
+const USUAL_LIMIT: rlim_t = 1024;
 
 /// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
@@ -27,7 +29,7 @@ pub(crate) struct Watched {
     /// process is asked to end.
     descendants: Vec<Descendant>,
     /// The limit on open descriptors.
-    descriptors: u64,
+    descriptors: rlim_t,
 }
 
 /// Whether a process or one of its descendants remains.
@@ -164,13 +166,14 @@ struct Descendant {
 }
 
 impl Descendant {
-    fn new(pid: Pid, started: u64, descriptors: u64) -> Self {
+    fn new(pid: Pid, started: u64, descriptors: rlim_t) -> Self {
         let number = rustix::process::Pid::from_raw(pid.as_raw());
         let process = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
         // A new descriptor has the lowest free number.
         let last = descriptors.saturating_sub(RESERVE);
-        let process = process
-            .filter(|process| u64::try_from(process.as_raw_fd()).is_ok_and(|number| number < last));
+        let process = process.filter(|process| {
+            rlim_t::try_from(process.as_raw_fd()).is_ok_and(|number| number < last)
+        });
         Self { pid, started, process }
     }
 
@@ -197,11 +200,10 @@ impl Descendant {
 
 /// Raises the limit on descriptors as far as possible and returns it. rlock has inherited the limit
 /// of the script, which is meant for what the script opens.
-fn raise_limit() -> u64 {
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: maximum, maximum };
-    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { maximum } else { current };
-    limit.unwrap_or(u64::MAX)
+fn raise_limit() -> rlim_t {
+    let Ok((current, maximum)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL_LIMIT };
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, maximum, maximum);
+    if raised.is_ok() { maximum } else { current }
 }
 
 /// Whether the process of this pidfd has ended.

@@ -10,6 +10,8 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::system::call::Named;
+
 /// A moment since boot, suspend included. Never a wall-clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Instant(Duration);
@@ -67,16 +69,19 @@ pub(crate) struct Alarm(TimerFd);
 impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
-        Ok(Self(TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags)?))
+        let timer = TimerFd::new(timerfd::ClockId::CLOCK_BOOTTIME, flags);
+        Ok(Self(timer.named("timerfd_create")?))
     }
 
     /// Sets the moment and replaces the previous one; `None` means never.
     pub(crate) fn set(&self, moment: Option<Instant>) -> io::Result<()> {
-        let Some(Instant(since_boot)) = moment else { return Ok(self.0.unset()?) };
+        let Some(Instant(since_boot)) = moment else {
+            return self.0.unset().named("timerfd_settime");
+        };
         // A time of zero would disarm the timer.
         let since_boot = since_boot.max(Duration::from_nanos(1));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(since_boot));
-        Ok(self.0.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?)
+        self.0.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME).named("timerfd_settime")
     }
 }
 

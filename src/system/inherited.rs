@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::system::call::Named;
 use crate::system::disposition::{changed, ignore, is_ignored, reset};
 
 /// The state at the start of the process.
@@ -72,7 +73,8 @@ fn occupy_standard_descriptors() -> io::Result<()> {
             // All lower descriptors are open, so this is the lowest free number, which open(2)
             // returns.
             let is_input = descriptor == 0;
-            let null = OpenOptions::new().read(!is_input).write(is_input).open("/dev/null")?;
+            let null = OpenOptions::new().read(!is_input).write(is_input).open("/dev/null");
+            let null = null.named("/dev/null")?;
             let _stays_open = null.into_raw_fd();
         }
     }

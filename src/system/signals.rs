@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
+use crate::system::call::Named;
 use crate::system::disposition::{ENDING, RUNNING, ignore};
 use crate::system::inherited::Inherited;
 
@@ -51,7 +52,7 @@ impl Signals {
     /// Listens to the signals that should end a wait.
     pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
         // signal-hook uses send(2) and recv(2), so these must be sockets.
-        let (read, write) = UnixStream::pair()?;
+        let (read, write) = UnixStream::pair().named("socketpair")?;
         let listened = ENDING.iter().copied().filter(|&signal| !inherited.ignores(signal));
         let numbers = listened.map(|signal| signal as i32);
         let delivery = SignalDelivery::with_pipe(read, write, WithRawSiginfo, numbers)?;

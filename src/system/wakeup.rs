@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::system::call::Named;
+
 /// Something that any thread can make readable. Its clones are the same wake-up.
 ///
 /// This is an eventfd(2), because it needs one descriptor while a socket pair needs two, and
@@ -16,7 +18,7 @@ pub(crate) struct Wakeup(Arc<EventFd>);
 impl Wakeup {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        Ok(Self(Arc::new(EventFd::from_value_and_flags(0, flags)?)))
+        Ok(Self(Arc::new(EventFd::from_value_and_flags(0, flags).named("eventfd2")?)))
     }
 
     /// Makes it readable until the next `clear`.

@@ -13,6 +13,7 @@ pub mod longer;
 pub mod proxy;
 pub mod pty;
 pub mod random;
+pub mod sandbox;
 pub mod sentinels;
 pub mod server;
 

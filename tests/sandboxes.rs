@@ -1,0 +1,88 @@
+//! In a sandbox that refuses system calls, rlock works, or names the call.
+
+use std::process::{Command, Output};
+
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::support::sandbox::{Refused, refuse};
+use crate::support::{Finished, READY, Running, Server, run, until};
+
+#[test]
+fn to_renew_and_release_a_lock_needs_no_recent_system_calls() {
+    let server = Server::start();
+    let recent = [libc::SYS_clone3, libc::SYS_close_range].map(Refused::Call);
+    let exec = server.rlock(["exec", "-v", "--ttl", "2s", "L", "sh", "-c", READY]);
+    let for_exec = [&recent[..], &[Refused::Call(libc::SYS_pidfd_open)]].concat();
+    let for_keeper = [&recent[..], &[Refused::Call(libc::SYS_prlimit64)]].concat();
+    let script = format!("{} acquire --while-pid $$ L && {READY}", env!("CARGO_BIN_EXE_rlock"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("RLOCK_URL", server.url());
+    for (mut command, refused) in [(exec, for_exec), (shell, for_keeper)] {
+        let mut first = Running::start(refuse(&mut command, &refused, Errno::ENOSYS));
+        while first.line() != "READY" {}
+        let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
+        let before = renewed();
+        until("it is renewed", || renewed() != before);
+        assert_eq!(first.finish().code(), 0);
+        until("it is released", || server.is_free("L"));
+    }
+}
+
+#[test]
+fn a_system_call_that_rlock_cannot_do_without_is_named() {
+    let server = Server::start();
+    let exec = ["exec", "L", "true"];
+    let pid = std::process::id().to_string();
+    let acquire = ["acquire", "--while-pid", &pid, "L"];
+    for (arguments, refused, name) in [
+        (&exec[..], Refused::Call(libc::SYS_socketpair), "socketpair"),
+        (&exec, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
+        (&exec, Refused::Call(libc::SYS_timerfd_create), "timerfd_create"),
+        (&exec, Refused::Call(libc::SYS_timerfd_settime), "timerfd_settime"),
+        (&acquire, Refused::Call(libc::SYS_pidfd_open), "pidfd_open"),
+        (&acquire, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
+    ] {
+        let output = run(refuse(&mut server.rlock(arguments), &[refused], Errno::EPERM));
+        let expected = format!(": {name}: operation not permitted");
+        assert_eq!(output.code(), 70, "{refused:?}: {output:?}");
+        assert!(output.err().ends_with(&expected), "{refused:?}: {output:?}");
+        assert!(server.is_free("L"), "{refused:?}");
+    }
+}
+
+#[test]
+fn with_a_read_only_root_commands_and_keepers_run() {
+    let server = Server::start();
+    for rlock in ["exec L echo RAN", "acquire --while-pid $! L && echo RAN"] {
+        let script = format!(
+            "mount -o remount,ro,bind / || exit; sleep 1000 & {} {rlock}; touch /x; kill $!",
+            env!("CARGO_BIN_EXE_rlock")
+        );
+        let output = run_contained(&server, &script);
+        assert!(output.out().ends_with("RAN"), "{output:?}");
+        assert!(output.err().contains("Read-only file system"), "{output:?}");
+    }
+}
+
+#[test]
+fn a_container_without_devices_is_told_which_one_is_missing() {
+    let server = Server::start();
+    for rlock in ["exec L true <&-", "acquire --while-pid $! L"] {
+        let script = format!(
+            "sleep 1000 & mount -t tmpfs none /dev && {} {rlock}; s=$?; kill $!; exit $s",
+            env!("CARGO_BIN_EXE_rlock")
+        );
+        let output = run_contained(&server, &script);
+        assert_eq!(output.code(), 70, "{output:?}");
+        assert!(output.err().ends_with(": /dev/null: no such file or directory"), "{output:?}");
+        assert!(server.is_free("L"));
+    }
+}
+
+/// Runs a shell that may change what is mounted.
+fn run_contained(server: &Server, script: &str) -> Output {
+    let mut shell = Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    run(shell.env("RLOCK_URL", server.url()))
+}
