@@ -6,6 +6,7 @@
 mod child;
 mod command;
 mod descendants;
+mod fork;
 mod group;
 mod loss;
 pub(crate) mod machine;
@@ -13,6 +14,7 @@ pub(crate) mod notice;
 mod process;
 mod renewer;
 pub(crate) mod schedule;
+mod step;
 mod supervisor;
 mod terminal;
 pub(crate) mod watch;

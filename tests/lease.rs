@@ -714,3 +714,10 @@ support::also_on_local! {
     a_lost_lock_spares_orphans_that_the_command_did_not_start,
     orphans_are_reaped_however_they_end,
 }
+
+support::also_without_vfork! {
+    a_lost_lock_ends_the_whole_group_and_kills_what_ignores_sigterm,
+    a_lost_lock_ends_processes_that_have_left_the_group,
+    a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl,
+    orphans_are_reaped_however_they_end,
+}

@@ -9,6 +9,50 @@ use crate::support::sandbox::{Refused, refuse};
 use crate::support::{Finished, READY, Running, Server, run, until};
 
 #[test]
+fn whatever_a_sandbox_answers_to_the_fast_start_a_command_runs() {
+    let server = Server::start();
+    for errno in [Errno::EINVAL, Errno::ENOSYS, Errno::EPERM] {
+        for group in [&[][..], &["--foreground"]] {
+            let arguments = [&["exec"], group, &["L", "sh", "-c", "cat; echo $RLOCK_NAME; exit 3"]];
+            let mut command = server.rlock(arguments.concat());
+            let mut first = Running::start(refuse(&mut command, &[Refused::Vfork], errno));
+            first.say("in");
+            let output = first.finish();
+            assert_eq!((output.code(), output.out()), (3, "in\nL".into()), "{errno}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn a_lack_of_processes_is_an_error_even_if_another_start_would_succeed() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "--foreground", "L", "true"]);
+    let output = run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN));
+    assert_eq!(output.code(), 70, "{output:?}");
+    assert!(server.is_free("L"));
+}
+
+/// As under qemu-user, which insists on SIGCHLD at the end of each process.
+#[test]
+fn where_no_process_ends_silently_a_command_keeps_its_group_until_the_end() {
+    let server = Server::start();
+    let script = "trap 'echo USR1' USR1; sleep 1000 & (setsid true &)
+        echo $(ps -o pgid= -p $$); while :; do sleep 0.01; done";
+    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "bash", "-c", script]);
+    let sandbox = [Refused::Vfork, Refused::SilentEnd];
+    let mut first = Running::start(refuse(&mut command, &sandbox, Errno::EINVAL));
+    let group = first.line();
+    // When this has arrived, rlock has also seen that the leader of the group has ended.
+    first.signal("USR1");
+    assert_eq!(first.line(), "USR1");
+    let leader = std::fs::read_to_string(format!("/proc/{group}/stat"));
+    assert!(leader.unwrap().contains(") Z "));
+    server.revoke("L");
+    // stdout ends only when the last of the group is gone.
+    assert_eq!(first.end().code(), 76);
+}
+
+#[test]
 fn to_renew_and_release_a_lock_needs_no_recent_system_calls() {
     let server = Server::start();
     let recent = [libc::SYS_clone3, libc::SYS_close_range].map(Refused::Call);
@@ -32,14 +76,18 @@ fn to_renew_and_release_a_lock_needs_no_recent_system_calls() {
 #[test]
 fn a_system_call_that_rlock_cannot_do_without_is_named() {
     let server = Server::start();
-    let exec = ["exec", "L", "true"];
+    let exec = ["exec", "L", "sleep", "1000"];
     let pid = std::process::id().to_string();
     let acquire = ["acquire", "--while-pid", &pid, "L"];
     for (arguments, refused, name) in [
-        (&exec[..], Refused::Call(libc::SYS_socketpair), "socketpair"),
+        (&exec[..], Refused::Call(libc::SYS_clone), "clone"),
+        (&exec, Refused::Call(libc::SYS_setpgid), "setpgid"),
+        (&exec, Refused::Call(libc::SYS_pipe2), "pipe2"),
+        (&exec, Refused::Call(libc::SYS_socketpair), "socketpair"),
         (&exec, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
         (&exec, Refused::Call(libc::SYS_timerfd_create), "timerfd_create"),
         (&exec, Refused::Call(libc::SYS_timerfd_settime), "timerfd_settime"),
+        (&exec, Refused::Prctl(libc::PR_SET_PDEATHSIG), "prctl"),
         (&acquire, Refused::Call(libc::SYS_pidfd_open), "pidfd_open"),
         (&acquire, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
     ] {
@@ -49,6 +97,19 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
         assert!(output.err().ends_with(&expected), "{refused:?}: {output:?}");
         assert!(server.is_free("L"), "{refused:?}");
     }
+}
+
+#[test]
+fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
+    let adoption = [Refused::Prctl(libc::PR_SET_CHILD_SUBREAPER)];
+    let mut first = Running::start(refuse(&mut command, &adoption, Errno::EINVAL));
+    assert_eq!(first.line(), "READY");
+    server.revoke("L");
+    let output = first.end();
+    assert_eq!(output.code(), 76, "{output:?}");
+    assert_eq!(output.err().matches("; allow prctl(").count(), 1, "{output:?}");
 }
 
 #[test]

@@ -301,3 +301,10 @@ support::also_on_local! {
     process_1_of_a_container_exits_with_128_plus_the_signal,
     in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
 }
+
+support::also_without_vfork! {
+    a_signal_reaches_the_commands_whole_group,
+    term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
+    a_stop_at_any_moment_of_the_start_ends_with_the_stop,
+    in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
+}

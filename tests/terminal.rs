@@ -400,3 +400,7 @@ support::also_on_local! {
     in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it,
     a_stop_of_rlock_alone_stops_no_other_process,
 }
+
+support::also_without_vfork! {
+    a_job_can_be_suspended_and_brought_back,
+}

@@ -220,3 +220,12 @@ support::also_on_local! {
     a_script_without_an_interpreter_line_runs_as_under_flock,
     rlocks_own_name_is_not_read,
 }
+
+support::also_without_vfork! {
+    a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
+    a_command_may_leave_its_group_and_session_as_under_flock,
+    closed_descriptors_stay_closed_and_rlock_leaks_none,
+    stdin_and_stdout_are_the_commands_own_to_the_last_byte,
+    the_command_learns_about_its_lock_from_its_environment,
+    a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
+}

@@ -551,3 +551,8 @@ support::also_on_local! {
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
     a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
 }
+
+support::also_without_vfork! {
+    the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends,
+    a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
+}

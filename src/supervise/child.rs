@@ -3,19 +3,21 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
-use nix::libc::{self, c_int};
-use nix::sched::{CloneFlags, clone};
+use nix::libc;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
 use super::command::{Command, NotStarted};
+use super::fork::fork;
 use super::group::OwnGroup;
+use super::step::{FailedStep, Step};
 use crate::exit::Exit;
 use crate::policy::Group;
+use crate::system::call::Named;
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::thread::without_signals;
@@ -31,10 +33,8 @@ impl Child {
     /// Starts the command with everything that rlock inherited, but never after `stop_at`. Call
     /// this on the main thread, because the command dies with the thread that started it.
     ///
-    /// This does not use `std::process::Command`, for two reasons. A child that shares memory with
-    /// its parent until it execs (as after vfork(2)) needs no copy of the page tables, which is a
-    /// tenth of the time that a short command takes. And every step before the exec is
-    /// visible here.
+    /// This does not use `std::process::Command`, because [`fork`] is faster, and every step before
+    /// the exec is visible here.
     pub(super) fn start(
         command: &Command,
         inherited: Inherited,
@@ -57,37 +57,36 @@ impl Child {
             Group::Inherited => None,
         };
         let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
-        let failed = AtomicI32::new(0);
-        let prepared = AtomicBool::new(false);
+        let (failures, report) = io::pipe().named("pipe2")?;
+        let runs = AtomicBool::new(false);
         let in_child = || {
-            let error = prepare(parent, joins, inherited, stop_at).map_or_else(
-                |error| error,
-                |()| {
-                    prepared.store(true, Ordering::Relaxed);
-                    program.exec()
-                },
-            );
-            failed.store(error as c_int, Ordering::Relaxed);
+            runs.store(true, Ordering::Relaxed);
+            let failed = match prepare(parent, joins, inherited, stop_at) {
+                Ok(()) => FailedStep { step: Step::Exec, errno: program.exec() },
+                Err(failed) => failed,
+            };
+            runs.store(false, Ordering::Relaxed);
+            failed.send(&report);
             127
         };
         // So large that it is mapped rather than zeroed: only the pages that are used cost time.
         let mut stack = vec![0; 256 * 1024 + program.size_of_arguments()];
-        let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
-        // SAFETY: the child has its own stack, and this thread sleeps until the child execs or
-        // exits (CLONE_VFORK), so what it reads does not change. It makes system calls and stores
-        // two values: no allocation, no lock.
-        let started = unsafe { clone(Box::new(in_child), &mut stack, flags, Some(libc::SIGCHLD)) };
-        let child = Self { pid: started?, group };
-        match failed.load(Ordering::Relaxed) {
-            0 => Ok(child),
-            error => {
+        // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
+        // allocation, no lock.
+        let pid = unsafe { fork(&in_child, &mut stack, Some(libc::SIGCHLD)) }.named("clone")?;
+        // Otherwise the pipe would stay open.
+        drop(report);
+        let child = Self { pid, group };
+        // A child that shares rlock's memory becomes its program, or fails, before rlock continues.
+        // To wait for the kernel to close the pipe would then take as long as the whole start.
+        if runs.load(Ordering::Relaxed) {
+            return Ok(child);
+        }
+        match FailedStep::receive(failures) {
+            None => Ok(child),
+            Some(failed) => {
                 child.reap()?;
-                let error = io::Error::from_raw_os_error(error);
-                Err(match prepared.load(Ordering::Relaxed) {
-                    true => NotStarted::Exec(error),
-                    false if error.kind() == io::ErrorKind::TimedOut => NotStarted::TooLate,
-                    false => NotStarted::System(error),
-                })
+                Err(failed.into())
             }
         }
     }
@@ -112,6 +111,12 @@ impl Child {
 
     pub(super) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Whether this process has one of the IDs that must not be reused yet: the command's and its
+    /// group's.
+    pub(super) fn reserves(&self, process: Pid) -> bool {
+        process == self.pid || self.group.as_ref().is_some_and(|group| group.id() == process)
     }
 
     /// The group that the command is in now. An interactive shell makes its own.
@@ -173,23 +178,24 @@ impl Child {
     }
 }
 
-/// Runs in the new process before it loads the program.
+/// Runs in the new process before it becomes the program.
 fn prepare(
     parent: Pid,
     group: Option<Pid>,
     inherited: Inherited,
     stop_at: Instant,
-) -> Result<(), Errno> {
+) -> Result<(), FailedStep> {
+    let failed = |step| move |errno| FailedStep { step, errno };
     if let Some(group) = group {
-        setpgid(Pid::from_raw(0), group)?;
+        setpgid(Pid::from_raw(0), group).map_err(failed(Step::JoinGroup))?;
     }
     // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
     // died before this call, which the check of the parent detects.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(Step::DieWithRlock))?;
     if getppid() != parent {
-        return Err(Errno::ESRCH);
+        return Err(failed(Step::DieWithRlock)(Errno::ESRCH));
     }
-    inherited.restore()?;
+    inherited.restore().map_err(failed(Step::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
-    if Instant::now() < stop_at { Ok(()) } else { Err(Errno::ETIMEDOUT) }
+    if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }
 }

@@ -2,7 +2,6 @@
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::mem::MaybeUninit;
 
 use nix::libc::{self, c_int};
@@ -22,19 +21,22 @@ pub(super) struct Descendants {
     strangers: Vec<Pid>,
     /// The environments of the command and its descendants contain it; those of strangers do not.
     token: Token,
+    /// Whether orphans become children of rlock.
+    adopts: bool,
 }
 
 impl Descendants {
     /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
     /// the command starts.
-    pub(super) fn adopt(token: &Token) -> io::Result<Self> {
-        nix::sys::prctl::set_child_subreaper(true)?;
+    pub(super) fn adopt(token: &Token) -> Self {
+        // A sandbox may refuse this. Only after a loss does it matter.
+        let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
         let mut strangers = Vec::new();
         if has_children() {
             let children = Process::all().into_iter().filter(|(_, one)| one.parent == getpid());
             strangers.extend(children.map(|(pid, _)| pid));
         }
-        Ok(Self { strangers, token: token.clone() })
+        Self { strangers, token: token.clone(), adopts }
     }
 
     /// Sends a signal to all descendants that a signal to the command does not reach.
@@ -92,9 +94,22 @@ impl Descendants {
         self.live(command, &second).is_empty() && children_in(&first) == children_in(&second)
     }
 
-    /// Whether descendants that a signal to the command does not reach can be found.
-    pub(super) fn can_be_found() -> bool {
-        Process::can_be_found()
+    /// Why some of the descendants that a signal to the command does not reach cannot be found;
+    /// `None` if all can.
+    pub(super) fn out_of_reach(&self) -> Option<&'static str> {
+        if !Process::can_be_found() {
+            Some(
+                "cannot read /proc, so processes outside the command's group keep running; \
+                 mount /proc",
+            )
+        } else if !self.adopts {
+            Some(
+                "cannot adopt orphans, so processes outside the command's group may keep running; \
+                 allow prctl(PR_SET_CHILD_SUBREAPER)",
+            )
+        } else {
+            None
+        }
     }
 
     fn beyond(&self, command: &Child, all: &HashMap<Pid, Process>) -> Vec<Pid> {
@@ -136,8 +151,8 @@ impl Descendants {
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
             // Once the command has ended, children after it in the kernel's list remain until rlock
-            // ends.
-            if ended == command.pid() || reap(ended).is_err() {
+            // ends. If the kernel does not hide the leader of its group, all of them remain.
+            if command.reserves(ended) || reap(ended).is_err() {
                 return;
             }
             // From now on the kernel may reuse the process ID. The orphans that it left are now

@@ -6,9 +6,13 @@
 use std::io;
 
 use nix::errno::Errno;
-use nix::sched::{CloneFlags, clone};
+use nix::libc;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, setpgid};
+
+use super::fork::fork;
+use crate::system::call::Named;
 
 /// Enough for a function that returns at once.
 const STACK: usize = 16 * 1024;
@@ -20,20 +24,20 @@ pub(super) struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// Makes an empty group. Call this with all signals blocked: the leader shares rlock's memory,
-    /// and no handler must run there.
+    /// Makes an empty group. Call this with all signals blocked.
     pub(super) fn create() -> io::Result<Self> {
         let mut stack = [0; STACK];
-        // Without CLONE_VFORK this is slower, because two processors then work on the same memory.
-        let flags = CloneFlags::CLONE_VM | CloneFlags::CLONE_VFORK;
+        // SAFETY: all signals are blocked, and the new process ends at once.
+        let mut start = |at_end| unsafe { fork(&|| 0, &mut stack, at_end) };
         // Without a signal at its end, it is also hidden from a wait for "any child", with which
-        // `descendants` looks for orphans of the command.
-        let signal = None;
-        // SAFETY: the new process has its own stack, and this thread sleeps until that process has
-        // ended (CLONE_VFORK), which is all that it does.
-        let leader = unsafe { clone(Box::new(|| 0), &mut stack, flags, signal) }?;
+        // `descendants` looks for orphans of the command. qemu-user insists on SIGCHLD.
+        let leader = match start(None) {
+            Err(Errno::EINVAL) => start(Some(libc::SIGCHLD)),
+            started => started,
+        };
+        let leader = leader.named("clone")?;
         let group = Self { leader };
-        setpgid(leader, leader)?;
+        setpgid(leader, leader).named("setpgid")?;
         Ok(group)
     }
 
@@ -44,6 +48,8 @@ impl OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
+        // It may have been stopped on its way to the end, in a group that nobody continues.
+        let _ = kill(self.leader, Signal::SIGKILL);
         // Process 1 of a container might never reap it.
         while waitpid(self.leader, Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
     }

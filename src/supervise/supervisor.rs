@@ -54,13 +54,11 @@ pub(crate) fn run(
         Err(error) => return (Some(store), Err(error)),
     };
     let machine = Machine::new(hold.lease, loss_policy);
-    let (descendants, child) = match signals
-        .listen_for_a_command()
-        .and_then(|()| Descendants::adopt(&hold.token))
-        .map_err(NotStarted::from)
-        .and_then(|descendants| {
-            Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
-        }) {
+    let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
+        let descendants = Descendants::adopt(&hold.token);
+        Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
+    });
+    let (descendants, child) = match started {
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
@@ -254,11 +252,10 @@ impl Supervisor<'_> {
                     OnLost::Continue => "letting the command finish without the lock",
                 };
                 self.report.warn(format_args!("{loss}; {then}"));
-                if self.on_lost == OnLost::Kill && !Descendants::can_be_found() {
-                    self.report.warn(
-                        "cannot read /proc, so processes outside the command's group keep running; \
-                         mount /proc",
-                    );
+                if self.on_lost == OnLost::Kill
+                    && let Some(problem) = self.descendants.out_of_reach()
+                {
+                    self.report.warn(problem);
                 }
             }
             Action::Terminate => {

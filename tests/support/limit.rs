@@ -17,6 +17,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 thread_local! {
     /// Far longer than anything takes, even on a busy machine. Each test has its own thread.
     static LIMIT: Cell<Duration> = const { Cell::new(Duration::from_secs(120)) };
+
+    /// Puts each process that this test starts into a sandbox.
+    static CONFINE: Cell<fn(&mut Command)> = const { Cell::new(|_| ()) };
 }
 
 /// The longest that a test waits for anything.
@@ -27,6 +30,11 @@ pub fn limit() -> Duration {
 /// Changes the limit for this test, which waits in vain.
 pub fn set_limit(limit: Duration) {
     LIMIT.set(limit);
+}
+
+/// Puts each process that this test starts from now on into a sandbox.
+pub fn set_sandbox(confine: fn(&mut Command)) {
+    CONFINE.set(confine);
 }
 
 /// Waits for something that cannot announce itself, such as the end of another process. Fails after
@@ -133,9 +141,14 @@ impl Process {
     pub fn start(command: &mut Command) -> Self {
         // SAFETY: one system call between fork and exec, which touches no memory.
         unsafe {
-            // The kernel sends the signal when the thread of this test ends.
-            command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?));
+            command.pre_exec(|| {
+                // The kernel sends the signal when the thread of this test ends. A sandbox under
+                // test may refuse that.
+                let _ = set_pdeathsig(Signal::SIGKILL);
+                Ok(())
+            });
         }
+        CONFINE.get()(command);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         Self(child)
     }

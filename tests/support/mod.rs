@@ -1,7 +1,8 @@
 //! Private servers, and the real binary against them. Everything that a test starts ends with it.
 //!
 //! `Server::start` starts a Redis, or creates a directory for `local:` in tests that a file lists in
-//! `also_on_local!`. Such a test uses only what works on both.
+//! `also_on_local!`. Such a test uses only what works on both. The tests that a file lists in
+//! `also_without_vfork!` run once more in a sandbox.
 
 #![allow(unreachable_pub, missing_docs)]
 // A test that cannot have its server or its file has failed.
@@ -42,6 +43,21 @@ macro_rules! also_on_local {
     };
 }
 pub(crate) use also_on_local;
+
+/// Runs these tests of the same file once more in a sandbox that refuses the fast way to start a
+/// process.
+macro_rules! also_without_vfork {
+    ($($test:ident),+ $(,)?) => {
+        mod without_vfork {
+            $(#[test]
+            fn $test() {
+                crate::support::server::limit::set_sandbox(crate::support::sandbox::without_vfork);
+                super::$test();
+            })+
+        }
+    };
+}
+pub(crate) use also_without_vfork;
 
 impl Server {
     /// An rlock that uses this server and inherits no settings.

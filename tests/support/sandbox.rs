@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::errno::Errno;
-use nix::libc::{self, c_long, sock_filter};
+use nix::libc::{self, c_int, c_long, sock_filter};
 use nix::sys::prctl::set_no_new_privs;
 
 /// What a sandbox refuses.
@@ -12,6 +12,18 @@ use nix::sys::prctl::set_no_new_privs;
 pub enum Refused {
     /// Every use of a system call.
     Call(c_long),
+    /// This option of prctl(2).
+    Prctl(c_int),
+    /// A clone(2) that suspends its caller, as vfork(2) does. Shells may call vfork(2) itself,
+    /// which gives the child no stack.
+    Vfork,
+    /// A clone(2) of a process whose end is not announced by a signal.
+    SilentEnd,
+}
+
+/// A sandbox without the fast way to start a process.
+pub fn without_vfork(command: &mut Command) {
+    refuse(command, &[Refused::Vfork], Errno::EPERM);
 }
 
 /// Lets the command run in a sandbox that answers each of these with `errno`.
@@ -39,12 +51,33 @@ impl Refused {
     fn conditions(self) -> Vec<sock_filter> {
         match self {
             Self::Call(call) => vec![load(NUMBER), equal(call)],
+            Self::Prctl(option) => [
+                Self::Call(libc::SYS_prctl).conditions(),
+                vec![load(argument(0)), equal(option.into())],
+            ]
+            .concat(),
+            Self::Vfork => [
+                Self::Call(libc::SYS_clone).conditions(),
+                vec![load(argument(0)), any_of(libc::CLONE_VFORK)],
+                vec![load(argument(1)), any_of(-1)],
+            ]
+            .concat(),
+            Self::SilentEnd => [
+                Self::Call(libc::SYS_clone).conditions(),
+                vec![load(argument(0)), none_of(libc::CLONE_THREAD | 0xff)],
+            ]
+            .concat(),
         }
     }
 }
 
 /// Where a filter finds the number of the system call.
 const NUMBER: u32 = 0;
+
+/// Where a filter finds the low half of an argument.
+const fn argument(index: u32) -> u32 {
+    16 + 8 * index + if cfg!(target_endian = "big") { 4 } else { 0 }
+}
 
 fn load(offset: u32) -> sock_filter {
     statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset)
@@ -57,6 +90,14 @@ fn answer(what: u32) -> sock_filter {
 fn equal(number: c_long) -> sock_filter {
     let code = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     sock_filter { jf: 1, ..statement(code, u32::try_from(number).unwrap()) }
+}
+
+fn any_of(bits: c_int) -> sock_filter {
+    sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, bits as u32) }
+}
+
+fn none_of(bits: c_int) -> sock_filter {
+    sock_filter { jt: 1, jf: 0, ..any_of(bits) }
 }
 
 fn statement(code: u32, operand: u32) -> sock_filter {
