@@ -23,7 +23,7 @@ local function grant(token, mode, deadline, wanted, named_owner, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = mode end
-  if wanted == 0 then take_slot(token) end
+  if wanted == 0 then slots('take', token) end
   lock.count, lock.live = lock.count + 1, true
   set_deadline(token, deadline, 'fence', lock.fence, 'mode', lock.mode, token .. ':fence', lock.fence,
     token .. ':acquired', int(now), ...)

@@ -2,7 +2,7 @@
 --
 -- Reads:   holds, state; lock, own, now
 -- Changes: guard, holds; in the state 'guard', 'mode' and details of holds; lock.count, lock.live,
---          lock.mode; through delete_details(), uncount() and free_slot() also `own`, the counters
+--          lock.mode; through delete_details(), uncount() and slots() also `own`, the counters
 --          and the slots
 
 -- The deadline of this token's hold, in any state; nil if there is none or its lease has expired. A
@@ -81,7 +81,7 @@ local function drop_hold(token)
   uncount(token)
   redis.call('ZREM', HOLDS, token)
   lock.count = lock.count - 1
-  if lock.count > 0 then free_slot(token) else clear_slots() end
+  slots(lock.count > 0 and 'free' or 'clear', token)
   if lock.foreign then return delete_details(token) end
   if lock.count > 0 then
     delete_details(token)

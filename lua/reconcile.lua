@@ -28,7 +28,7 @@ local function drop_expired()
   local tokens, entries = {}, expired_entries(expired)
   for i = 1, #expired, 2 do
     uncount(expired[i])
-    free_slot(expired[i])
+    slots('free', expired[i])
     delete_details(expired[i])
     tokens[#tokens + 1] = expired[i]
   end
@@ -66,7 +66,7 @@ local function reconcile()
   if lock.live then
     settle_mode()
   elseif lock.count == 0 then
-    clear_slots()
+    slots('clear')
     redis.call('HDEL', STATE, 'guard', 'mode', 'reinstated')
   end
 end

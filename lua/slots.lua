@@ -10,70 +10,61 @@
 -- How many numbers a block has, so that no string is long: copying it takes time.
 local BLOCK = 500
 
--- How many slots the lock has; nil in another mode.
-local function slots() return tonumber(string.sub(lock.mode or '', 7)) end
-
-local function marks(field) return redis.call('HGET', STATE, field) or '' end
-
--- The first place that is free.
-local function lowest(field) return string.find(marks(field) .. '0', '0', 1, true) end
-
-local function set_mark(field, place, mark)
-  local present = marks(field)
-  local before = string.sub(present, 1, place - 1) .. string.rep('0', place - 1 - #present)
-  redis.call('HSET', STATE, field, before .. mark .. string.sub(present, place + 1))
-end
-
-local function set_slot(number, mark)
-  local block = math.ceil(number / BLOCK)
-  local field = 'slots:' .. block
-  set_mark(field, number - (block - 1) * BLOCK, mark)
-  set_mark('slots', block, lowest(field) > BLOCK and '1' or '0')
-end
-
--- The number of a hold. That of a reinstated hold, whose token is only an id, does not count: it is
--- shown, but another hold may have it by now.
-local function slot_of(token) return string.len(token) > 8 and tonumber(detail(token, 'slot')) end
-
--- Frees all numbers.
-local function clear_slots()
-  if not slots() then return end
-  for block = 1, #marks('slots') + 1 do redis.call('HDEL', STATE, 'slots:' .. block) end
-  redis.call('HDEL', STATE, 'slots')
-end
-
-local function lowest_slot()
-  local block = lowest('slots')
-  return (block - 1) * BLOCK + lowest('slots:' .. block)
-end
-
--- Gives a new hold the lowest free number. If all are taken, the marks are wrong, because an earlier
--- version of rlock dropped holds, or their key was deleted. Then the holds on record decide, unless
--- there are too many to read.
-local function take_slot(token)
-  local most = slots()
+-- Does one of these for a lock with slots, and nothing for any other:
+--   'take'   gives a new hold the lowest free number
+--   'free'   frees the number of a hold that is about to be dropped
+--   'clear'  frees all numbers
+-- It is one function because each call of a script creates all its functions, but those inside of
+-- this one only if there are slots.
+local function slots(act, token)
+  local most = tonumber(string.sub(lock.mode or '', 7))
   if not most then return end
-  if lock.count == 0 or lowest_slot() > most and lock.count <= 3 * BATCH then
-    clear_slots()
-    for _, present in ipairs(redis.call('ZRANGE', HOLDS, 0, -1)) do
-      local number = slot_of(present)
-      if number then set_slot(number, '1') end
-    end
-  end
-  local number = lowest_slot()
-  if number > most then return end
-  set_slot(number, '1')
-  redis.call('HSET', STATE, token .. ':slot', int(number))
-end
 
--- Frees the number of a hold that is about to be dropped.
-local function free_slot(token)
-  local number = slots() and slot_of(token)
-  if number then set_slot(number, '0') end
+  local function marks(field) return redis.call('HGET', STATE, field) or '' end
+  -- The first place that is free.
+  local function lowest(field) return string.find(marks(field) .. '0', '0', 1, true) end
+  local function set_mark(field, place, mark)
+    local present = marks(field)
+    local before = string.sub(present, 1, place - 1) .. string.rep('0', place - 1 - #present)
+    redis.call('HSET', STATE, field, before .. mark .. string.sub(present, place + 1))
+  end
+  local function set(number, mark)
+    local block = math.ceil(number / BLOCK)
+    set_mark('slots:' .. block, number - (block - 1) * BLOCK, mark)
+    set_mark('slots', block, lowest('slots:' .. block) > BLOCK and '1' or '0')
+  end
+  -- The number of a reinstated hold, whose token is only an id, does not count: it is shown, but
+  -- another hold may have it by now.
+  local function set_of(token, mark)
+    local number = string.len(token) > 8 and tonumber(detail(token, 'slot'))
+    if number then set(number, mark) end
+  end
+  local function clear()
+    for block = 1, #marks('slots') + 1 do redis.call('HDEL', STATE, 'slots:' .. block) end
+    redis.call('HDEL', STATE, 'slots')
+  end
+  local function lowest_number()
+    local block = lowest('slots')
+    return (block - 1) * BLOCK + lowest('slots:' .. block)
+  end
+
+  if act == 'free' then return set_of(token, '0') end
+  -- If all numbers are taken, the marks are wrong, because an earlier version of rlock dropped holds,
+  -- or their key was deleted. Then the holds on record decide, unless there are too many to read.
+  local is_wrong = lock.count == 0 or lowest_number() > most and lock.count <= 3 * BATCH
+  if act == 'clear' or is_wrong then clear() end
+  if act == 'clear' then return end
+  for _, present in ipairs(is_wrong and redis.call('ZRANGE', HOLDS, 0, -1) or {}) do
+    set_of(present, '1')
+  end
+  local number = lowest_number()
+  if number > most then return end
+  set(number, '1')
+  redis.call('HSET', STATE, token .. ':slot', int(number))
 end
 
 -- The reply to a caller that holds the lock:
 --   { 'granted', fence, number of its slot if it has one }
 local function granted(fence)
-  return { 'granted', fence, slots() and detail(TOKEN, 'slot') or nil }
+  return { 'granted', fence, lock.mode ~= 'exclusive' and detail(TOKEN, 'slot') or nil }
 end
