@@ -1,5 +1,6 @@
 //! The player: does what the clients do, both on a server and in the model.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::server::Server;
@@ -188,6 +189,8 @@ pub(super) struct Both<'a> {
     pub(super) tokens: Tokens,
     /// What each client asks for until it releases it. A repeated request is the same request.
     asked: [Option<Ask>; 6],
+    /// Whether the requests of a token are to one of several servers.
+    parts: HashMap<String, bool>,
     /// How many requests each client has sent.
     attempts: [u64; 6],
 }
@@ -204,6 +207,7 @@ impl<'a> Both<'a> {
             has_remains: false,
             tokens: Tokens::default(),
             asked: Default::default(),
+            parts: HashMap::new(),
             attempts: [0; 6],
         };
         both.send(&["FLUSHALL"]);
@@ -228,6 +232,13 @@ impl<'a> Both<'a> {
         verdict
     }
 
+    /// The ticket for this request. Either all requests of a token are to one of several servers, or
+    /// none.
+    fn ticket(&mut self, token: &Token, ask: &Ask) -> Option<Option<i64>> {
+        let is_part = self.parts.entry(token.as_str().to_owned()).or_insert(ask.ticket.is_some());
+        is_part.then(|| ask.ticket.flatten())
+    }
+
     fn agree_on_release(&self, reply: &Release, expected: &Release) {
         match (reply, expected) {
             (Release::NotHeld(told), Release::NotHeld(known)) => self.agree(told, known),
@@ -250,9 +261,8 @@ impl<'a> Both<'a> {
         match step {
             Step::Ask(new) => {
                 let client = usize::from(new.client);
+                let ticket = self.ticket(&self.tokens.present(new.client), new);
                 let asked = self.asked[client].get_or_insert_with(|| new.clone());
-                // Either all requests of a token are to one of several servers, or none.
-                let ticket = asked.ticket.map(|_| new.ticket.flatten());
                 let fence = new.fence;
                 let (reminds, was_queued) = (new.reminds, new.was_queued);
                 let ask = &Ask { reminds, was_queued, fence, ticket, ..asked.clone() };
@@ -281,7 +291,9 @@ impl<'a> Both<'a> {
                     true => ask,
                     // It is the same request as any other with this token.
                     false => self.asked[client].get_or_insert_with(|| ask.clone()),
-                };
+                }
+                .clone();
+                let ask = Ask { ticket: self.ticket(&token, &ask), ..ask };
                 let request = Request { token, ..ask.request(&key, &self.tokens, now) };
                 self.ask(&request, self.attempts[client], &[]);
             }
