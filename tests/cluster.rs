@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::cluster::Cluster;
-use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, until};
 
 fn at(url: &str, arguments: &[&str]) -> Command {
     let mut command = rlock(arguments);
@@ -203,7 +203,7 @@ fn locks_exclude_each_other_while_slots_move() {
         shell.arg("-c").arg(format!(
             "for i in $(seq {turns}); do \"$0\" exec --ttl 9s {name} sh -c '{script}' \"$1\" || exit; done"
         ));
-        shell.arg(env!("CARGO_BIN_EXE_rlock")).arg(&file).env("RLOCK_URL", cluster.url());
+        shell.arg(binary()).arg(&file).env("RLOCK_URL", cluster.url());
         Running::start(&mut shell)
     };
     let mut running: Vec<Running> = names.iter().cycle().take(3 * workers).map(start).collect();

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{Finished, Server, acquire, rlock, run};
+use crate::support::{Finished, Server, acquire, binary, rlock, run};
 
 /// A shell that knows `rlock` by name and has its completions.
 fn shell(program: &str, url: &str, script: &str) -> Output {
-    let binary = Path::new(env!("CARGO_BIN_EXE_rlock"));
+    let binary = Path::new(binary());
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let mut command = Command::new(program);
     command.args(["-c", script]).env("PATH", path).env("RLOCK_URL", url);

@@ -12,7 +12,7 @@ use crate::support::acl::{TO_INSPECT, as_ci, as_inspector, rule, rule_to_inspect
 use crate::support::limit::limit;
 use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
-use crate::support::{self, Finished, Running, Server, acquire, rlock, run, until};
+use crate::support::{self, Finished, Running, Server, acquire, binary, rlock, run, until};
 
 /// Checks that a command fails with one line that contains each part.
 #[track_caller]
@@ -337,7 +337,7 @@ fn bash(server: &Server, script: &str) -> Output {
     {
         bash.env_remove(name);
     }
-    bash.env("RLOCK_URL", server.url()).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+    bash.env("RLOCK_URL", server.url()).env("rlock", binary());
     run(bash.current_dir(server.directory()).args(["-c", script]))
 }
 
@@ -773,7 +773,7 @@ fn a_script_that_the_server_forgot_is_sent_again() {
 #[test]
 fn a_closed_stderr_does_not_stop_the_work() {
     let server = Server::start();
-    let script = format!("{} exec -v L sh -c 'exit 7' 2>&-", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("{} exec -v L sh -c 'exit 7' 2>&-", binary());
     let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
     assert_eq!(output.code(), 7);
 }
@@ -782,7 +782,7 @@ fn a_closed_stderr_does_not_stop_the_work() {
 fn a_system_without_descriptors_leaves_no_lock_behind() {
     let server = Server::start();
     for limit in 3..=12 {
-        let script = format!("ulimit -n {limit}; exec {} exec L true", env!("CARGO_BIN_EXE_rlock"));
+        let script = format!("ulimit -n {limit}; exec {} exec L true", binary());
         let mut shell = Command::new("bash");
         let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
         // Too few to start, too few for some step, or enough.

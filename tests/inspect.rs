@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, run, waiter};
+use crate::support::{self, Finished, Running, Server, acquire, binary, holder, run, waiter};
 use serde_json::Value;
 
 fn names(document: &Value) -> Vec<&str> {
@@ -579,7 +579,7 @@ fn inspecting_changes_nothing() {
 fn a_closed_pipe_is_not_an_error() {
     let server = Server::start();
     acquire(&server, &[], "L");
-    let script = format!("{} inspect | :; echo ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("{} inspect | :; echo ${{PIPESTATUS[0]}}", binary());
     for _ in 0..5 {
         let mut shell = std::process::Command::new("bash");
         let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
@@ -714,7 +714,7 @@ fn a_suggested_command_is_about_the_inspected_lock() {
     dead.process.wait().unwrap();
     let page = run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).out();
     let (_, suggested) = page.split_once("run rlock ").unwrap();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let pasted = format!("{rlock} {}", suggested.lines().next().unwrap());
     let output = run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url()));
     assert_eq!(output.code(), 0, "{output:?}");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::support::{Finished, Running, Server, acquire, holder, run, until, waiter};
+use crate::support::{Finished, Running, Server, acquire, binary, holder, run, until, waiter};
 
 /// A library: how it makes a lock, and which key that lock uses.
 struct Library {
@@ -224,7 +224,7 @@ fn many_of_each_that_increment_a_file_lose_no_count() {
             echo None
         done",
         file.display(),
-        rlock = env!("CARGO_BIN_EXE_rlock")
+        rlock = binary()
     );
     let mut processes: Vec<Running> = Vec::new();
     for _ in 0..5 {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    self, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, run, until,
+    self, Finished, LongerWait, READY, Running, Server, acquire, binary, holder, is_gone, run,
+    until,
 };
 
 #[test]
@@ -180,7 +181,7 @@ fn waiting_for_a_command_that_ignores_sigterm_uses_no_cpu() {
     let script = "TIMEFORMAT=%U+%S; time $RLOCK exec --ttl 3s L bash -c \
         'trap \"\" TERM; echo READY; read _ <> <(:)'";
     let mut shell = Command::new("bash");
-    shell.args(["-c", script]).env("RLOCK", env!("CARGO_BIN_EXE_rlock"));
+    shell.args(["-c", script]).env("RLOCK", binary());
     let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
     assert_eq!(first.line(), "READY");
     server.revoke("L");
@@ -614,10 +615,8 @@ fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
 #[test]
 fn a_lost_lock_spares_processes_that_the_command_did_not_start() {
     let server = Server::start();
-    let script = format!(
-        "sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 3s L sh -c '{READY}'",
-        env!("CARGO_BIN_EXE_rlock")
-    );
+    let script =
+        format!("sleep 1000 >&- 2>&- & echo $!; exec {} exec --ttl 3s L sh -c '{READY}'", binary());
     let mut shell = Command::new("bash");
     let mut first = Running::start(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
     let stranger = first.line();
@@ -636,7 +635,7 @@ fn a_lost_lock_spares_orphans_that_the_command_did_not_start() {
     let script = format!(
         "mkfifo go; sh -c 'sleep 1000 >&- 2>&- & echo $!; read _ <go; sleep 1001 >&- 2>&- & echo $!' &
         exec {} exec --ttl 3s L sh -c '(setsid sleep 1002 >&- 2>&- & echo $!); {READY}'",
-        env!("CARGO_BIN_EXE_rlock")
+        binary()
     );
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).env("RLOCK_URL", server.url()).current_dir(server.directory());
@@ -660,10 +659,8 @@ fn a_lost_lock_spares_orphans_that_the_command_did_not_start() {
 #[test]
 fn without_proc_rlock_warns_that_it_cannot_stop_every_process() {
     let server = Server::start();
-    let script = format!(
-        "mount -t tmpfs none /proc; exec {} exec --ttl 3s L sh -c '{READY}'",
-        env!("CARGO_BIN_EXE_rlock")
-    );
+    let script =
+        format!("mount -t tmpfs none /proc; exec {} exec --ttl 3s L sh -c '{READY}'", binary());
     let mut shell = Command::new("unshare");
     shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
     let mut first = Running::start(shell.env("RLOCK_URL", server.url()));

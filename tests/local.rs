@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, until};
 use tempfile::TempDir;
 
 /// A directory of locks.
@@ -154,8 +154,7 @@ fn a_full_disk_is_69_and_changes_nothing() {
     let before = fs::read_to_string(local.state()).unwrap();
     // No file may grow, which a program cannot tell from a full disk except by the name of the error.
     let limited = |arguments: &str| {
-        let script =
-            format!("trap '' XFSZ; ulimit -f 0; {} {arguments}", env!("CARGO_BIN_EXE_rlock"));
+        let script = format!("trap '' XFSZ; ulimit -f 0; {} {arguments}", binary());
         let mut shell = Command::new("bash");
         shell.args(["-c", &script]);
         shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
@@ -191,7 +190,7 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
 #[test]
 fn nothing_is_left_behind_but_the_files_of_locks() {
     let local = Local::new();
-    let script = format!("exec {} exec L sh -c '{READY}'", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("exec {} exec L sh -c '{READY}'", binary());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).env("RLOCK_URL", format!("local:{}", local.locks().display()));
     let mut first = Running::start(&mut shell);
@@ -506,7 +505,7 @@ fn a_stray_entry_hides_no_lock() {
 fn no_umask_makes_a_lock_unusable() {
     let local = Local::new();
     for umask in ["0777", "0000"] {
-        let script = format!("umask {umask}; exec {} exec L true", env!("CARGO_BIN_EXE_rlock"));
+        let script = format!("umask {umask}; exec {} exec L true", binary());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script]);
         shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
@@ -544,7 +543,7 @@ impl Group {
         let group = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
         fs::set_permissions(group.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // The directory of the build may be closed to other users.
-        fs::copy(env!("CARGO_BIN_EXE_rlock"), group.0.path().join("rlock")).unwrap();
+        fs::copy(binary(), group.0.path().join("rlock")).unwrap();
         fs::create_dir(group.locks()).unwrap();
         if nix::unistd::geteuid().is_root() {
             std::os::unix::fs::chown(group.locks(), None, Some(54320)).unwrap();
@@ -626,7 +625,7 @@ fn a_container_without_proc_or_with_a_read_only_root_is_told_what_to_mount() {
         let script = format!("{mount} && exec \"$@\"");
         let mut shell = Command::new("unshare");
         shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
-        shell.arg(env!("CARGO_BIN_EXE_rlock")).args(arguments);
+        shell.arg(binary()).args(arguments);
         shell.env("RLOCK_URL", format!("local:{}", local.locks().display()));
         run(&mut shell)
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{
-    self, Finished, LongerWait, READY, Running, Server, acquire, holder, run, until, waiter,
+    self, Finished, LongerWait, READY, Running, Server, acquire, binary, holder, run, until, waiter,
 };
 
 #[test]
@@ -97,7 +97,7 @@ fn many_dead_slots_are_dropped() {
 #[test]
 fn a_lock_can_be_entered_again_from_inside() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     for (outer, inner, enters) in
         [("-x", "-x", true), ("-x", "-s", true), ("-s", "-s", true), ("-s", "-x", false)]
     {
@@ -117,10 +117,7 @@ fn a_lock_can_be_entered_again_from_inside() {
 #[test]
 fn an_owner_that_holds_the_lock_enters_past_waiters() {
     let server = Server::start();
-    let script = format!(
-        "echo READY; read _; {} exec --reentrant -s L echo inside",
-        env!("CARGO_BIN_EXE_rlock")
-    );
+    let script = format!("echo READY; read _; {} exec --reentrant -s L echo inside", binary());
     let mut reader = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", &script]));
     assert_eq!(reader.line(), "READY");
     let writer = waiter(&server, &[], "L", "writer");
@@ -158,8 +155,7 @@ fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_
 #[test]
 fn the_owner_may_come_from_the_environment_and_from_the_enclosing_hold() {
     let server = Server::start();
-    let script =
-        format!("{} exec --reentrant L true; echo READY; read _ || :", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("{} exec --reentrant L true; echo READY; read _ || :", binary());
     let mut command = server.rlock(["exec", "L", "sh", "-c", &script]);
     let mut first = Running::start(command.env("RLOCK_OWNER", "team"));
     assert_eq!(first.line(), "READY");
@@ -280,7 +276,7 @@ fn only_force_now_breaks_another_tools_lock() {
 #[test]
 fn a_hold_inside_a_full_semaphore_does_not_wait_for_itself() {
     let server = Server::start();
-    let script = format!("{} exec --slots 1 L true; echo $?", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("{} exec --slots 1 L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75");
     let mut holder = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", READY]));
@@ -291,8 +287,7 @@ fn a_hold_inside_a_full_semaphore_does_not_wait_for_itself() {
 #[test]
 fn a_slot_cannot_be_entered_again_and_stays_a_slot() {
     let server = Server::start();
-    let inner =
-        format!("{} exec -n --shared --reentrant L true; echo $?", env!("CARGO_BIN_EXE_rlock"));
+    let inner = format!("{} exec -n --shared --reentrant L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &inner]));
     assert_eq!(output.out(), "75", "{output:?}");
 }
@@ -303,7 +298,7 @@ fn an_ended_hold_does_not_hide_the_enclosing_one() {
     let script = format!(
         "eval \"$({0} acquire --reentrant --shell L)\"; {0} release L
         {0} exec --reentrant L echo entered; {0} exec L true; echo $?",
-        env!("CARGO_BIN_EXE_rlock")
+        binary()
     );
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "entered\n75", "{output:?}");

@@ -1,14 +1,13 @@
 //! A command that asks for an enclosing lock does not wait for itself.
 
-use crate::support::{self, Finished, Running, Server, holder, run};
-
-const RLOCK: &str = env!("CARGO_BIN_EXE_rlock");
+use crate::support::{self, Finished, Running, Server, binary, holder, run};
 
 #[test]
 fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
+    let rlock = binary();
     let server = Server::start();
     for inner in ["exec L true", "exec -n L true", "exec -w 1h L true", "acquire L"] {
-        let script = format!("{RLOCK} {inner}; echo $?");
+        let script = format!("{rlock} {inner}; echo $?");
         let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
         assert_eq!(output.out(), "75", "{inner}: {output:?}");
         assert!(output.err().contains("so waiting would deadlock"), "{output:?}");
@@ -16,20 +15,21 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
         assert!(server.is_free("L"));
     }
     // At any depth.
-    let deep = format!("{RLOCK} exec M {RLOCK} exec -E 9 L true; echo $?");
+    let deep = format!("{rlock} exec M {rlock} exec -E 9 L true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &deep]));
     assert_eq!(output.out(), "9", "{output:?}");
     // In a script that holds the lock through acquire.
-    let script = format!("eval \"$({RLOCK} acquire --shell A)\"; {RLOCK} exec A true; echo $?");
+    let script = format!("eval \"$({rlock} acquire --shell A)\"; {rlock} exec A true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75", "{output:?}");
 }
 
 #[test]
 fn an_unreadable_enclosing_hold_hides_no_other() {
+    let rlock = binary();
     let server = Server::start();
     let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD x=$(printf '\303')""#;
-    let script = format!("export {bad}; {RLOCK} exec M {RLOCK} exec L true; echo $?");
+    let script = format!("export {bad}; {rlock} exec M {rlock} exec L true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75", "{output:?}");
     assert!(output.err().contains("so waiting would deadlock"), "{output:?}");
@@ -38,15 +38,16 @@ fn an_unreadable_enclosing_hold_hides_no_other() {
 #[test]
 fn locks_of_other_names_nest() {
     let server = Server::start();
-    let output = run(&mut server.rlock(["exec", "a", RLOCK, "exec", "b", "echo", "in"]));
+    let output = run(&mut server.rlock(["exec", "a", binary(), "exec", "b", "echo", "in"]));
     assert_eq!(output.out(), "in");
 }
 
 #[test]
 fn a_command_waits_for_the_lock_of_its_sibling() {
+    let rlock = binary();
     let server = Server::start();
     let sibling = holder(&server, &[], "L");
-    let script = format!("{RLOCK} exec L echo in");
+    let script = format!("{rlock} exec L echo in");
     let mut nested = Running::start(&mut server.rlock(["exec", "outer", "sh", "-c", &script]));
     nested.told("waiting at position 1");
     sibling.finish();

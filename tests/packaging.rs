@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Finished, run};
+use crate::support::{Finished, binary, run};
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -44,7 +44,7 @@ fn is_complete(files: &[String], parts: &[&str]) {
 fn make_installs_and_uninstalls() {
     let target = TempDir::new().unwrap();
     let destination = format!("DESTDIR={}", target.path().display());
-    let program = format!("PROGRAM={}", env!("CARGO_BIN_EXE_rlock"));
+    let program = format!("PROGRAM={}", binary());
     go("make", &["install", &destination, &program]);
     let installed = files(target.path());
     is_complete(

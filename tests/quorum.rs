@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::support::acl::{TO_INSPECT, as_ci, rule, set_up};
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
-use crate::support::{Finished, LongerWait, READY, Running, Server, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, Server, binary, rlock, run, until};
 
 /// The lease. A server votes only after it has been up for longer.
 const TTL: &str = "2s";
@@ -483,7 +483,7 @@ fn of_many_clients_no_two_hold_a_lock_at_once() {
         let all = format!(
             "for i in $(seq {turns}); do \"$0\" exec --ttl 2s L sh -c '{script}' \"$1\" || exit; done"
         );
-        shell.arg("-c").arg(all).arg(env!("CARGO_BIN_EXE_rlock")).arg(&file);
+        shell.arg("-c").arg(all).arg(binary()).arg(&file);
         Running::start(shell.env("RLOCK_URL", urls(&servers, &[])))
     };
     let workers_at_once: Vec<Running> = (0..workers).map(start).collect();

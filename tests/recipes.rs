@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use crate::support::{
-    self, Finished, Running, Server, acquire, holder, is_gone, run, until, waiter,
+    self, Finished, Running, Server, acquire, binary, holder, is_gone, run, until, waiter,
 };
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ impl Place {
         let place = Self { directory: TempDir::new().unwrap(), url: server.url() };
         let bin = place.directory.path().join("bin");
         fs::create_dir(&bin).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rlock"), bin.join("rlock")).unwrap();
+        std::os::unix::fs::symlink(binary(), bin.join("rlock")).unwrap();
         for program in programs {
             let path = place.directory.path().join(program);
             fs::write(&path, "#!/bin/sh\necho \"${0##*/} $* [$RLOCK_LABEL]\" >> log; sleep 0.1\n")

@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, run, until};
+use crate::support::{Finished, READY, Running, Server, binary, run, until};
 
 #[test]
 fn whatever_a_sandbox_answers_to_the_fast_start_a_command_runs() {
@@ -59,7 +59,7 @@ fn to_renew_and_release_a_lock_needs_no_recent_system_calls() {
     let exec = server.rlock(["exec", "-v", "--ttl", "2s", "L", "sh", "-c", READY]);
     let for_exec = [&recent[..], &[Refused::Call(libc::SYS_pidfd_open)]].concat();
     let for_keeper = [&recent[..], &[Refused::Call(libc::SYS_prlimit64)]].concat();
-    let script = format!("{} acquire --while-pid $$ L && {READY}", env!("CARGO_BIN_EXE_rlock"));
+    let script = format!("{} acquire --while-pid $$ L && {READY}", binary());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).env("RLOCK_URL", server.url());
     for (mut command, refused) in [(exec, for_exec), (shell, for_keeper)] {
@@ -118,7 +118,7 @@ fn with_a_read_only_root_commands_and_keepers_run() {
     for rlock in ["exec L echo RAN", "acquire --while-pid $! L && echo RAN"] {
         let script = format!(
             "mount -o remount,ro,bind / || exit; sleep 1000 & {} {rlock}; touch /x; kill $!",
-            env!("CARGO_BIN_EXE_rlock")
+            binary()
         );
         let output = run_contained(&server, &script);
         assert!(output.out().ends_with("RAN"), "{output:?}");
@@ -132,7 +132,7 @@ fn a_container_without_devices_is_told_which_one_is_missing() {
     for rlock in ["exec L true <&-", "acquire --while-pid $! L"] {
         let script = format!(
             "sleep 1000 & mount -t tmpfs none /dev && {} {rlock}; s=$?; kill $!; exit $s",
-            env!("CARGO_BIN_EXE_rlock")
+            binary()
         );
         let output = run_contained(&server, &script);
         assert_eq!(output.code(), 70, "{output:?}");

@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, is_gone, run, until};
+use crate::support::{self, Finished, Running, Server, binary, is_gone, run, until};
 
 #[test]
 fn each_signal_reaches_the_command_as_itself() {
@@ -98,7 +98,7 @@ fn a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started() {
     for options in [&["exec"][..], &["exec", "--foreground"]] {
         let script = "sleep 1000 & exec sleep 1000";
         let mut perl = std::process::Command::new("perl");
-        perl.args(["-e", "alarm 1; exec @ARGV", env!("CARGO_BIN_EXE_rlock")]).args(options);
+        perl.args(["-e", "alarm 1; exec @ARGV", binary()]).args(options);
         perl.args(["L", "sh", "-c", script]).env("RLOCK_URL", server.url());
         let mut first = Running::start(&mut perl);
         assert_eq!(first.process.wait().unwrap().signal(), Some(14));
@@ -119,7 +119,7 @@ fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
     let script = format!("ulimit -f 1; exec \"$@\" 2>> {}", log.display());
     let mut first = Running::start(
         std::process::Command::new("bash")
-            .args(["-c", &script, "-", env!("CARGO_BIN_EXE_rlock")])
+            .args(["-c", &script, "-", binary()])
             .args(["exec", "-v", "--ttl", "2s", "L", "sh", "-c"])
             .arg("trap 'echo XFSZ' XFSZ; echo READY; read _; kill -XFSZ $$; exit 7")
             .env("RLOCK_URL", server.url()),
@@ -205,7 +205,7 @@ fn a_signal_after_the_command_ends_rlock_once_the_lock_is_free() {
 fn under_nohup_neither_rlock_nor_its_command_receives_sighup() {
     let server = Server::start();
     let mut nohup = std::process::Command::new("nohup");
-    nohup.arg(env!("CARGO_BIN_EXE_rlock")).args(["exec", "L", "sh", "-c", support::READY]);
+    nohup.arg(binary()).args(["exec", "L", "sh", "-c", support::READY]);
     let mut first = Running::start(nohup.env("RLOCK_URL", server.url()));
     assert_eq!(first.line(), "READY");
     first.signal("HUP");
@@ -219,7 +219,7 @@ fn process_1_of_a_container_exits_with_128_plus_the_signal() {
     let contained = |arguments: &[&str]| {
         let mut unshare = std::process::Command::new("unshare");
         unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
-        unshare.arg(env!("CARGO_BIN_EXE_rlock")).args(arguments);
+        unshare.arg(binary()).args(arguments);
         unshare.env("RLOCK_URL", server.url());
         unshare
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, acquire, rlock, run, until};
+use crate::support::{self, Finished, Running, Server, acquire, binary, rlock, run, until};
 
 /// Prints the number of the slot, or `none`, and waits for a line or the end of stdin.
 const SLOT: &str = "echo SLOT ${RLOCK_SLOT-none}; read _ || :";
@@ -109,7 +109,7 @@ fn without_slots_an_inherited_number_is_removed() {
         let exec = ["exec", mode, "L", "sh", "-c", SLOT];
         assert_eq!(run(server.rlock(exec).env("RLOCK_SLOT", "7")).out(), "SLOT none");
     }
-    let nested = format!("{} exec M sh -c '{SLOT}'", env!("CARGO_BIN_EXE_rlock"));
+    let nested = format!("{} exec M sh -c '{SLOT}'", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &nested]));
     assert_eq!(output.out(), "SLOT none", "{output:?}");
     let unlocked = ["exec", "--on-unreachable", "run", "L", "sh", "-c", SLOT];
@@ -117,7 +117,7 @@ fn without_slots_an_inherited_number_is_removed() {
     assert_eq!(output.out(), "SLOT none", "{output:?}");
     let script = "RLOCK_SLOT=7; eval \"$(\"$0\" acquire --shell L)\"; echo ${RLOCK_SLOT-none}";
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_rlock")]).env("RLOCK_URL", server.url());
+    shell.args(["-c", script, binary()]).env("RLOCK_URL", server.url());
     assert_eq!(run(&mut shell).out(), "none");
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::support::server::free_port;
-use crate::support::{self, Finished, READY, Running, Server, rlock, run};
+use crate::support::{self, Finished, READY, Running, Server, binary, rlock, run};
 use tempfile::TempDir;
 
 /// A certificate authority and the certificates that it has signed.
@@ -224,7 +224,7 @@ fn the_files_can_be_pipes_and_have_any_name() {
         until $rlock inspect $tls --tls-key client.key L | grep -q 'renewed [1-9]'; do :; done
         $rlock release $tls --tls-key client.key L $t";
     let mut bash = Command::new("bash");
-    bash.env("RLOCK_URL", &url).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+    bash.env("RLOCK_URL", &url).env("rlock", binary());
     let output = run(bash.current_dir(authority.0.path()).args(["-c", script]));
     assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
     assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");

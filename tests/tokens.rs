@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{self, Finished, Running, Server, acquire, holder, run, until};
+use crate::support::{self, Finished, Running, Server, acquire, binary, holder, run, until};
 
 #[test]
 fn acquire_prints_a_token_that_renews_and_releases() {
@@ -59,10 +59,7 @@ fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
 #[test]
 fn a_renewal_inside_exec_never_shortens_its_lease() {
     let server = Server::start();
-    let script = format!(
-        "{} renew --ttl 2s $RLOCK_NAME && echo RENEWED; read _ || :",
-        env!("CARGO_BIN_EXE_rlock")
-    );
+    let script = format!("{} renew --ttl 2s $RLOCK_NAME && echo RENEWED; read _ || :", binary());
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "60s", "L", "sh", "-c", &script]));
     assert_eq!(first.line(), "RENEWED");
@@ -163,7 +160,7 @@ fn a_shell_can_evaluate_the_output_of_shell() {
     let server = Server::start();
     let script = format!(
         "eval \"$({rlock} acquire --shell L)\" && sh -c '{rlock} release $RLOCK_NAME && echo $RLOCK_HELD'",
-        rlock = env!("CARGO_BIN_EXE_rlock")
+        rlock = binary()
     );
     let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
     assert_eq!(output.code(), 0, "{output:?}");
@@ -174,7 +171,7 @@ fn a_shell_can_evaluate_the_output_of_shell() {
 fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
     let server = Server::start();
     for redirection in [">&-", ">/dev/full"] {
-        let script = format!("{} acquire L {redirection}", env!("CARGO_BIN_EXE_rlock"));
+        let script = format!("{} acquire L {redirection}", binary());
         let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
         assert_eq!(output.code(), 70, "{output:?}");
         assert!(output.err().contains("standard output"), "{output:?}");
@@ -186,7 +183,7 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
 fn a_shell_that_evaluates_a_failure_has_it_as_its_status() {
     let server = Server::start();
     acquire(&server, &[], "L");
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let script = format!("eval \"$({rlock} acquire -q -n --shell L)\" || exit; echo went on");
     let mut shell = std::process::Command::new("sh");
     let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));

@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
 use crate::support::limit::output_of;
-use crate::support::{self, Finished, Server, run};
+use crate::support::{self, Finished, Server, binary, run};
 
 #[test]
 fn rlock_exits_with_every_status_of_its_command() {
@@ -46,7 +46,7 @@ fn same_as_under_flock(prepare: &str, script: &str) {
         let output = output_of(&mut shell);
         (output.status.code(), output.out(), output.err())
     };
-    let rlock = wrapped(&format!("{} exec L --", env!("CARGO_BIN_EXE_rlock")));
+    let rlock = wrapped(&format!("{} exec L --", binary()));
     let flock = wrapped(&format!("flock {}", file.display()));
     assert_eq!(rlock, flock, "{prepare}; {script}");
     assert_ne!(flock.1, "", "the script says nothing: {flock:?}");
@@ -65,7 +65,7 @@ fn ignored_signals_stay_ignored_and_others_do_not() {
 fn a_command_may_leave_its_group_and_session_as_under_flock() {
     let server = Server::start();
     let file = server.directory().join("flock");
-    let rlock = format!("{} exec L --", env!("CARGO_BIN_EXE_rlock"));
+    let rlock = format!("{} exec L --", binary());
     let flock = format!("flock {}", file.display());
     for command in [
         // It forks if it leads a group, and returns before its command ends, which takes 300 ms.
@@ -91,7 +91,7 @@ fn an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten() {
     let script = "$SIG{CHLD} = 'IGNORE'; exec @ARGV";
     let status = ["grep", "^SigIgn", "/proc/self/status", "/nonexistent"];
     let mut perl = Command::new("perl");
-    perl.args(["-e", script, env!("CARGO_BIN_EXE_rlock"), "exec", "L"]).args(status);
+    perl.args(["-e", script, binary(), "exec", "L"]).args(status);
     let output = run(perl.env("RLOCK_URL", server.url()));
     assert_eq!(output.code(), 2, "grep's status for a file that is not there");
     let ignored = u64::from_str_radix(output.out().split_whitespace().last().unwrap(), 16).unwrap();
@@ -109,7 +109,7 @@ fn blocked_signals_stay_blocked() {
         run(perl.env("RLOCK_URL", server.url())).out()
     };
     let plain = perl(&[]);
-    assert_eq!(perl(&[env!("CARGO_BIN_EXE_rlock"), "exec", "L", "--"]), plain);
+    assert_eq!(perl(&[binary(), "exec", "L", "--"]), plain);
     assert!(plain.ends_with("010200"), "{plain}");
 }
 
@@ -124,7 +124,7 @@ fn closed_descriptors_stay_closed_and_rlock_leaks_none() {
             shell.args(["-c", &format!("{closed}\nexec {wrapper} sh -c \"$SCRIPT\"")]);
             run(shell.env("RLOCK_URL", server.url()).env("SCRIPT", descriptors)).out()
         };
-        let under_rlock = listed(&format!("{} exec L", env!("CARGO_BIN_EXE_rlock")));
+        let under_rlock = listed(&format!("{} exec L", binary()));
         assert_eq!(under_rlock, listed(""), "{closed}");
     }
 }

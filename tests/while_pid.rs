@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::support::limit::{Process, limit};
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, LongerWait, Running, Server, is_gone, run, until};
+use crate::support::{self, Finished, LongerWait, Running, Server, binary, is_gone, run, until};
 
 /// A shell script that takes the lock L, prints HELD, and then runs `body`.
 fn script(server: &Server, body: &str) -> Command {
     let mut shell = Command::new("sh");
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     shell.arg("-c").arg(format!(
         "t=$({rlock} acquire --ttl ${{TTL:-2s}} --label script --while-pid $$ L) || exit; echo HELD; {body}"
     ));
@@ -167,7 +167,7 @@ fn a_killed_script_frees_its_lock_too() {
 #[test]
 fn a_script_may_renew_and_release_its_lock_itself() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let body =
         format!("{rlock} renew L \"$t\" || exit 9; {rlock} release L \"$t\"; echo $?; read _");
     let mut running = Running::start(&mut script(&server, &body));
@@ -181,7 +181,7 @@ fn a_script_may_renew_and_release_its_lock_itself() {
 #[test]
 fn a_renewal_beside_a_keeper_never_shortens_its_lease() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let body = format!("{rlock} renew --ttl 1s L \"$t\" && echo RENEWED; read _");
     let mut running = Running::start(script(&server, &body).env("TTL", "1h"));
     assert_eq!((running.line(), running.line()), ("HELD".into(), "RENEWED".into()));
@@ -273,7 +273,7 @@ fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
 #[test]
 fn no_reader_of_the_callers_stderr_waits_for_the_keeper() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let body = format!("x=$({rlock} acquire --while-pid $$ L 2>&1); echo \"got ${{#x}}\"");
     let output = run(Command::new("sh").args(["-c", &body]).env("RLOCK_URL", server.url()));
     assert_eq!(output.out(), "got 36");
@@ -403,7 +403,7 @@ fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
         assert!(!pipes.contains(&target), "{target:?}");
     }
     // The caller of a script does not wait for the keeper, even with an extra descriptor.
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     let body = format!("exec 3>&1; t=$({rlock} acquire --while-pid $$ M); echo got $t");
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("x=$({body}); echo \"$x\"")]).env("RLOCK_URL", server.url());
@@ -415,7 +415,7 @@ fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
 #[test]
 fn a_script_that_has_released_its_lock_outlives_any_failure_of_the_server() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     // Longer than the lease of 2 s, at the end of which a keeper would stop the script.
     let body = format!("{rlock} release L \"$t\"; echo FREE; sleep 3; echo done");
     let mut running = Running::start(&mut script(&server, &body));
@@ -429,7 +429,7 @@ fn a_script_that_has_released_its_lock_outlives_any_failure_of_the_server() {
 #[test]
 fn a_script_outlives_a_release_that_its_keeper_does_not_hear_of() {
     let server = Server::start();
-    let rlock = env!("CARGO_BIN_EXE_rlock");
+    let rlock = binary();
     // The keeper's socket is of another network, and the history remembers fewer holds.
     let body = format!(
         "RLOCK_TOKEN=$t unshare -n {rlock} release L || exit

@@ -26,6 +26,7 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use limit::{Process, Stream, limit, output_of};
@@ -164,9 +165,17 @@ impl Server {
     }
 }
 
+/// The binary under test: the one that Cargo has built, unless `RLOCK_TEST_BINARY` names another.
+pub fn binary() -> &'static str {
+    static BINARY: LazyLock<String> = LazyLock::new(|| {
+        std::env::var("RLOCK_TEST_BINARY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_rlock").into())
+    });
+    &BINARY
+}
+
 /// The binary under test, without the settings in the environment of the tests.
 pub fn rlock<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rlock"));
+    let mut command = Command::new(binary());
     command.args(arguments);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RLOCK_") {

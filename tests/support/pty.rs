@@ -15,6 +15,7 @@ use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal};
 
 use super::Server;
+use super::binary;
 use super::limit::{Process, limit, output_of};
 
 /// The terminal and its shell.
@@ -39,7 +40,7 @@ impl Terminal {
         let slave = open().unwrap();
         let mut shell = Command::new("bash");
         shell.args(["--norc", "--noprofile", "-i"]);
-        shell.env("RLOCK_URL", server.url()).env("rlock", env!("CARGO_BIN_EXE_rlock"));
+        shell.env("RLOCK_URL", server.url()).env("rlock", binary());
         shell.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "");
         let stream = || slave.try_clone().unwrap();
         shell.stdin(stream()).stdout(stream()).stderr(stream());
