@@ -57,7 +57,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand exec" -s x -l exclusive -d '
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s s -l shared -d 'Share the lock with other --shared holders'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail immediately if the lock is busy'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l next -d 'Wait ahead of all waiters that do not use --next'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l supersede -d 'End older waiters with --supersede: the newest wins'
+complete -c rlock -n "__fish_rlock_using_subcommand exec" -l supersede -d 'Cancel older waiters that also use --supersede'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in the process group of rlock'
 complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -83,7 +83,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s x -l exclusive -
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s s -l shared -d 'Share the lock with other --shared holders'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s n -l nonblock -d 'Fail immediately if the lock is busy'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l next -d 'Wait ahead of all waiters that do not use --next'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l supersede -d 'End older waiters with --supersede: the newest wins'
+complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l supersede -d 'Cancel older waiters that also use --supersede'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print shell assignments for eval instead of the token'
@@ -108,7 +108,7 @@ complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-ca -d 'Trust
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l id -d 'Revoke only the hold with this ID, or remove that waiter' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l reason -d 'Tell TEXT to those affected and in the history' -r
+complete -c rlock -n "__fish_rlock_using_subcommand release" -l reason -d 'Show TEXT to affected clients and in the history' -r
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -s v -l verbose -d 'Print each step with its time'
 complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print one JSON document, even on failure'

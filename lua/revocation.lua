@@ -1,5 +1,6 @@
--- Revocation: a single mark, the floor, revokes all holds up to a fence. A hold that was revoked by
--- itself has the standing 'revoked', when and by whom; one that was reinstated only 'revoked'.
+-- Revocation: a single mark, the floor, revokes all holds up to a fence. The standing of a hold that was
+-- revoked individually is 'revoked', the time and the operator; that of a reinstated hold is only
+-- 'revoked'.
 --
 -- Reads:   lock.floor, now
 -- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
@@ -24,7 +25,8 @@ local function revoke_up_to(fence, how, by)
     'floor:by', string.sub(by, 1, MAX_DETAIL), 'floor:at', int(now))
 end
 
--- How, by whom and when a hold with this standing was revoked: by itself, or with all up to the floor.
+-- How, by whom and when a hold with this standing was revoked: individually, or with all up to the
+-- floor.
 local function revocation(standing)
   local since, operator = string.match(standing or '', '^revoked (%d+) (.*)$')
   if since then return 'revoked', operator, tonumber(since) end

@@ -106,8 +106,9 @@ pub(crate) enum Command {
     /// signals. rlock exits with the status of COMMAND.
     ///
     /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
-    /// RLOCK_HELD, and RLOCK_SLOT with --slots. RLOCK_FENCE is the fencing token, a number that grows with each grant. A
-    /// resource that remembers the largest one can reject a late holder.
+    /// RLOCK_HELD. With --slots on one server, it also contains RLOCK_SLOT. RLOCK_FENCE is the
+    /// fencing token, a number that grows with each grant. A resource that remembers the largest one
+    /// can reject a late holder.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -127,7 +128,7 @@ Examples:
   # Run at most three commands at once
   rlock exec --slots 3 render -- render.sh
 
-Exit status: that of COMMAND; 75 if the lock is busy (see -E), 76 if the lock was lost, 69 \
+Exit status: that of COMMAND; 75 if the lock is busy or the waiter was superseded or removed (see -E), 76 if the lock was lost, 69 \
 if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 if \
 COMMAND cannot be run.")
     )]
@@ -148,7 +149,7 @@ Examples:
   lock=$(rlock acquire --shell --ttl 10m import) || exit
   eval \"$lock\"
 
-Exit status: 0 on success, 75 if the lock is busy (see -E), 69 if no server is usable, 78 for a \
+Exit status: 0 on success, 75 if the lock is busy or the waiter was superseded or removed (see -E), 69 if no server is usable, 78 for a \
 configuration error, 64 for a usage error.")
     )]
     Acquire(Acquire),
@@ -185,9 +186,9 @@ Examples:
   rlock release --force --now deploy:prod
 
   # Revoke one of several holds, and say why
-  rlock release --force --id 5f0c21aa --reason 'bad build' deploy:prod
+  rlock release --force --id 5f0c21aa --reason 'wrong input' render
 
-Exit status: 0 on success, 77 if TOKEN does not hold the lock or no client has ID, 75 if another tool holds it \
+Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client or more than one has ID, 75 if another tool holds it \
 (--force only), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
@@ -272,6 +273,8 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print failures only, not waiting or busy messages
+    ///
+    /// Hides that the command was superseded, but not that an operator removed it.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -292,8 +295,9 @@ pub(crate) struct Terms {
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
     ///
-    /// Each holder has a number from 1 to N, the lowest that is free, in RLOCK_SLOT. On several
-    /// independent servers, holders have no numbers.
+    /// Each holder has a slot number from 1 to N, the lowest that is free: in RLOCK_SLOT for exec and
+    /// acquire --shell, and as slot in acquire --json. On several independent servers, holders have
+    /// no slot numbers.
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
@@ -306,17 +310,20 @@ pub(crate) struct Terms {
     pub(crate) wait: Option<BoundedDuration>,
     /// Wait ahead of all waiters that do not use --next
     ///
-    /// For an operator, for example to freeze deploys when the current one ends. Waiters with --next
-    /// are served in order.
+    /// Use this to freeze deployments when the current one ends. Waiters with --next are served in
+    /// order.
     #[arg(long)]
     pub(crate) next: bool,
-    /// End older waiters with --supersede: the newest wins
+    /// Cancel older waiters that also use --supersede
     ///
     /// They exit with status 75 (see -E). Holders and other waiters are not affected. Useful for
-    /// deploys, where a newer commit makes an older one pointless.
+    /// deployments, where a newer one makes an older one pointless. Not with --nonblock or --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy
+    ///
+    /// Also if the waiter was superseded or removed. Errors such as an unreachable server keep their
+    /// own status.
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Keep the lock for at least DURATION after acquiring it
@@ -455,13 +462,13 @@ pub(crate) struct Release {
     pub(crate) now: bool,
     /// Revoke only the hold with this ID, or remove that waiter
     ///
-    /// ID is the 8 characters that inspect shows for a holder or a waiter. A waiter that is removed
-    /// exits with status 75 (see -E). Requires --force.
+    /// ID is the 8 characters that inspect shows for a holder or a waiter. A removed waiter exits
+    /// with status 75, or with its own -E status. Requires --force.
     #[arg(long, value_name = "ID", requires = "force")]
     pub(crate) id: Option<Id>,
-    /// Tell TEXT to those affected and in the history
+    /// Show TEXT to affected clients and in the history
     ///
-    /// Requires --force.
+    /// The history contains only holds, not waiters. Requires --force.
     #[arg(long, value_name = "TEXT", requires = "force", value_parser = OsStringValueParser::new().map(Label::from))]
     pub(crate) reason: Option<Label>,
 }

@@ -90,10 +90,10 @@ pub(crate) enum Target {
     Client(Id, Force),
 }
 
-/// How `--force` ends what is not the caller's.
+/// The options of `release --force`.
 pub(crate) struct Force {
     pub(crate) revocation: Revocation,
-    /// For those who lose the lock or their place, and for the history.
+    /// For those who lose the lock or their position, and for the history.
     pub(crate) reason: Option<Label>,
 }
 
@@ -136,6 +136,11 @@ impl Terms {
             Some(duration) => WaitLimit::For(duration),
             None => WaitLimit::Forever,
         };
+        if terms.supersede && wait_limit == WaitLimit::None {
+            let what =
+                "--supersede requires waiting; remove --nonblock or --wait 0, or RLOCK_WAIT=0";
+            return Err(Error::Usage(what.into()));
+        }
         let mode = match (terms.slots, terms.shared) {
             (Some(slots), _) => Mode::Slots(slots),
             (None, true) => Mode::Shared,

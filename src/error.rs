@@ -176,11 +176,16 @@ impl fmt::Display for Error {
             }
             Self::Removed(operator) => write!(f, "removed from the queue{operator}"),
             Self::UnknownId(id, view) => {
-                write!(f, "no holder or waiter has the id {id}; the lock is {view}")
+                write!(
+                    f,
+                    "no holder or waiter has the id '{id}' (the lock is {view}); check the id"
+                )?;
+                f.write_str(" with rlock inspect")
             }
             Self::AmbiguousId(id, _) => write!(
                 f,
-                "several clients have the id {id}, and none was revoked; use --force without --id",
+                "several clients have the id '{id}', so none was revoked; revoke all holds with \
+                 --force, or wait until one of the clients is gone",
             ),
             Self::ForeignLock => f.write_str(
                 "held by another tool, which cannot be asked to release it; use --force --now to \

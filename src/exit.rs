@@ -47,9 +47,17 @@ pub const TABLE: &[(&str, &str)] = &[
          for a quorum",
     ),
     ("70", "internal error: a bug in rlock, or the system denied a resource"),
-    ("75", "busy: another holder has the lock and the wait is over (-E sets another status)"),
+    (
+        "75",
+        "busy: another client has the lock and the wait is over, or the waiter was superseded or \
+         removed (-E sets another status)",
+    ),
     ("76", "the lock was lost while the command ran; overrides the command's status"),
-    ("77", "renew or release: the token does not hold the lock"),
+    (
+        "77",
+        "renew or release: the token does not hold the lock; release --id: no client, or more than \
+         one, has that ID",
+    ),
     (
         "78",
         "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \

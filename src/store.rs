@@ -44,12 +44,11 @@ pub(crate) struct Request {
     pub(crate) enclosing: Vec<Token>,
     /// Whether the request may share the lock with holds of the same owner.
     pub(crate) reentrant: bool,
-    /// Whether it goes ahead of all waiters that do not.
+    /// Whether it goes ahead of all waiters without this.
     pub(crate) next: bool,
-    /// Whether it ends the older waiting requests that supersede. Only for a request that waits.
+    /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub(crate) supersedes: bool,
-    /// Whether it has been queued before. If it supersedes, a server that no longer has it then knows
-    /// that it is not a newer one.
+    /// Whether it was queued before. A server that no longer has it must not take it for the newest.
     pub(crate) was_queued: bool,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
@@ -424,8 +423,8 @@ pub(crate) trait Store: Send {
     /// holders and the history.
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
 
-    /// Takes one client out of the lock: revokes its hold, or removes it from the queue. A holder learns
-    /// of it from its next renewal, and a waiter at once. `by` is as for `revoke`.
+    /// Revokes one hold, or removes one waiter. A holder learns of it from its next renewal, and a
+    /// waiter at once. `by` is as for `revoke`.
     fn remove(
         &mut self,
         key: &Key,

@@ -67,6 +67,10 @@ fn page(command: &Command) -> String {
                  is free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply is null.\n";
         page += &list(manual::JSON);
     }
+    if ["acquire", "renew", "release"].contains(&name) {
+        page += ".SH JSON\nWith --json, one object. A field that does not apply is left out, or null.\n";
+        page += &list(manual::RESULT);
+    }
     page += &format!(".SH \"EXIT STATUS\"\n{}", list(exit::TABLE));
     page += &format!(".SH ENVIRONMENT\n{}", list(manual::ENVIRONMENT));
     page += &format!(".SH FILES\n{}", list(manual::FILES));

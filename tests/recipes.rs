@@ -176,12 +176,12 @@ fn a_stuck_lock_is_inspected_and_revoked() {
     succeeds(&run(&mut place.shell(free)));
     assert!(server.is_free("deploy:prod"));
 
-    let mut victim = holder(&server, &["--shared", "--ttl", "3s"], "deploy:prod");
-    let shown = server.inspect("deploy:prod");
+    let mut victim = holder(&server, &["--shared", "--ttl", "3s"], "render");
+    let shown = server.inspect("render");
     let id = shown["holders"][0]["id"].as_str().unwrap();
-    let other = holder(&server, &["--shared"], "deploy:prod");
+    let other = holder(&server, &["--shared"], "render");
     succeeds(&run(&mut place.shell(&one.replace("5f0c21aa", id))));
-    victim.told(", reason: bad build, see OPS-12");
+    victim.told(", reason: wrong input, see OPS-12");
     assert_eq!(victim.end().code(), 76);
     succeeds(&other.finish());
 }
@@ -298,9 +298,10 @@ fn a_job_runs_at_most_once_an_hour() {
 }
 
 #[test]
-fn only_the_newest_deployment_waits() {
+fn only_the_latest_deployment_waits() {
     let server = Server::start();
-    let command = recipe("Deploy only the newest commit").replace("deploy.sh", "echo deployed");
+    let command =
+        recipe("Keep only the latest deployment waiting").replace("deploy.sh", "echo deployed");
     let place = Place::new(&server, &[]);
     let first = holder(&server, &[], "deploy:prod");
     let mut older = Running::start(place.shell(&command).env("JOB_URL", "812"));

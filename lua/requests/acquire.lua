@@ -52,7 +52,7 @@ local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', ARGV[16], ARGV[17]
 reconcile()
 if is_over(TOKEN) then return how_ended() or { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
--- An operator meant the client, which may not know of its hold yet.
+-- The hold was revoked before the client learned of it: report the removal.
 if string.find(own.standing or '', '^revoked ') and unexpired_hold(TOKEN) then
   local _, by = revocation(own.standing)
   local entry = history_entry(TOKEN, 'released', now, '')

@@ -1,4 +1,4 @@
--- Takes one client out of the lock: revokes its hold, or removes it from the queue.
+-- Revokes one hold, or removes one waiter.
 --
 -- ARGV[3] now  'now' frees the hold at once. '' only revokes it, so that the lock is granted again
 --              once its holder has released it

@@ -38,8 +38,8 @@ pub const ENVIRONMENT: &[(&str, &str)] = &[
     ),
     (
         "RLOCK_SLOT",
-        "Set for the command of exec with --slots N: the number of the holder, from 1 to N. \
-         Otherwise, and on several independent servers, it is unset.",
+        "Set for the command of exec, and by acquire --shell, with --slots N: the slot number of the \
+         holder, from 1 to N. Otherwise, and on several independent servers, it is unset.",
     ),
     ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
     ("COLUMNS", "Width of the list of inspect at a terminal, instead of the terminal's own."),
@@ -56,6 +56,27 @@ pub const FILES: &[(&str, &str)] = &[(
     "Locks of RLOCK_URL=local:. With local:/DIRECTORY, they are in DIRECTORY. Deleting the file of a \
      lock revokes the lock.",
 )];
+
+/// Each field of `acquire --json`, `renew --json` and `release --json`.
+pub const RESULT: &[(&str, &str)] = &[
+    (
+        "status",
+        "acquired, renewed, released, or removed for a waiter. On failure: busy, superseded, removed, \
+         not-held, unreachable, config, usage or internal, among others.",
+    ),
+    ("name", "Name of the lock."),
+    ("token, fence, ttl_ms, slot", "The hold: its token, fencing token, lease and slot number."),
+    ("revoked[]", "The holders that release --force has revoked, as in rlock-inspect(1)."),
+    ("removed", "The waiter that release --force --id has removed, as in rlock-inspect(1)."),
+    ("exit, message", "On failure: the exit status and the message."),
+    ("holders[]", "If the lock is busy: its holders, as in rlock-inspect(1)."),
+    (
+        "superseded_by",
+        "If a newer client with --supersede canceled the request: its host, user, pid, command and \
+         label.",
+    ),
+    ("by, reason", "If an operator removed the request: the operator, and the text of --reason."),
+];
 
 /// Each field of `inspect --json`, as a path.
 pub const JSON: &[(&str, &str)] = &[
@@ -122,7 +143,7 @@ pub const JSON: &[(&str, &str)] = &[
     ),
     (
         "history[].by, .reason",
-        "Who revoked the hold, as user@host, and the reason from release --reason.",
+        "Operator that revoked the hold, as user@host, and the text of --reason.",
     ),
     ("history[].id, .mode, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
 ];

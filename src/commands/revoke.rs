@@ -1,4 +1,4 @@
-//! `rlock release --force`: revokes a lock from its holders, or takes one client out of it.
+//! `rlock release --force`: revokes all holds, or one hold, or removes one waiter.
 
 use std::time::Duration;
 
@@ -56,8 +56,7 @@ pub(super) fn run(
     Ok(Exit::Status(exit::OK))
 }
 
-/// Takes one client out of the lock: revokes its hold and waits until it is gone, or removes it from the
-/// queue.
+/// Revokes one hold and waits until it is gone, or removes one waiter.
 pub(super) fn run_for_one(
     store: &mut dyn Store,
     options: &Release,
@@ -75,7 +74,7 @@ pub(super) fn run_for_one(
         }
         Removal::Removed(waiter, now) => {
             let (client, waited) = (&waiter.client, show(now.since(waiter.since)));
-            let line = format!("removed {client} from the queue, waited for {waited}, id {id}");
+            let line = format!("removed {client} from the queue after {waited}, id {id}");
             report_line(*output, name, &line)?;
             done.with_removed(WaiterDocument::removed(waiter, *now))
         }
@@ -114,7 +113,7 @@ fn operator(force: &Force) -> String {
     Operator::to_line(&identity::of_operator(), force.reason.as_ref())
 }
 
-/// Waits until none of these holders has the lock; if these are not `all` that were revoked, no others.
+/// Waits until none of these holders has the lock. If `all` is false, ignores other revoked holds.
 fn until_gone(
     store: &mut dyn Store,
     key: &Key,

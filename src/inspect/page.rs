@@ -47,7 +47,8 @@ pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String
             _ => format!(", {}", waiter.mode),
         };
         let next = if waiter.next { ", --next" } else { "" };
-        line(format!("  waiting  {position}. {} for {waiting}{mode}{next}{label}", waiter.client));
+        let (client, id) = (&waiter.client, &waiter.id);
+        line(format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}"));
     }
     for entry in view.history.iter().rev() {
         line(format!("  history  {}", ended(entry, view)));
@@ -92,5 +93,5 @@ fn ended(entry: &HistoryEntry, view: &View) -> String {
         operator => format!(", revoked{operator}"),
     };
     let label = client.label().map_or(String::new(), |label| format!(", {label}"));
-    format!("{ago} ago: {ending}, held by {client} for {held}{outcome}{by}{label}")
+    format!("{ago} ago: {ending}, held by {client} for {held}{outcome}{label}{by}")
 }

@@ -73,7 +73,7 @@ pub(crate) struct Waiter {
     pub(crate) mode: Mode,
     pub(crate) client: ClientInfo,
     pub(crate) since: ServerTime,
-    /// Whether it goes ahead of all waiters that do not.
+    /// Whether it goes ahead of all waiters without this.
     pub(crate) next: bool,
 }
 

@@ -74,7 +74,7 @@ impl Lock {
         Transaction::begin(self, now).revoke(revocation, by)
     }
 
-    /// Takes one client out of the lock.
+    /// Revokes one hold, or removes one waiter.
     pub(crate) fn remove(
         &mut self,
         id: &Id,

@@ -104,7 +104,7 @@ pub(crate) struct Hold {
     pub(crate) attempt: u64,
     /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
     pub(crate) standing: HoldState,
-    /// Set if it was revoked by itself, not with all up to the floor.
+    /// Set if it was revoked individually, not with all up to the floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) revoked: Option<Revoked>,
 }
@@ -187,7 +187,7 @@ pub(crate) struct Waiter {
     pub(crate) ticket: u64,
     #[serde(default)]
     pub(crate) origin: Origin,
-    /// Whether it goes ahead of all waiters that do not.
+    /// Whether it goes ahead of all waiters without this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) next: bool,
 }

@@ -1,5 +1,5 @@
-//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be revoked by
-//! itself.
+//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be revoked
+//! individually.
 
 use super::lock::{Floor, Hold, Revoked};
 use super::transaction::Transaction;
@@ -25,7 +25,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// How, by whom and when a hold was revoked: by itself, or with all up to the floor.
+    /// How, by whom and when a hold was revoked: individually, or with all up to the floor.
     pub(super) fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
         if let Some(Revoked { at, by }) = &hold.revoked {
             return (Ending::Revoked, by.clone(), *at);

@@ -27,7 +27,7 @@ impl Transaction<'_> {
         if self.leftovers {
             return Verdict::Again;
         }
-        // An operator meant the client, which may not know of its hold yet.
+        // The hold was revoked before the client learned of it: report the removal.
         if let Some(hold) = self.unexpired_hold(token)
             && let Some(Revoked { by, .. }) = hold.revoked.clone()
         {

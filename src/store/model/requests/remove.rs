@@ -1,4 +1,4 @@
-//! Takes one client out of the lock: revokes its hold, or removes it from the queue.
+//! Revokes one hold, or removes one waiter.
 
 use crate::lock::Id;
 use crate::lock::view::{Ending, HoldState, Outcome, ServerTime};

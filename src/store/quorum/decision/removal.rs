@@ -1,4 +1,4 @@
-//! What became of one client that an operator takes out of the lock.
+//! Whether a hold was revoked, or a waiter removed.
 
 use super::merge::merge;
 use super::votes::Votes;
