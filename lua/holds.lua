@@ -77,9 +77,10 @@ local function settle_mode()
   redis.call('HSET', STATE, 'mode', lock.mode)
 end
 
+-- The ZREM comes first because it needs no memory.
 local function drop_hold(token)
-  uncount(token)
   redis.call('ZREM', HOLDS, token)
+  uncount(token)
   lock.count = lock.count - 1
   slots(lock.count > 0 and 'free' or 'clear', token)
   if lock.foreign then return delete_details(token) end

@@ -241,6 +241,19 @@ fn a_server_out_of_memory_still_renews_and_hands_over() {
 }
 
 #[test]
+fn a_server_out_of_memory_still_releases_one_of_the_holds_of_an_owner() {
+    let server = Server::start();
+    let mine = ["--reentrant", "--owner", "me"];
+    let tokens = [(); 2].map(|()| support::acquire(&server, &mine, "L"));
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    for token in tokens {
+        let released = run(&mut server.rlock(["release", "L", &token]));
+        assert_eq!(released.code(), 0, "{released:?}");
+    }
+    assert!(server.is_free("L"));
+}
+
+#[test]
 fn a_stopped_command_ends_too_when_the_lock_is_lost() {
     let server = Server::start();
     let stop = "echo READY; kill -STOP $$";
