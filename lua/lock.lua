@@ -15,9 +15,8 @@
 --                            'called'  waiters of several servers that may have the lock now; see
 --                                      admission.lua
 --                            'head'    the waiter that knows it is the head of the queue
---                            'newest'  the last request with --supersede: its ticket on one of several
---                                      servers or 0, a space, its token, and on the next lines its
---                                      client
+--                            'newest'  the last request with --supersede: its ticket, a space, its
+--                                      token, and on the next lines its client
 --                            'floor'   holds with a fence up to this one are revoked; 'floor:how',
 --                                      'floor:by' and 'floor:at' record how, by whom and when
 --                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua

@@ -20,8 +20,10 @@ end
 -- Marks a request that its client did not end itself, so that a later request with its token learns
 -- how: 'superseded' or 'removed'; and by whom. This second mark is next to the token's own.
 local function mark_ended(token, ttl, how, by)
-  mark_over(token, ttl)
-  mark_over(token .. '\n' .. how .. '\n' .. by, ttl)
+  -- Nothing else keeps a removed client from coming back. A superseded one has the older ticket.
+  local duration = how == 'removed' and DAY or ttl
+  mark_over(token, duration)
+  mark_over(token .. '\n' .. how .. '\n' .. by, duration)
 end
 
 -- How and by whom the calling token's request was ended, as a reply; nil if nobody else ended it.

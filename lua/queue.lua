@@ -37,6 +37,11 @@ local function is_next(score) return tonumber(score) < 0 end
 
 local function ticket_of(score) return tonumber(score) + (is_next(score) and NEXT_OFFSET or 0) end
 
+-- A ticket that grows with the clock, and is larger than that of the newest request that supersedes.
+local function own_ticket()
+  return math.max(micros, tonumber(string.match(lock.newest or '', '^%d+') or 0) + 1)
+end
+
 -- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
 -- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows with
 -- its clock. `...` are the caller's details. Returns its position, from 1, and its ticket.
@@ -48,7 +53,7 @@ local function enqueue(agreed, goes_next, ...)
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
     if agreed == 0 then
-      ticket = math.max(last + 1, micros)
+      ticket = math.max(last + 1, own_ticket())
     else
       ticket = agreed or last + 1
     end

@@ -48,8 +48,8 @@ pub(crate) struct Request {
     pub(crate) next: bool,
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
     pub(crate) supersedes: bool,
-    /// Whether it was queued before. A server that no longer has it must not take it for the newest.
-    pub(crate) was_queued: bool,
+    /// The ticket from the first answer, if it supersedes.
+    pub(crate) arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
     pub(crate) heartbeat: Option<Duration>,
@@ -190,6 +190,9 @@ pub(crate) enum Answer {
         /// The position in the queue, from 1.
         position: u64,
         sleep: Duration,
+        /// The ticket of a request that supersedes. It cancels older requests only when it asks again with
+        /// this ticket.
+        arrival: Option<Ticket>,
     },
 }
 

@@ -58,8 +58,8 @@ pub(crate) fn acquire(
     let (mut waiter, mut step) = Waiter::new(request.ttl, until);
     loop {
         let event = match step {
-            Step::Ask { seen, was_queued } => {
-                request.was_queued = was_queued;
+            Step::Ask { seen, arrival } => {
+                request.arrival = arrival;
                 let sent = Instant::now();
                 let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
                 Event::Answered { sent, answer }

@@ -209,3 +209,18 @@ fn fifty_thousand_holders_and_waiters_are_shown_page_by_page() {
     assert_eq!(seen["waiters"].as_array().unwrap().len(), 1_000);
     no_call_takes_long(&server);
 }
+
+#[test]
+fn no_call_takes_long_when_one_of_fifty_thousand_holds_or_waiters_is_removed() {
+    let server = Server::start();
+    prepare(&server, HOLDS, &[&MANY.to_string(), "60000", ""]);
+    for (id, status) in [("00040000", 0), ("w0040000", 0), ("ffffffff", 77)] {
+        if id.starts_with('w') {
+            prepare(&server, WAITERS, &[&MANY.to_string(), "9000000000000"]);
+        }
+        let removal = ["release", "--force", "--now", "--id", id, "L"];
+        let told = run(&mut server.rlock(removal));
+        assert_eq!(told.code(), status, "{told:?}");
+        no_call_takes_long(&server);
+    }
+}

@@ -103,6 +103,7 @@ fn the_picture_in_the_readme_shows_a_real_session() {
     let (ana, bob) = (holder(&page, "held by "), holder(line("waiting"), "1. "));
     let mut replaced: Vec<(String, String)> = [
         (between(&page, "id       ", "\n"), "5f0c21aa"),
+        (between(&page, ", id ", ","), "fea74c26"),
         (line("since"), "  since    2026-11-21T06:31:07.123Z, exclusive"),
         (line("fence"), "  fence    1795242667123456"),
         (line("lease"), "  lease    21s left, renewed 9s ago"),

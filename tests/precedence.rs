@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::{
-    Finished, READY, Running, Server, also_on_local, holder, rlock, run, until, waiter,
+    Finished, LongerWait, READY, Running, Server, also_on_local, holder, rlock, run, until, waiter,
 };
 
 also_on_local! {
@@ -15,6 +15,7 @@ also_on_local! {
     the_newest_run_ends_older_ones_that_wait,
     a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder,
     a_stopped_waiter_does_not_supersede_a_newer_one,
+    a_request_that_is_never_queued_supersedes_nothing,
     a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json,
 }
 
@@ -71,9 +72,11 @@ fn the_newest_run_ends_older_ones_that_wait() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");
+    // It learns this immediately, not at its next heartbeat, which is up to 10 s later.
+    let mut longer = LongerWait::of("6s");
     let newer = waiter(&server, &["--supersede", "--label", "https://ci/813"], "L", "newer");
-    // It learns this immediately, not at its next heartbeat.
     let told = older.end();
+    longer.is_not_over();
     assert_eq!(told.code(), 75, "{told:?}");
     assert!(told.err().contains("rlock: L: superseded by "), "{told:?}");
     assert!(told.err().contains(" (sh), label https://ci/813"), "{told:?}");
@@ -123,6 +126,48 @@ fn a_stopped_waiter_does_not_supersede_a_newer_one() {
     older.signal("CONT");
     let told = older.end();
     assert_eq!((told.code(), told.out().as_str()), (75, ""), "{told:?}");
+}
+
+#[test]
+fn a_request_that_is_never_queued_supersedes_nothing() {
+    let server = Server::start();
+    let first = holder(&server, &["--shared", "--owner", "me"], "L");
+    let older = waiter(&server, &["--supersede"], "L", "older");
+    // An upgrade is never granted.
+    let options = ["exec", "--supersede", "--reentrant", "--owner", "me", "L", "true"];
+    assert_eq!(run(&mut server.rlock(options)).code(), 75);
+    assert_eq!(server.waiting("L"), 1);
+    first.finish();
+    assert_eq!(older.finish().out(), "ENTERED older");
+}
+
+#[test]
+fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
+    let server = Server::on_tcp(&[]);
+    let first = holder(&server, &["--ttl", "60s"], "L");
+    let older = waiter(&server, &["--supersede"], "L", "older");
+    server.signal("STOP");
+    let given_up = run(&mut server.rlock(["exec", "--supersede", "L", "true"]));
+    assert_eq!(given_up.code(), 69, "{given_up:?}");
+    server.signal("CONT");
+    until("the server answers", || server.waiting("L") == 1);
+    first.finish();
+    assert_eq!(older.finish().out(), "ENTERED older");
+}
+
+#[test]
+fn a_server_that_restarts_from_an_old_snapshot_knows_which_waiter_is_newer() {
+    let mut server = Server::on_tcp(&[]);
+    let superseding = ["exec", "--ttl", "3s", "--supersede", "L", "true"];
+    assert_eq!(run(&mut server.rlock(superseding)).code(), 0);
+    server.cli(&["SAVE"]);
+    let first = holder(&server, &["--ttl", "3s"], "L");
+    let newest = waiter(&server, &["--ttl", "3s", "--supersede"], "L", "newest");
+    first.signal("KILL");
+    server.kill();
+    server.start_again();
+    let told = newest.end();
+    assert_eq!(told.out(), "ENTERED newest", "{told:?}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::support::{
-    Finished, READY, Running, Server, acl, acquire, also_on_local, holder, rlock, run, until,
-    waiter,
+    Finished, LongerWait, READY, Running, Server, acl, acquire, also_on_local, holder, rlock, run,
+    until, waiter,
 };
 
 also_on_local! {
@@ -75,13 +75,15 @@ fn a_waiter_is_removed_and_prints_the_reason() {
     until("it waits", || server.waiting("L") == 1);
     let id = ids(&server, "waiters").remove(0);
     let next = waiter(&server, &[], "L", "next");
+    // It learns this immediately, not at its next heartbeat, which is up to 10 s later.
+    let mut longer = LongerWait::of("6s");
     let arguments = ["release", "--force", "--id", &id, "--reason", "stale", "--json", "L"];
     let told = run(server.rlock(arguments).env("USER", "ana"));
     let document: Value = serde_json::from_str(&told.out()).unwrap();
     assert_eq!((told.code(), &document["status"]), (0, &"removed".into()), "{told:?}");
     assert_eq!(document["removed"]["id"], id, "{document}");
-    // It learns this immediately, not at its next heartbeat.
     let told = victim.end();
+    longer.is_not_over();
     assert_eq!(told.code(), 75, "{told:?}");
     assert!(told.err().contains("removed from the queue by ana@"), "{told:?}");
     assert!(told.err().ends_with(", reason: stale"), "{told:?}");

@@ -18,8 +18,8 @@
 -- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                    one; '' to restore a hold that this server has lost
 -- ARGV[15] next      'next' to go ahead of all waiters without it; ''
--- ARGV[16] supersede 'first' to end the waiting requests with it that are older; 'again' if the caller
---                    has been queued before; ''
+-- ARGV[16] supersede ticket of a request that cancels older ones, from the reply to its first call; 0 in
+--                    that call; '' for any other request
 -- ARGV[17] life      of the lock when the caller saw the following holders; ''
 -- ARGV[18] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                    that its lease may last at most, number of its slot or ''
@@ -32,7 +32,8 @@
 -- { 'busy', view }
 -- { 'nested' }   it would wait for the hold that encloses the caller
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
--- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller }
+-- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
+--   supersedes }
 -- { 'placed', view, position from 1, ms to sleep, ticket, the fence that the caller would get, or '' if
 --   it is not called, whether older waiters with agreed tickets keep it out: '1' or '' }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
@@ -47,7 +48,27 @@
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
 local ABOUT, ATTEMPT, WANTED, TICKET = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
-local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', ARGV[16], ARGV[17]
+local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', tonumber(ARGV[16]), ARGV[17]
+
+-- Of the waiting requests that supersede, only the newest remains: that with the largest ticket. The first
+-- call of a request has no ticket yet, so one that was given up before its first reply cancels nothing.
+-- On several servers, only agreed tickets count. Returns the client of a newer one.
+local function supersede(arrival)
+  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
+  if token == TOKEN then return nil end
+  if token and (tonumber(ticket) > arrival or tonumber(ticket) == arrival and token > TOKEN) then
+    remove_waiter(TOKEN, 'superseded', about)
+    admit()
+    return about
+  end
+  local client = string.sub(ABOUT, 1, MAX_DETAIL)
+  if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
+    remove_waiter(token, 'superseded', client)
+  end
+  lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. client
+  redis.call('HSET', STATE, 'newest', lock.newest)
+  redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
+end
 
 reconcile()
 if is_over(TOKEN) then return how_ended() or { 'over', why_not_held() } end
@@ -93,28 +114,10 @@ for i = 18, LIFE ~= '' and not lock.foreign and #ARGV or 0, 6 do
     reinstate(unpack(ARGV, i, i + 5))
   end
 end
--- supersede(): of the waiting requests with --supersede, only the newest remains. On one of several
--- servers, only those with agreed tickets count, and the largest is the newest.
-if SUPERSEDE ~= '' and TICKET ~= 0 and (TICKET or WANTED == 0) and not valid_hold()
-  and not enclosing_hold(ENCLOSING) then
-  local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
-  if token ~= TOKEN then
-    local is_older = token and SUPERSEDE == 'again'
-    if token and TICKET then
-      is_older = tonumber(ticket) > TICKET or tonumber(ticket) == TICKET and token > TOKEN
-    end
-    if is_older then
-      remove_waiter(TOKEN, 'superseded', about)
-      admit()
-      return { 'superseded', about }
-    end
-    if token and lock.ticket and redis.call('ZSCORE', QUEUE, token) then
-      remove_waiter(token, 'superseded', string.sub(ABOUT, 1, MAX_DETAIL))
-    end
-    lock.newest = int(TICKET or 0) .. ' ' .. TOKEN .. '\n' .. string.sub(ABOUT, 1, MAX_DETAIL)
-    redis.call('HSET', STATE, 'newest', lock.newest)
-    redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
-  end
+if SUPERSEDE and not valid_hold() and not enclosing_hold(ENCLOSING) then
+  local arrival = TICKET or WANTED == 0 and SUPERSEDE or 0
+  local newer = arrival > 0 and supersede(arrival)
+  if newer then return { 'superseded', newer } end
 end
 local head, calls = nil, 0
 if not TICKET then head, calls = admit() end
@@ -164,8 +167,12 @@ if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) 
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
   -- A server that evicted the queue may still have the time of an earlier place in it.
   if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
+  local supersedes = SUPERSEDE == 0 and WANTED == 0 and not enclosing
+  if supersedes then supersede(own_ticket()) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
-  return granted(lock.fence)
+  local reply = granted(lock.fence)
+  if supersedes then admit() end
+  return reply
 end
 if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
@@ -180,7 +187,8 @@ if not TICKET then
   local turn = math.max(position - calls, 1)
   if turn == 1 then notify_head(TOKEN) end
   local sleep = millis_to_sleep(turn, MODE, HEARTBEAT, head)
-  return { 'queued', brief_view(), position, sleep }
+  local arrival = SUPERSEDE and int(SUPERSEDE > 0 and SUPERSEDE or own_ticket()) or nil
+  return { 'queued', brief_view(), position, sleep, arrival }
 end
 
 -- place(): this is one of several servers.

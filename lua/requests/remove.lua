@@ -4,37 +4,40 @@
 --              once its holder has released it
 -- ARGV[4] by   the client that revokes, and why
 -- ARGV[5] id   the first characters of the token
+-- ARGV[6] from where to continue, as in the last reply; 'holds 0' at first
 --
 -- Replies:
 -- { 'revoked', holder before, as in view(), now }
 -- { 'removed', waiter before, as in waiters(), now }
 -- { 'unknown', view }  no hold and no waiter has this id
 -- { 'several', view }  more than one has
--- { 'again' }          nothing is decided yet; ask again at once
+-- { 'again', from }    nothing is decided yet; ask again at once
+
+-- How many holds or waiters one call looks at.
+local SCANNED = 500
 
 local NOW, BY, ID = ARGV[3] ~= '', ARGV[4], ARGV[5]
+local phase, cursor, found = string.match(ARGV[6], '^(%l+) (%d+) ?(.*)$')
 
 reconcile()
-if lock.leftovers then return { 'again' } end
+if lock.leftovers then return { 'again', ARGV[6] } end
 
-local target, deadline, several = nil, nil, false
-for _, key in ipairs({ HOLDS, QUEUE }) do
-  local cursor = '0'
-  repeat
-    local found = redis.call('ZSCAN', key, cursor, 'MATCH', ID .. '*', 'COUNT', 1000)
-    cursor = found[1]
-    for i = 1, #found[2], 2 do
-      local token = found[2][i]
-      local its_deadline = key == HOLDS and unexpired_hold(token) or nil
-      if key == QUEUE or its_deadline then
-        several = several or target and target ~= token
-        target, deadline = token, deadline or its_deadline
-      end
+-- One call looks at a part of the holds or of the waiters, because there may be many.
+if phase ~= 'done' then
+  local scanned = redis.call('ZSCAN', phase == 'holds' and HOLDS or QUEUE, cursor, 'MATCH', ID .. '*',
+    'COUNT', SCANNED)
+  for i = 1, #scanned[2], 2 do
+    local token = scanned[2][i]
+    if (phase == 'queue' or unexpired_hold(token)) and token ~= found then
+      if found ~= '' then return { 'several', brief_view() } end
+      found = token
     end
-  until cursor == '0'
+  end
+  if scanned[1] == '0' then phase = phase == 'holds' and 'queue' or 'done' end
+  return { 'again', phase .. ' ' .. scanned[1] .. ' ' .. found }
 end
-if not target then return { 'unknown', brief_view() } end
-if several then return { 'several', brief_view() } end
+local target, deadline = found, unexpired_hold(found)
+if not deadline and not redis.call('ZSCORE', QUEUE, found) then return { 'unknown', brief_view() } end
 
 bypass_oom()
 local shown = deadline and shown_hold(target, int(deadline))

@@ -40,6 +40,7 @@ impl World {
         self.rank_fences();
         self.rank_attempts();
         self.rank_tickets();
+        self.rank_arrivals();
     }
 
     fn rank_fences(&mut self) {
@@ -92,6 +93,39 @@ impl World {
             waiter.ticket = ticket;
         }
         self.lock.ticket = queue.len() as u64;
+    }
+
+    /// Of the tickets of requests that supersede, only the order matters.
+    fn rank_arrivals(&mut self) {
+        let mut all = BTreeSet::new();
+        self.each_arrival(&mut |ticket| {
+            all.insert(*ticket);
+        });
+        self.each_arrival(&mut |ticket| *ticket = all.range(..=*ticket).count() as u64);
+    }
+
+    fn each_arrival(&mut self, change: &mut dyn FnMut(&mut u64)) {
+        self.lock.newest.iter_mut().for_each(|newest| change(&mut newest.ticket));
+        for client in &mut self.clients {
+            if let Phase::Waiting(waiter, pending) = &mut client.phase {
+                waiter.arrival_mut().into_iter().for_each(|ticket| change(&mut ticket.0));
+                if let super::client::Pending::Answer(_, Some(ticket)) = pending {
+                    change(&mut ticket.0);
+                }
+            }
+            if let Some(Reply::Verdict(Verdict::Answer(Answer::Queued {
+                arrival: Some(ticket),
+                ..
+            }))) = &mut client.connection.reply
+            {
+                change(&mut ticket.0);
+            }
+        }
+        self.each_request(&mut |request| {
+            if let What::Acquire { arrival: Some(ticket), .. } = &mut request.what {
+                change(&mut ticket.0);
+            }
+        });
     }
 
     fn rank_attempts(&mut self) {

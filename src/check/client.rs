@@ -7,7 +7,7 @@ use super::scope::whose;
 use super::world::{Action, now};
 use crate::commands::releasing::attempts::Attempts;
 use crate::lock::Slot;
-use crate::store::Seen;
+use crate::store::{Seen, Ticket};
 use crate::supervise::machine::Machine;
 use crate::supervise::schedule::Schedule;
 use crate::system::clock::Instant;
@@ -49,8 +49,8 @@ pub(super) enum Phase {
 /// What a waiter waits for.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Pending {
-    /// An answer to a request that named these holders, and whether it said that it had been queued.
-    Answer(Vec<Seen>, bool),
+    /// An answer to a request that named these holders and this ticket.
+    Answer(Vec<Seen>, Option<Ticket>),
     Sleep(Instant),
     Rest(Instant),
     Withdrawal(End),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::world::now;
 use crate::report::Fault;
-use crate::store::{Failure, Fate, Release, Renewal, Seen, Verdict};
+use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
 use crate::system::clock::Instant;
 
 /// After this time, no lease that a request could win would last.
@@ -21,7 +21,7 @@ pub(super) struct Sent {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
-    Acquire { attempt: u64, seen: Vec<Seen>, was_queued: bool },
+    Acquire { attempt: u64, seen: Vec<Seen>, arrival: Option<Ticket> },
     Renew,
     Release,
     Leave,

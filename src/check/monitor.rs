@@ -140,7 +140,7 @@ impl Monitor {
             self.clients[usize::from(*client)].kept.take_if(|_| *what == What::Leave);
         }
         if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
-            self.supersede(call.scope, sent, verdict)?;
+            self.supersede(call, sent, verdict)?;
         }
         if let Some(property) = Property::broken_by(self, call) {
             return Err(property);
@@ -187,33 +187,46 @@ impl Monitor {
         Property::broken_after(self, call).map_or(Ok(()), Err)
     }
 
-    /// Of the waiting requests with `--supersede`, only the newest may remain.
-    fn supersede(&mut self, scope: &Scope, sent: &Sent, verdict: &Verdict) -> Result<(), Property> {
-        let supersedes = |client: u8| scope.clients[usize::from(client)].supersedes();
-        let watched = &mut self.clients[usize::from(sent.client)];
+    /// Of the waiting requests with `--supersede`, only the newest may remain. A request counts from its
+    /// second call, or from its grant.
+    fn supersede(
+        &mut self,
+        call: &Call<'_>,
+        sent: &Sent,
+        verdict: &Verdict,
+    ) -> Result<(), Property> {
+        let supersedes = call.scope.clients[usize::from(sent.client)].supersedes();
+        let is_second = matches!(sent.what, What::Acquire { arrival: Some(_), .. });
+        let this = (usize::from(sent.client), sent.round);
+        let is_granted = call.granted().any(|fact| (fact.client, fact.round) == this);
+        let others = |this: &(usize, &mut Watched)| this.0 != usize::from(sent.client);
         match verdict {
-            // A server that has lost its data may have forgotten the newest.
-            Verdict::Answer(Answer::Superseded(_))
-                if watched.superseded != Some(sent.round) && !self.lost_data =>
-            {
-                return Err(Property::TheNewestWins);
-            }
-            Verdict::Answer(Answer::Queued { .. } | Answer::Granted { .. })
-                if supersedes(sent.client) && watched.arrived != Some(sent.round) =>
-            {
-                watched.arrived = Some(sent.round);
-                let Self { order, clients, .. } = self;
-                let others = clients.iter_mut().enumerate();
-                for (_, other) in others.filter(|(index, _)| *index != usize::from(sent.client)) {
-                    other.superseded = other.arrived;
+            Verdict::Answer(Answer::Superseded(_)) => {
+                self.order.retain(|place| !place.is_of(sent.client, sent.round));
+                let mut others = self.clients.iter_mut().enumerate().filter(others);
+                // A server that has lost its data may have forgotten the newest.
+                match self.lost_data || others.any(|(_, other)| other.arrived.is_some()) {
+                    true => Ok(()),
+                    false => Err(Property::TheNewestWins),
                 }
-                order.retain(|place| {
-                    clients[usize::from(place.client)].superseded != Some(place.round)
-                });
             }
-            _ => {}
+            Verdict::Answer(Answer::Queued { .. }) if !is_second => Ok(()),
+            Verdict::Answer(Answer::Granted { .. }) if !is_granted => Ok(()),
+            Verdict::Answer(Answer::Queued { .. } | Answer::Granted { .. }) if supersedes => {
+                let Self { order, clients, .. } = self;
+                let watched = &mut clients[usize::from(sent.client)];
+                if watched.arrived.replace(sent.round) != Some(sent.round) {
+                    for (_, other) in clients.iter_mut().enumerate().filter(others) {
+                        other.superseded = other.arrived;
+                    }
+                    order.retain(|place| {
+                        clients[usize::from(place.client)].superseded != Some(place.round)
+                    });
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether a newer request has ended this one.

@@ -11,7 +11,7 @@ use crate::lease::Lease;
 use crate::lock::Slot;
 use crate::lock::view::View;
 use crate::policy::LossPolicy;
-use crate::store::{Failure, Fate, Release, Renewal, Seen, Verdict};
+use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
 use crate::supervise::machine::{self, Machine};
 use crate::supervise::schedule::Schedule;
 use crate::system::clock::Instant;
@@ -22,19 +22,16 @@ impl World {
         let terms = &self.scope.clients[usize::from(index)];
         let until = terms.wait_limit.map(|limit| now() + limit);
         let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
-        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), false));
+        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
         self.follow(index, step);
     }
 
     /// Carries out a waiter's step.
     fn follow(&mut self, index: u8, step: Step) {
         let pending = match step {
-            Step::Ask { seen, was_queued } => {
-                // Otherwise it does not matter, and there are fewer states.
-                let terms = &self.scope.clients[usize::from(index)];
-                let was_queued = was_queued && terms.requests[0].supersedes;
-                self.pend(index, Pending::Answer(seen.clone(), was_queued));
-                return self.ask(index, seen, was_queued);
+            Step::Ask { seen, arrival } => {
+                self.pend(index, Pending::Answer(seen.clone(), arrival));
+                return self.ask(index, seen, arrival);
             }
             Step::Sleep { at_most } => Pending::Sleep(now() + at_most),
             Step::Rest { until } => Pending::Rest(until),
@@ -54,10 +51,10 @@ impl World {
     }
 
     /// Makes one attempt at the lock.
-    fn ask(&mut self, index: u8, seen: Vec<Seen>, was_queued: bool) {
+    fn ask(&mut self, index: u8, seen: Vec<Seen>, arrival: Option<Ticket>) {
         self.client(index).attempt += 1;
         let attempt = self.client(index).attempt;
-        self.send(index, What::Acquire { attempt, seen, was_queued });
+        self.send(index, What::Acquire { attempt, seen, arrival });
     }
 
     fn pend(&mut self, index: u8, next: Pending) {
@@ -157,11 +154,8 @@ impl World {
         let Some((reply, sent)) = self.client(index).connection.take_reply() else { return };
         match (reply, self.clients[usize::from(index)].phase.clone()) {
             // As `store::decided` does, though that gives up after many attempts.
-            (
-                Reply::Verdict(Verdict::Again),
-                Phase::Waiting(_, Pending::Answer(seen, was_queued)),
-            ) => {
-                self.ask(index, seen, was_queued);
+            (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen, arrival))) => {
+                self.ask(index, seen, arrival);
                 self.client(index).connection.sent_at(sent);
             }
             (Reply::Verdict(Verdict::Answer(answer)), Phase::Waiting(..)) => {

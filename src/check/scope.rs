@@ -228,7 +228,7 @@ pub(super) fn request(client: usize, round: u8) -> Request {
         reentrant: false,
         next: false,
         supersedes: false,
-        was_queued: false,
+        arrival: None,
         heartbeat: None,
         client: information.to_lines(),
         part: None,

@@ -35,9 +35,9 @@ const QUICK: &[(&str, usize)] = &[
     ("x,xt d1 b1", 19_831),
     ("x,xp,xp c1", 24_611),
     ("x,x,xh d1", 14_295),
-    ("x,xu,xu d1", 15_812),
-    ("x,xu,xu p1", 11_348),
-    ("s,xu,su d1", 23_263),
+    ("x,xu,xu d1", 28_303),
+    ("x,xu,xu p1", 17_913),
+    ("s,xu,su d1", 35_165),
 ];
 
 /// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB in a release build.
@@ -66,9 +66,9 @@ const LONG: &[(&str, usize)] = &[
     ("x,x,x n1 c1", 2_812_424),
     ("x,x,x v1 b1 c1", 3_261_395),
     ("s,x,sh d1", 22_111),
-    ("x,xu,xu b1", 16_888),
-    ("x,xu,xu n1", 228_992),
-    ("x,xu+,xu f1", 141_791),
+    ("x,xu,xu b1", 30_407),
+    ("x,xu,xu n1", 454_543),
+    ("x,xu+,xu f1", 209_406),
 ];
 
 #[test]

@@ -306,8 +306,8 @@ impl World {
         let (token, lock) = (&request.token, &mut self.lock);
         let before: Vec<Fact> = facts(lock).collect();
         let reply = match &sent.what {
-            What::Acquire { attempt, seen, was_queued } => {
-                let request = Request { was_queued: *was_queued, ..request.clone() };
+            What::Acquire { attempt, seen, arrival } => {
+                let request = Request { arrival: *arrival, ..request.clone() };
                 Reply::Verdict(lock.acquire(&request, *attempt, seen, NOW))
             }
             What::Renew => Reply::Renewal(lock.renew(token, Some(request.ttl), NOW)),

@@ -49,7 +49,7 @@ impl Grant {
             reentrant: terms.reentrant,
             next: terms.next,
             supersedes: terms.supersede,
-            was_queued: false,
+            arrival: None,
             heartbeat: match terms.wait_limit {
                 WaitLimit::None => None,
                 WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),

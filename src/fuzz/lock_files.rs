@@ -76,7 +76,7 @@ pub(super) fn request() -> Request {
         reentrant: true,
         next: false,
         supersedes: false,
-        was_queued: false,
+        arrival: None,
         heartbeat: Some(Duration::from_secs(10)),
         client: "host\nuser\n7\nmake\nexec\n".into(),
         part: None,

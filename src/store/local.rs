@@ -90,11 +90,12 @@ impl Local {
         let orphaned = file.take_orphaned_mail();
         let folder = file.folder().clone();
         file.write().map_err(|error| self.failure(error))?;
-        for mail in &orphaned {
-            mailbox::remove(&folder, mail);
-        }
+        // A waiter that was removed has an orphaned mailbox too, and must learn of it.
         for mail in &woken {
             mailbox::wake(&folder, mail);
+        }
+        for mail in &orphaned {
+            mailbox::remove(&folder, mail);
         }
         Ok(answer)
     }

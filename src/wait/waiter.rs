@@ -11,7 +11,7 @@ use crate::lock::view::{HoldState, Operator, Reason, State, View};
 use crate::lock::{ClientInfo, Fence, Kind, Slot};
 use crate::report::Fault;
 use crate::seeded::{Flaw, seeded};
-use crate::store::{Answer, Failure, Fate, Seen};
+use crate::store::{Answer, Failure, Fate, Seen, Ticket};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
@@ -22,8 +22,8 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
-    /// `was_queued`: the server has put it in the queue before.
-    Ask { seen: Vec<Seen>, was_queued: bool },
+    /// `arrival` is the ticket from the first answer, if the request supersedes.
+    Ask { seen: Vec<Seen>, arrival: Option<Ticket> },
     /// Sleep until the store wakes the waiter; then `Event::Woken`.
     Sleep { at_most: Duration },
     /// Pause without using the store; then `Event::Rested`.
@@ -96,6 +96,8 @@ pub(crate) struct Waiter {
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
+    /// The ticket of a request that supersedes.
+    arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     seen: Option<(Instant, View)>,
 }
@@ -124,8 +126,9 @@ impl Waiter {
             maybe_queued: false,
             repeated: false,
             seen: None,
+            arrival: None,
         };
-        (waiter, Step::Ask { seen: Vec::new(), was_queued: false })
+        (waiter, Step::Ask { seen: Vec::new(), arrival: None })
     }
 
     /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
@@ -159,7 +162,7 @@ impl Waiter {
     }
 
     fn ask(&self, now: Instant) -> Step {
-        Step::Ask { seen: self.seen(now), was_queued: self.contact != Contact::None }
+        Step::Ask { seen: self.seen(now), arrival: self.arrival }
     }
 
     fn answered(
@@ -192,7 +195,13 @@ impl Waiter {
             Ok(Answer::Over(why)) => Step::End(End::Over(why)),
             Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
             Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
-            Ok(Answer::Queued { view, position, sleep }) => {
+            Ok(Answer::Queued { view, position, sleep, arrival }) => {
+                if self.arrival.is_none() && arrival.is_some() {
+                    // It cancels older requests only now.
+                    self.arrival = arrival;
+                    self.contact = Contact::Queued;
+                    return self.ask(now);
+                }
                 self.queued(view, position, sleep, now, notes)
             }
             Err(failure) => self.ride_out(failure, now, notes),
@@ -306,6 +315,11 @@ impl Waiter {
         }
     }
 
+    /// The ticket of a request that supersedes.
+    pub(crate) fn arrival_mut(&mut self) -> Option<&mut Ticket> {
+        self.arrival.as_mut()
+    }
+
     /// What the server last told this waiter, and when.
     pub(crate) fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
         self.seen.as_mut()
@@ -336,11 +350,7 @@ mod tests {
     }
 
     fn ask() -> Step {
-        Step::Ask { seen: Vec::new(), was_queued: false }
-    }
-
-    fn ask_again() -> Step {
-        Step::Ask { seen: Vec::new(), was_queued: true }
+        Step::Ask { seen: Vec::new(), arrival: None }
     }
 
     fn granted() -> Result<Answer, Failure> {
@@ -349,7 +359,7 @@ mod tests {
 
     fn queued(sleep: u64) -> Result<Answer, Failure> {
         let sleep = Duration::from_millis(sleep);
-        Ok(Answer::Queued { view: free(1), position: 1, sleep })
+        Ok(Answer::Queued { view: free(1), position: 1, sleep, arrival: None })
     }
 
     /// A view that tests recognize by its time.
@@ -388,13 +398,13 @@ mod tests {
         );
         let away = unreachable(Fate::NotSent);
         let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
-        assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask_again()));
+        assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
         let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
         assert_eq!(
             (notes, step),
             (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) })
         );
-        assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask_again()));
+        assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
         let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
         assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
         let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
@@ -436,7 +446,7 @@ mod tests {
         let mut waiter = waiter(Some(100));
         let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
         assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60) });
-        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask_again());
+        assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
         let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
         let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
         let (_, step) = waiter.on(Event::Withdrawn(end, Ok(free(2))), None, at(102));

@@ -109,7 +109,9 @@ impl World {
     fn attempted(&mut self, index: usize, sent: crate::system::clock::Instant, end: End) {
         let answer = match end {
             End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
-            End::Queued { view, position, sleep } => Ok(Answer::Queued { view, position, sleep }),
+            End::Queued { view, position, sleep } => {
+                Ok(Answer::Queued { view, position, sleep, arrival: None })
+            }
             End::Busy(view) => Ok(Answer::Busy(view)),
             End::Nested => Ok(Answer::Nested),
             End::Upgrade => Ok(Answer::Upgrade),

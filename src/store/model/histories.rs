@@ -47,7 +47,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         proptest::bool::weighted(0.3),
         proptest::bool::weighted(0.2),
         proptest::bool::weighted(0.4),
-        proptest::bool::weighted(0.5),
+        option::weighted(0.5, -3_000..3_000_i64),
         fence,
         ticket,
         overtaken,
@@ -58,7 +58,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             client,
             (mode, ttl, at_least, heartbeat),
             (owner, enclosing),
-            (reentrant, reminds, next, supersedes, was_queued, fence, ticket, overtaken, kind),
+            (reentrant, reminds, next, supersedes, arrival, fence, ticket, overtaken, kind),
         )| {
             Ask {
                 client,
@@ -71,7 +71,7 @@ fn ask() -> impl Strategy<Value = Ask> {
                 reentrant,
                 next,
                 supersedes,
-                was_queued,
+                arrival,
                 fence,
                 ticket,
                 reminds,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::Mark;
+use super::lock::{DAY, Mark};
 use super::transaction::Transaction;
 use crate::lock::ClientInfo;
 use crate::lock::view::{Ending, HoldState, Operator, Reason};
@@ -41,8 +41,10 @@ impl Transaction<'_> {
             EndedBy::Newer => "superseded",
             EndedBy::Operator => "removed",
         };
-        self.mark_over(token, ttl);
-        self.mark_over(&format!("{token}\n{how}\n{by}"), ttl);
+        // Nothing else keeps a removed client from coming back. A superseded one has the older ticket.
+        let duration = if how == "removed" { DAY } else { ttl };
+        self.mark_over(token, duration);
+        self.mark_over(&format!("{token}\n{how}\n{by}"), duration);
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.

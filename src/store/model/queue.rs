@@ -31,6 +31,12 @@ impl Transaction<'_> {
         }
     }
 
+    /// A ticket that grows with the clock, and is larger than that of the newest request that supersedes.
+    pub(super) fn own_ticket(&self) -> u64 {
+        let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
+        self.micros().max(newest + 1)
+    }
+
     /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is. One of
     /// several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
     /// with its clock. Returns its position, from 1, and its ticket.
@@ -42,9 +48,9 @@ impl Transaction<'_> {
             waiter.next = if restates { waiter.next } else { queued.next };
         }
         if queued.is_none() || restates && !seeded(Flaw::KeepsProposedTickets) {
-            let last = self.lock.ticket;
+            let (last, own) = (self.lock.ticket, self.own_ticket());
             waiter.ticket = match agreed {
-                Some(0) => self.micros().max(last + 1),
+                Some(0) => own.max(last + 1),
                 Some(ticket) => ticket,
                 None => last + 1,
             };

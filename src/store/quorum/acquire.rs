@@ -75,7 +75,7 @@ impl Quorum {
             }
             Ok(End::Queued { view, position, sleep }) => {
                 self.note_young(&mut attempt);
-                Ok(Answer::Queued { view, position, sleep })
+                Ok(Answer::Queued { view, position, sleep, arrival: None })
             }
             Ok(End::Busy(view)) => Ok(Answer::Busy(view)),
             Ok(End::Nested) => Ok(Answer::Nested),

@@ -110,6 +110,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             view: view(fields.0.next()?)?,
             position: fields.count()?,
             sleep: fields.millis()?,
+            arrival: fields.text().and_then(|ticket| ticket.parse().ok()).map(Ticket),
         },
         "over" => Answer::Over(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
@@ -175,15 +176,15 @@ pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u6
     Some((before, if again { Some(fields.count()?) } else { None }))
 }
 
-/// Parses the reply of REMOVE. The inner `None` means that nothing is decided yet.
-pub(in crate::store) fn removal(reply: Value) -> Option<Option<Removal>> {
+/// Parses the reply of REMOVE. The inner error says where to continue.
+pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>> {
     let mut fields = Fields::of(reply)?;
-    Some(Some(match fields.text()?.as_str() {
+    Some(Ok(match fields.text()?.as_str() {
         "revoked" => Removal::Revoked(holder(fields.0.next()?)?, fields.time()?),
         "removed" => Removal::Removed(waiter(fields.0.next()?)?, fields.time()?),
         "unknown" => Removal::Unknown(view(fields.0.next()?)?),
         "several" => Removal::Several(view(fields.0.next()?)?),
-        "again" => return Some(None),
+        "again" => return Some(Err(fields.text()?)),
         _ => return None,
     }))
 }

@@ -123,10 +123,9 @@ impl<T: Topology> Scripted<T> {
             .with(fence)
             .with(ticket)
             .with(if request.next { "next" } else { "" })
-            .with(match (request.supersedes, request.was_queued) {
-                (false, _) => "",
-                (true, false) => "first",
-                (true, true) => "again",
+            .with(match request.supersedes {
+                true => number(request.arrival),
+                false => String::new(),
             })
             .with(seen.first().map_or("", |seen| &seen.life));
         for Seen { holder, left, .. } in seen {
@@ -264,10 +263,12 @@ impl<T: Topology> Store for Scripted<T> {
         by: &str,
     ) -> Result<Removal, Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
-        let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
+        let mut from = "holds 0".to_owned();
         for _ in 0..MAX_REVOKE_CALLS {
-            if let Some(removal) = self.run(&call, reply::removal, None)?.value {
-                return Ok(removal);
+            let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
+            match self.run(&call.with(&from), reply::removal, None)?.value {
+                Ok(removal) => return Ok(removal),
+                Err(next) => from = next,
             }
         }
         Err(undecided())

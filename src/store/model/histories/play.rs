@@ -66,7 +66,8 @@ pub(super) struct Ask {
     pub(super) reentrant: bool,
     pub(super) next: bool,
     pub(super) supersedes: bool,
-    pub(super) was_queued: bool,
+    /// How many milliseconds the ticket of one that supersedes is ahead of the clock.
+    pub(super) arrival: Option<i64>,
     /// How many milliseconds the wanted fence is ahead of the clock.
     pub(super) fence: Option<i64>,
     /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead of
@@ -92,7 +93,7 @@ pub(super) fn plain_ask() -> Ask {
         reentrant: false,
         next: false,
         supersedes: false,
-        was_queued: false,
+        arrival: None,
         fence: None,
         ticket: None,
         reminds: false,
@@ -128,7 +129,9 @@ impl Ask {
             reentrant: self.reentrant,
             next: self.next,
             supersedes: self.supersedes,
-            was_queued: self.was_queued,
+            arrival: self
+                .arrival
+                .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
             client: client.to_lines(),
             part: self.part(now),
         }
@@ -264,8 +267,8 @@ impl<'a> Both<'a> {
                 let ticket = self.ticket(&self.tokens.present(new.client), new);
                 let asked = self.asked[client].get_or_insert_with(|| new.clone());
                 let fence = new.fence;
-                let (reminds, was_queued) = (new.reminds, new.was_queued);
-                let ask = &Ask { reminds, was_queued, fence, ticket, ..asked.clone() };
+                let (reminds, arrival) = (new.reminds, new.arrival);
+                let ask = &Ask { reminds, arrival, fence, ticket, ..asked.clone() };
                 let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += 1;

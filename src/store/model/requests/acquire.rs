@@ -73,8 +73,16 @@ impl Transaction<'_> {
                 self.reinstate(holder, millis(*left));
             }
         }
-        if let Some(newer) = self.supersede(request) {
-            return Verdict::Answer(Answer::Superseded(newer));
+        if request.supersedes
+            && self.valid_hold(token).is_none()
+            && self.enclosing_hold(&request.enclosing).0.is_none()
+        {
+            let own = request.arrival.filter(|_| wanted == 0).map_or(0, |ticket| ticket.0);
+            let arrival = ticket.unwrap_or(own);
+            let newer = if arrival > 0 { self.supersede(request, arrival) } else { None };
+            if let Some(newer) = newer {
+                return Verdict::Answer(Answer::Superseded(newer));
+            }
         }
         let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
         if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
@@ -111,26 +119,17 @@ impl Transaction<'_> {
         hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
     }
 
-    /// Of the waiting requests that supersede, only the newest remains. On one of several servers, only
-    /// those with agreed tickets count, and the largest is the newest. Returns the client of a newer one.
-    fn supersede(&mut self, request: &Request) -> Option<ClientInfo> {
-        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+    /// Of the waiting requests that supersede, only the newest remains: that with the largest ticket. The
+    /// first call of a request has no ticket yet, so one that was given up before its first reply cancels
+    /// nothing. On several servers, only agreed tickets count. Returns the client of a newer one.
+    fn supersede(&mut self, request: &Request, arrival: u64) -> Option<ClientInfo> {
         let token = request.token.as_str();
-        let counts = ticket.map_or(wanted == 0, |ticket| ticket > 0);
         let newest = self.lock.newest.clone();
-        if !request.supersedes
-            || !counts
-            || self.valid_hold(token).is_some()
-            || self.enclosing_hold(&request.enclosing).0.is_some()
-            || newest.as_ref().is_some_and(|newest| newest.token == token)
-        {
+        if newest.as_ref().is_some_and(|newest| newest.token == token) {
             return None;
         }
         if let Some(newest) = newest {
-            let is_older = match ticket {
-                Some(ticket) => (newest.ticket, newest.token.as_str()) > (ticket, token),
-                None => request.was_queued,
-            };
+            let is_older = (newest.ticket, newest.token.as_str()) > (arrival, token);
             if is_older && !seeded(Flaw::ForgetsTheNewest) {
                 self.remove_waiter(token, token, EndedBy::Newer, &newest.about);
                 self.admit(token);
@@ -141,7 +140,7 @@ impl Transaction<'_> {
             }
         }
         let (token, about) = (token.to_owned(), request.client.clone());
-        self.lock.newest = Some(Newest { ticket: ticket.unwrap_or(0), token, about });
+        self.lock.newest = Some(Newest { ticket: arrival, token, about });
         None
     }
 
@@ -218,8 +217,17 @@ impl Transaction<'_> {
             self.lock.queue.retain(|waiter| waiter.token != token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
+            let supersedes =
+                request.supersedes && request.arrival.is_none() && wanted == 0 && !is_enclosed;
+            if supersedes {
+                self.supersede(request, self.own_ticket());
+            }
             let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            return granted(self.lock.fence, slot);
+            let granted = granted(self.lock.fence, slot);
+            if supersedes {
+                self.admit(token);
+            }
+            return granted;
         }
         if is_enclosed && ticket.is_none() {
             return Verdict::Answer(Answer::Nested);
@@ -243,7 +251,9 @@ impl Transaction<'_> {
         }
         let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head);
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
-        Verdict::Answer(Answer::Queued { view, position, sleep })
+        let own = || Ticket(self.own_ticket());
+        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));
+        Verdict::Answer(Answer::Queued { view, position, sleep, arrival })
     }
 
     /// The verdict of one of several servers.

@@ -37,7 +37,7 @@ impl Play {
             reentrant: false,
             next: false,
             supersedes: false,
-            was_queued: false,
+            arrival: None,
             heartbeat: waits.then_some(Duration::from_secs(2)),
             client: String::new(),
             part: None,
