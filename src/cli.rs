@@ -7,21 +7,20 @@
 mod advice;
 mod inspect;
 pub mod manual;
+mod options;
 
 pub(crate) use advice::one_line;
 pub(crate) use inspect::Inspect;
+pub(crate) use options::{Common, HoldArgs, Terms};
 
 use std::ffi::OsString;
-use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
-use crate::exit;
-use crate::lock::{Id, Label, Name, Owner, Prefix, ProcessId, Token};
+use crate::lock::{Id, Label, Name, ProcessId};
 use crate::policy::{OnLost, OnUnreachable};
 
 /// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
@@ -222,160 +221,6 @@ configuration error, 64 for a usage error.")
 }
 
 const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
-
-fn slots(text: &str) -> Result<NonZeroU32, &'static str> {
-    text.parse().map_err(|_| "not a number of holders; use 1 or more")
-}
-
-// Where the server is and how much to print: on every subcommand. (No doc comment on flattened
-// structs: clap would show it instead of the subcommand's.)
-#[derive(Args)]
-pub(crate) struct Common {
-    /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
-    ///
-    /// One of redis://[user:password@]host[:port][/db], rediss:// for TLS,
-    /// unix:///path/to/socket[?db=N], redis+sentinel://host,host/service,
-    /// redis+cluster://host,host, and local:[/DIRECTORY] for files on this host. valkey:// and
-    /// valkeys:// mean the same as redis:// and rediss://.
-    ///
-    /// Several URLs of independent servers form a quorum. In RLOCK_URL, separate them with spaces.
-    /// ps shows a password in --url to all users; use RLOCK_URL, RLOCK_PASSWORD or --password-file.
-    // Plain text: a URL that does not parse may contain a password, and clap would print it.
-    #[arg(long, value_name = "URL", help_heading = "Server")]
-    pub(crate) url: Vec<String>,
-    /// Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]
-    ///
-    /// An empty PREFIX makes NAME the key, for example to share a lock with another tool.
-    #[arg(long, value_name = "PREFIX", help_heading = "Server", hide_short_help = true)]
-    pub(crate) prefix: Option<Prefix>,
-    /// Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
-    ///
-    /// rlock never waits longer than a quarter of --ttl.
-    #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
-    pub(crate) io_timeout: Option<Timeout>,
-    /// Read the password from the first line of FILE
-    ///
-    /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
-    /// RLOCK_USERNAME too.
-    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) password_file: Option<PathBuf>,
-    /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
-    ///
-    /// By default, rlock trusts the certificate authorities of the system.
-    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]
-    ///
-    /// Requires --tls-key.
-    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]
-    #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Print failures only, not waiting or busy messages
-    ///
-    /// Hides that the command was superseded, but not that an operator removed it.
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Print each step with its time
-    #[arg(short, long)]
-    pub(crate) verbose: bool,
-}
-
-// How to request a lock: on exec and acquire.
-#[derive(Args)]
-pub(crate) struct Terms {
-    #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
-    /// Hold the lock alone (default)
-    #[arg(short = 'x', long, group = "mode")]
-    pub(crate) exclusive: bool,
-    /// Share the lock with other --shared holders
-    #[arg(short, long, group = "mode")]
-    pub(crate) shared: bool,
-    /// Allow up to N holders at once; all must pass the same N
-    ///
-    /// Each holder has a slot number from 1 to N, the lowest that is free: in RLOCK_SLOT for exec and
-    /// acquire --shell, and as slot in acquire --json. On several independent servers, holders have
-    /// no slot numbers.
-    #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
-    pub(crate) slots: Option<NonZeroU32>,
-    /// Fail immediately if the lock is busy
-    #[arg(short, long, conflicts_with = "wait")]
-    pub(crate) nonblock: bool,
-    /// Wait at most DURATION for the lock [env: RLOCK_WAIT]
-    ///
-    /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock.
-    #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
-    pub(crate) wait: Option<BoundedDuration>,
-    /// Wait ahead of all waiters that do not use --next
-    ///
-    /// Use this to freeze deployments when the current one ends. Waiters with --next are served in
-    /// order.
-    #[arg(long)]
-    pub(crate) next: bool,
-    /// Cancel older waiters that also use --supersede
-    ///
-    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Useful for
-    /// deployments, where a newer one makes an older one pointless. Not with --nonblock or --wait 0.
-    #[arg(long, conflicts_with = "nonblock")]
-    pub(crate) supersede: bool,
-    /// Exit with status N if the lock is busy
-    ///
-    /// Also if the waiter was superseded or removed. Errors such as an unreachable server keep their
-    /// own status.
-    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
-    pub(crate) conflict_exit_code: u8,
-    /// Keep the lock for at least DURATION after acquiring it
-    ///
-    /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
-    /// itself does not wait. Useful for cron jobs on hosts whose clocks differ.
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) at_least: Option<BoundedDuration>,
-    /// Enter a lock that an enclosing exec or the same owner holds
-    ///
-    /// Without --reentrant, requesting a lock that an enclosing exec holds fails immediately,
-    /// because waiting would deadlock.
-    #[arg(long, conflicts_with = "slots")]
-    pub(crate) reentrant: bool,
-    /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
-    #[arg(long, value_name = "ID", hide_short_help = true)]
-    pub(crate) owner: Option<Owner>,
-    /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
-    #[arg(long, value_name = "N", hide_short_help = true)]
-    pub(crate) min_replicas: Option<u32>,
-    /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
-    ///
-    /// For example, the URL of a CI job or a ticket number.
-    #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
-    pub(crate) label: Option<Label>,
-}
-
-#[derive(Args)]
-pub(crate) struct LeaseArgs {
-    /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
-    ///
-    /// If this host dies, the lock becomes free within this time. It does not limit how long the
-    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms.
-    #[arg(short, long, value_name = "DURATION")]
-    pub(crate) ttl: Option<Ttl>,
-}
-
-// Which hold is meant: on renew and release.
-#[derive(Args)]
-pub(crate) struct HoldArgs {
-    /// Name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Name,
-    /// Token that acquire printed [env: RLOCK_TOKEN]
-    ///
-    /// ps shows arguments to all users; use RLOCK_TOKEN instead.
-    #[arg(value_name = "TOKEN")]
-    pub(crate) token: Option<Token>,
-    /// Print one JSON document, even on failure
-    #[arg(long)]
-    pub(crate) json: bool,
-}
 
 #[derive(Args)]
 pub(crate) struct Exec {
