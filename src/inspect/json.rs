@@ -147,7 +147,7 @@ impl<'a> HolderDocument<'a> {
 }
 
 impl<'a> WaiterDocument<'a> {
-    /// A waiter that is no longer in the queue.
+    /// A waiter that was removed from the queue.
     pub(crate) fn removed(waiter: &'a Waiter, now: ServerTime) -> Self {
         Self { position: None, ..Self::new(waiter, 0, now) }
     }

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 /// # Safety
 ///
 /// Call this with all signals blocked, because no handler must run in the new process. `run` may
-/// only make system calls and store values: there is no allocator and no lock.
+/// only make system calls and store values: it must not allocate or lock.
 pub(super) unsafe fn fork(
     run: &dyn Fn() -> isize,
     stack: &mut [u8],
