@@ -1,5 +1,6 @@
 //! Durations as users write and read them, and the lengths of leases.
 
+use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -115,10 +116,12 @@ pub(crate) fn show(duration: Duration) -> String {
         });
         // The largest unit, and the next one unless it is zero.
         let parts = parts.skip_while(|(count, _)| *count == 0).take(2);
-        parts
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, unit)| format!("{count}{unit}"))
-            .collect()
+        let mut text = String::new();
+        for (count, unit) in parts.filter(|(count, _)| *count > 0) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{count}{unit}");
+        }
+        text
     }
 }
 

@@ -4,7 +4,7 @@ mod columns;
 mod printable;
 mod shell;
 
-pub(crate) use columns::{columns, cut, cut_middle, padded};
+pub(crate) use columns::{columns, cut, cut_middle, push_padded};
 pub(crate) use printable::{is_invisible, is_unsafe, printable};
 pub(crate) use shell::quoted;
 

@@ -3,6 +3,7 @@
 mod ctrl_c;
 mod screen;
 
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -78,7 +79,8 @@ struct Shown {
 
 impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
-        let found = self.find()?;
+        // To free the memory of thousands of locks takes longer than to let the process end.
+        let found = ManuallyDrop::new(self.find()?);
         let shown = self.show(&found, Screen::of_stdout().style())?;
         output::text(&(shown.body + &shown.foot))?;
         let lists = !matches!(self.subject, Some(Subject::One(_)));
@@ -171,7 +173,7 @@ impl Inspection<'_> {
     /// read.
     fn readable(&self, listing: Listing) -> Result<Found, Error> {
         let complete = listing.failures.is_empty();
-        let mut locks = Vec::new();
+        let mut locks = Vec::with_capacity(listing.locks.len());
         let mut unreadable: Vec<(String, Failure)> = Vec::new();
         for (name, view) in listing.locks {
             match view {

@@ -6,7 +6,7 @@ use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
 use crate::lock::view::View;
 use crate::lock::{ClientInfo, Mode, Name, Prefix};
-use crate::text::{at_most, columns, cut, cut_middle, padded, quoted};
+use crate::text::{at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can
 /// be shown and read again.
@@ -25,7 +25,9 @@ pub fn prints(bytes: &[u8]) {
         for cut in [cut(&shown, limit), cut_middle(&shown, limit)] {
             assert!(columns(&cut) <= limit, "{cut:?}");
         }
-        assert!(columns(&padded(&shown, limit)) >= limit);
+        let mut line = String::new();
+        push_padded(&mut line, &shown, limit);
+        assert!(columns(&line) >= limit);
     }
     assert_eq!(unquoted(&quoted(text)), text);
     client(&ClientInfo::from_lines(text));

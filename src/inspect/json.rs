@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::Inspected;
 use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
@@ -11,7 +11,7 @@ use crate::lock::{ClientInfo, Fence, Key, Kind, Mode, Owner, Prefix, Slot};
 
 /// One lock.
 #[derive(Serialize)]
-pub(crate) struct LockDocument<'a> {
+struct LockDocument<'a> {
     name: &'a str,
     key: String,
     state: State,
@@ -91,33 +91,40 @@ struct HistoryDocument<'a> {
     kind: Kind,
 }
 
+/// A list whose elements are made one by one when it is written.
+struct Sequence<I>(I);
+
+impl<I: Iterator<Item: Serialize> + Clone> Serialize for Sequence<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone())
+    }
+}
+
 /// All locks, in the order given, with their history if requested.
 pub(crate) fn documents<'a>(
-    prefix: &Prefix,
-    locks: impl IntoIterator<Item = &'a Inspected>,
+    prefix: &'a Prefix,
+    locks: impl IntoIterator<Item = &'a Inspected, IntoIter: Clone>,
     with_history: bool,
-) -> Vec<LockDocument<'a>> {
-    locks
-        .into_iter()
-        .map(|Inspected { name, view, .. }| LockDocument {
-            name: name.as_str(),
-            key: Key::new(prefix, name).as_str().to_owned(),
-            state: view.state,
-            mode: view.mode.map(Mode::name),
-            slots: view.mode.and_then(Mode::slots),
-            fence: view.fence,
-            ttl_ms: view.ttl.map(millis),
-            holders: HolderDocument::all(view),
-            waiters: view
-                .waiters
-                .iter()
-                .zip(1..)
-                .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
-                .collect(),
-            history: with_history
-                .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
-        })
-        .collect()
+) -> impl Serialize {
+    let document = move |Inspected { name, view, .. }: &'a Inspected| LockDocument {
+        name: name.as_str(),
+        key: Key::new(prefix, name).as_str().to_owned(),
+        state: view.state,
+        mode: view.mode.map(Mode::name),
+        slots: view.mode.and_then(Mode::slots),
+        fence: view.fence,
+        ttl_ms: view.ttl.map(millis),
+        holders: HolderDocument::all(view),
+        waiters: view
+            .waiters
+            .iter()
+            .zip(1..)
+            .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
+            .collect(),
+        history: with_history
+            .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
+    };
+    Sequence(locks.into_iter().map(document))
 }
 
 impl<'a> HolderDocument<'a> {

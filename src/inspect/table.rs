@@ -1,11 +1,13 @@
 //! Several locks as a table of text.
 
+use std::borrow::{Borrow, Cow};
+
 use super::Inspected;
 use super::style::Style;
 use crate::duration::show;
 use crate::lock::Mode;
 use crate::lock::view::{State, View};
-use crate::text::{columns, cut, cut_middle, padded, printable};
+use crate::text::{columns, cut, cut_middle, printable, push_padded};
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
@@ -43,15 +45,17 @@ pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let heading = Row { cells: HEADINGS.map(Cell::from), alarming: false };
-    let rows: Vec<Row> = std::iter::once(heading).chain(locks.iter().map(row)).collect();
-    let widths = fit(&rows, style.width);
-    let mut table = String::new();
-    for row in &rows {
-        let mut line = String::new();
+    // Made once for the widths and once to be shown, because all rows together take more memory than
+    // the table.
+    let heading = || Row { cells: HEADINGS.map(Cell::from), alarming: false };
+    let rows = || std::iter::once_with(heading).chain(locks.iter().map(row));
+    let widths = fit(rows(), style.width);
+    let (mut table, mut line) = (String::new(), String::new());
+    for row in rows() {
+        line.clear();
         for (column, (cell, width)) in row.cells.iter().zip(widths).enumerate() {
             if width > 0 {
-                line += &padded(&cell.cut(column, width), width + GAP);
+                push_padded(&mut line, &cell.cut(column, width), width + GAP);
             }
         }
         table += &style.line(&line, row.alarming);
@@ -64,11 +68,11 @@ impl Cell {
         columns(&self.text) + columns(&self.suffix)
     }
 
-    fn cut(&self, column: usize, width: usize) -> String {
+    fn cut(&self, column: usize, width: usize) -> Cow<'_, str> {
         let width = width.saturating_sub(columns(&self.suffix));
         // The end of a URL tells jobs apart.
         let text = if column == LABEL { cut_middle } else { cut }(&self.text, width);
-        text + &self.suffix
+        if self.suffix.is_empty() { text } else { text + self.suffix.as_str() }
     }
 }
 
@@ -116,18 +120,22 @@ fn holder(view: &View) -> Cell {
 
 /// Column widths, 0 for a column that is left out. The names of locks and holders are cut so that
 /// the line fits. The labels get what is left.
-fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
-    let mut widths: [usize; 7] = std::array::from_fn(|column| {
-        rows.iter().map(|row| row.cells[column].width()).max().unwrap_or(0)
-    });
-    for column in OPTIONAL {
-        if rows.iter().skip(1).all(|row| row.cells[column].text.is_empty()) {
-            widths[column] = 0;
+fn fit<R: Borrow<Row>>(rows: impl IntoIterator<Item = R>, limit: Option<usize>) -> [usize; 7] {
+    let (mut widths, mut used, mut suffix) = ([0; 7], [false; 7], 0);
+    for (index, row) in rows.into_iter().enumerate() {
+        let row = row.borrow();
+        for (column, cell) in row.cells.iter().enumerate() {
+            widths[column] = cell.width().max(widths[column]);
+            // The first row is the heading.
+            used[column] |= index > 0 && !cell.text.is_empty();
         }
+        suffix = columns(&row.cells[HOLDER].suffix).max(suffix);
+    }
+    for column in OPTIONAL.into_iter().filter(|column| !used[*column]) {
+        widths[column] = 0;
     }
     let Some(limit) = limit else { return widths };
     let label = std::mem::take(&mut widths[LABEL]);
-    let suffix = rows.iter().map(|row| columns(&row.cells[HOLDER].suffix)).max().unwrap_or(0);
     let narrowest = |column| NARROWEST.max(if column == HOLDER { suffix + 5 } else { 0 });
     let room = loop {
         let whole: usize = widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum();

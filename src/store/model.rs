@@ -30,7 +30,7 @@ mod transaction;
 mod view;
 
 pub(crate) use lock::{Lock, Mail};
-pub(super) use snapshot::Snapshot;
+pub(super) use snapshot::{RecordedHold, Snapshot};
 use transaction::Transaction;
 
 use super::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};

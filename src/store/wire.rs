@@ -8,14 +8,16 @@ mod connection;
 mod dial;
 mod tls;
 
-pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
+pub(super) use redis::{
+    Cmd, FromRedisValue, RedisWrite, ServerError, Value, cmd, from_redis_value,
+};
 
 #[cfg(any(test, fuzzing))]
 pub(super) use redis::parse_redis_value;
 
 pub(crate) use address::Credentials;
 pub(super) use address::{Address, Endpoint};
-pub(super) use connection::Connection;
+pub(super) use connection::{Connection, Limit};
 pub(super) use dial::addresses_of;
 pub(super) use tls::Tls;
 pub(crate) use tls::{Identity, Pem, TlsFiles};

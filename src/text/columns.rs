@@ -1,6 +1,9 @@
 //! The width of text on a terminal. A Chinese character or an emoji takes two columns, and a
 //! combining accent takes none.
 
+use std::borrow::Cow;
+use std::iter::repeat_n;
+
 use unicode_width::UnicodeWidthChar;
 
 /// The width in columns. Each character counts separately, as on a terminal that does not join
@@ -10,21 +13,21 @@ pub(crate) fn columns(text: &str) -> usize {
 }
 
 /// Text cut to at most `width` columns, with `…` in place of the rest.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
-        return text.to_owned();
+        return text.into();
     }
-    let Some(left) = width.checked_sub(1) else { return String::new() };
+    let Some(left) = width.checked_sub(1) else { return "".into() };
     fitting(text.chars(), left).chain(['…']).collect()
 }
 
 /// Text cut to at most `width` columns, with `…` in place of its middle. A third of what stays is
 /// its beginning.
-pub(crate) fn cut_middle(text: &str, width: usize) -> String {
+pub(crate) fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
-        return text.to_owned();
+        return text.into();
     }
-    let Some(left) = width.checked_sub(1) else { return String::new() };
+    let Some(left) = width.checked_sub(1) else { return "".into() };
     let start: String = fitting(text.chars(), left / 3).collect();
     let end: Vec<char> = fitting(text.chars().rev(), left - columns(&start)).collect();
     start.chars().chain(['…']).chain(end.into_iter().rev()).collect()
@@ -39,10 +42,10 @@ fn fitting(text: impl Iterator<Item = char>, mut left: usize) -> impl Iterator<I
     })
 }
 
-/// Text padded with spaces to at least `width` columns.
-pub(crate) fn padded(text: &str, width: usize) -> String {
-    let missing = width.saturating_sub(columns(text));
-    format!("{text}{:missing$}", "")
+/// Appends text to a line, and spaces up to at least `width` columns.
+pub(crate) fn push_padded(line: &mut String, text: &str, width: usize) {
+    line.push_str(text);
+    line.extend(repeat_n(' ', width.saturating_sub(columns(text))));
 }
 
 fn columns_of(c: char) -> usize {
@@ -60,12 +63,14 @@ mod tests {
         assert_eq!(cut("abc", 3), "abc");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!((cut("日本", 1), cut("日本", 0)), ("…".into(), String::new()));
+        assert_eq!((cut("日本", 1), cut("日本", 0)), ("…".into(), "".into()));
         assert_eq!(cut_middle("abcdefghij", 7), "ab…ghij");
         assert_eq!(cut_middle("日本語日本語", 8), "日…本語");
         assert_eq!((cut_middle("abc", 3), cut_middle("abc", 1)), ("abc".into(), "…".into()));
         assert_eq!(cut_middle("abc", 0), "");
-        assert_eq!(padded("日", 4), "日  ");
-        assert_eq!(padded("abcde", 4), "abcde");
+        let mut line = String::new();
+        push_padded(&mut line, "日", 4);
+        push_padded(&mut line, "abcde", 4);
+        assert_eq!(line, "日  abcde");
     }
 }

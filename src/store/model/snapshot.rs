@@ -6,122 +6,89 @@ use super::transaction::Transaction;
 use crate::lock::Mode;
 use crate::lock::view::{HoldState, View};
 
-/// What the keys of a lock contain; see `lua/lock.lua`.
+/// What the keys of a lock contain; see `lua/lock.lua`. A field that is missing is `None`.
 pub(in crate::store) struct Snapshot {
     pub(in crate::store) guard: Option<String>,
-    /// Token and deadline.
-    pub(in crate::store) holds: Vec<(String, u64)>,
-    pub(in crate::store) state: Vec<(String, String)>,
+    /// The values of `FIELDS`.
+    pub(in crate::store) fields: [Option<String>; Self::FIELDS.len()],
+    pub(in crate::store) holds: Vec<RecordedHold>,
+}
+
+/// A hold on record.
+pub(in crate::store) struct RecordedHold {
+    pub(in crate::store) token: String,
+    /// In milliseconds on the server's clock.
+    pub(in crate::store) deadline: u64,
+    /// The values of `DETAILS`.
+    pub(in crate::store) details: [Option<String>; Self::DETAILS.len()],
 }
 
 impl Snapshot {
-    /// The lock, with empty values for details that the server evicted. `None` unless it is simply
-    /// held and has no waiters.
+    /// The fields of the state that describe the lock. Only a lock with a queue has a ticket.
+    pub(in crate::store) const FIELDS: [&str; 5] = ["guard", "mode", "fence", "floor", "ticket"];
+
+    /// Whether the lock is simply held, and has no waiters.
+    pub(in crate::store) fn is_plain(&self) -> bool {
+        let [written, _, _, _, ticket] = &self.fields;
+        self.guard.is_some() && self.guard == *written && ticket.is_none()
+    }
+
+    /// The lock, with empty values for details that the server evicted. `None` unless it is plain.
     pub(in crate::store) fn view(self, now: u64) -> Option<View> {
-        let Self { guard, holds, state } = self;
-        let state = State::of(&state);
-        if guard.as_deref() != state.own("guard")
-            || guard.is_none()
-            || state.own("ticket").is_some()
-        {
+        if !self.is_plain() {
             return None;
         }
-        let number = |field| state.own(field).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let Self { guard, fields: [written, mode, fence, floor, _], holds } = self;
         let mut lock = Lock {
-            written: guard.clone(),
+            written,
             guard: guard.map(|value| Guard { value, until: None }),
-            mode: state.own("mode").and_then(|mode| mode.to_owned().try_into().ok()),
-            fence: number("fence"),
-            life: state.own("life").unwrap_or_default().to_owned(),
-            floor: Floor { fence: number("floor"), ..Floor::default() },
-            holds: holds.into_iter().map(|(token, until)| state.hold(token, until)).collect(),
+            mode: mode.and_then(|mode| mode.try_into().ok()),
+            fence: parsed(fence).unwrap_or(0),
+            floor: Floor { fence: parsed(floor).unwrap_or(0), ..Floor::default() },
+            holds: holds.into_iter().map(RecordedHold::hold).collect(),
             ..Lock::default()
         };
         Some(Transaction::begin(&mut lock, now).view(0, usize::MAX))
     }
 }
 
-/// The fields of the state, most of them `TOKEN:DETAIL`, sorted so that those of one token are
-/// adjacent.
-struct State<'a>(Vec<(&'a str, &'a str)>);
+impl RecordedHold {
+    /// The fields of the state that describe one hold; the hold's token and a colon precede each.
+    pub(in crate::store) const DETAILS: [&str; 8] =
+        ["owner", "mode", "about", "fence", "acquired", "renewed", "standing", "slot"];
 
-impl<'a> State<'a> {
-    fn of(fields: &'a [(String, String)]) -> Self {
-        let mut all: Vec<_> =
-            fields.iter().map(|(field, value)| (field.as_str(), value.as_str())).collect();
-        all.sort_unstable();
-        Self(all)
-    }
-
-    fn own(&self, field: &str) -> Option<&'a str> {
-        let found = self.0.binary_search_by(|(name, _)| (*name).cmp(field));
-        found.ok().map(|index| self.0[index].1)
-    }
-
-    fn details(&self, token: &str) -> Details<'a, '_> {
-        let start = self.0.partition_point(|(name, _)| *name < token);
-        let rest = &self.0[start..];
-        let length = rest.iter().take_while(|(name, _)| name.starts_with(token)).count();
-        Details { fields: &rest[..length], skip: token.len() + 1 }
-    }
-
-    fn hold(&self, token: String, deadline: u64) -> Hold {
-        let details = self.details(&token);
+    fn hold(self) -> Hold {
+        let Self { token, deadline, details } = self;
+        let [owner, mode, about, fence, acquired, renewed, standing, slot] = details;
+        let acquired = parsed(acquired);
+        let standing = standing.unwrap_or_default();
         Hold {
-            owner: details.text("owner"),
-            mode: details.mode(),
-            about: details.text("about"),
-            fence: details.number("fence"),
-            acquired: details.number("acquired"),
-            since: details.parsed("since").or_else(|| {
-                // As `first_asked` in `lua/holds.lua`.
-                let reinstated = details.find("standing") == Some("revoked");
-                if reinstated { None } else { details.parsed("acquired") }
-            }),
-            renewed: details.parsed("renewed"),
-            named: false,
-            keep_until: details.number("keep"),
-            ttl: details.number("ttl"),
-            slot: details.text("slot").parse().ok(),
-            attempt: details.number("attempt"),
+            owner: owner.unwrap_or_default(),
+            mode: mode.and_then(|mode| mode.try_into().ok()).unwrap_or(Mode::Exclusive),
+            about: about.unwrap_or_default(),
+            fence: parsed(fence).unwrap_or(0),
+            acquired: acquired.unwrap_or(0),
+            // Without a queue, as `first_asked` in `lua/holds.lua`.
+            since: acquired.filter(|_| standing != "revoked"),
+            renewed: parsed(renewed),
+            slot: parsed(slot),
             // Who revoked it does not matter here.
-            standing: match details.find("standing").and_then(|text| text.split(' ').next()) {
+            standing: match standing.split(' ').next() {
                 Some("revoked") => HoldState::Revoked,
                 Some("cooling") => HoldState::Cooling,
                 _ => HoldState::Held,
             },
-            revoked: None,
             token,
             deadline,
+            named: false,
+            keep_until: 0,
+            ttl: 0,
+            attempt: 0,
+            revoked: None,
         }
     }
 }
 
-/// The fields of one token; `skip` is its length with the colon.
-struct Details<'a, 'b> {
-    fields: &'b [(&'a str, &'a str)],
-    skip: usize,
-}
-
-impl<'a> Details<'a, '_> {
-    fn find(&self, detail: &str) -> Option<&'a str> {
-        let named = |(name, _): &&(&str, &str)| name.get(self.skip..) == Some(detail);
-        self.fields.iter().find(named).map(|(_, value)| *value)
-    }
-
-    fn text(&self, detail: &str) -> String {
-        self.find(detail).unwrap_or_default().to_owned()
-    }
-
-    fn parsed(&self, detail: &str) -> Option<u64> {
-        self.find(detail).and_then(|number| number.parse().ok())
-    }
-
-    fn number(&self, detail: &str) -> u64 {
-        self.parsed(detail).unwrap_or(0)
-    }
-
-    fn mode(&self) -> Mode {
-        self.text("mode").try_into().unwrap_or(Mode::Exclusive)
-    }
+fn parsed<T: std::str::FromStr>(value: Option<String>) -> Option<T> {
+    value?.parse().ok()
 }

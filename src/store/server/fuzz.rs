@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
 
+use std::collections::HashMap;
+
 use super::cluster::masters_in;
 use super::node::Run;
 use super::node::handshake::is_master;
@@ -10,7 +12,7 @@ use super::reply;
 use super::scripts::{self, Call};
 use crate::fuzz::{one_line, parts, printable, text, view};
 use crate::lock::{Key, Prefix};
-use crate::store::model::Snapshot;
+use crate::store::model::{RecordedHold, Snapshot};
 use crate::store::wire::{Address, Endpoint, ServerError, Value, parse_redis_value};
 use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 
@@ -64,10 +66,16 @@ pub(crate) fn snapshots(bytes: &[u8]) {
     while let Some(token) = parts.next().filter(|token| !token.is_empty()) {
         holds.push((token, parts.next().and_then(|text| text.parse().ok()).unwrap_or(0)));
     }
-    let mut state = Vec::new();
+    let mut state = HashMap::new();
     while let (Some(field), Some(value)) = (parts.next(), parts.next()) {
-        state.push((field, value));
+        state.insert(field, value);
     }
-    let seen = Snapshot { guard, holds, state }.view(1_000_000);
+    let hold = |(token, deadline): (String, u64)| {
+        let detail = |detail| state.get(&format!("{token}:{detail}")).cloned();
+        RecordedHold { details: RecordedHold::DETAILS.map(detail), token, deadline }
+    };
+    let holds = holds.into_iter().map(hold).collect();
+    let fields = Snapshot::FIELDS.map(|field| state.get(field).cloned());
+    let seen = Snapshot { guard, fields, holds }.view(1_000_000);
     seen.iter().for_each(view);
 }

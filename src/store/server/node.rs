@@ -1,18 +1,21 @@
 //! One Redis or Valkey server: runs scripts and other commands on it.
 
+mod flights;
 pub(super) mod handshake;
 mod link;
 
 use std::time::Duration;
 
+pub(in crate::store) use flights::Flights;
 pub(in crate::store) use handshake::Probe;
 pub(crate) use handshake::Run;
 use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
+use super::reply::unexpected_reply;
 use super::scripts::{Call, Verbs};
 use crate::report::{Diagnostic, Fault};
-use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
+use crate::store::wire::{self, Address, Cmd, Endpoint, FromRedisValue, ServerError, Value};
 use crate::store::{Failure, Interrupt};
 use crate::system::wakeup::Wakeup;
 
@@ -229,10 +232,20 @@ impl Node {
         &mut self,
         mut commands: Vec<Cmd>,
     ) -> Result<Vec<Value>, Refusal> {
-        let select = self.select();
-        let ahead = select.len();
-        commands.splice(0..0, select);
-        let mut replies = self.exchange(&commands, None)?;
+        commands.splice(0..0, self.select());
+        let replies = self.exchange(&commands, None)?;
+        self.selected(replies)
+    }
+
+    /// Runs many commands in several pipelines, without awaiting one before the next is sent.
+    pub(in crate::store) fn flights(&mut self) -> Result<Flights<'_>, Refusal> {
+        self.link.connect()?;
+        Ok(Flights::new(self))
+    }
+
+    /// The replies without that to the `select`; an error if that failed.
+    fn selected(&self, mut replies: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+        let ahead = self.select().len();
         match replies.first() {
             Some(Value::ServerError(error)) if ahead > 0 => Err(self.refused(error)),
             _ => Ok(replies.split_off(ahead)),
@@ -254,6 +267,18 @@ impl Node {
         match self.link.address.database {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
+        }
+    }
+
+    /// Parses one of the replies of `ask_all` or of `flights`.
+    pub(in crate::store) fn parse<T: FromRedisValue>(
+        &self,
+        reply: Option<Value>,
+    ) -> Result<T, Failure> {
+        match reply {
+            Some(Value::ServerError(error)) => Err(self.refused(&error).into()),
+            Some(reply) => wire::from_redis_value(reply).map_err(|_| unexpected_reply()),
+            None => Err(unexpected_reply()),
         }
     }
 

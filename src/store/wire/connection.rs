@@ -37,6 +37,21 @@ pub(in crate::store) struct Connection {
     may_speak_tls: bool,
 }
 
+/// What ends a wait for a server.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct Limit<'a> {
+    timeout: Duration,
+    until: Instant,
+    interrupt: Interrupt<'a>,
+}
+
+impl<'a> Limit<'a> {
+    /// From now on.
+    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+        Self { timeout, until: Instant::now() + timeout, interrupt }
+    }
+}
+
 /// Why an exchange failed.
 enum Broken {
     TimedOut,
@@ -83,21 +98,41 @@ impl Connection {
         timeout: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let until = Instant::now() + timeout;
+        let limit = Limit::new(timeout, interrupt);
+        self.send(commands, limit)?;
+        self.receive(commands.len(), 0, limit)
+    }
+
+    /// Sends the commands in one pipeline, without reading their replies.
+    pub(in crate::store) fn send(
+        &mut self,
+        commands: &[Cmd],
+        limit: Limit<'_>,
+    ) -> Result<(), Failure> {
         let mut bytes = std::mem::take(&mut self.unsent);
         for command in commands {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.send(bytes, until, interrupt).map_err(|broken| self.failure(broken, timeout))?;
-        let mut replies = Vec::with_capacity(commands.len());
+        self.write(bytes, limit).map_err(|broken| self.failure(broken, limit.timeout))
+    }
+
+    /// Reads one reply to each of `count` commands, which `later` commands followed. Earlier replies
+    /// are dropped.
+    pub(in crate::store) fn receive(
+        &mut self,
+        count: usize,
+        later: usize,
+        limit: Limit<'_>,
+    ) -> Result<Vec<Value>, Failure> {
+        let mut replies = Vec::with_capacity(count);
         let rest = LARGEST_REPLY;
         let stream = &mut self.stream;
-        let mut wire = Wire { stream, until, interrupt, rest, broken: None };
-        while self.pending > 0 {
+        let mut wire = Wire { stream, limit, rest, broken: None };
+        while self.pending > later {
             match self.parser.parse_value(&mut wire) {
                 Ok(value) => {
-                    if self.pending <= commands.len() {
+                    if self.pending <= count + later {
                         replies.push(value);
                     }
                     self.pending -= 1;
@@ -105,7 +140,7 @@ impl Connection {
                 }
                 Err(_) => {
                     return Err(match wire.broken {
-                        Some(broken) => self.failure(broken, timeout),
+                        Some(broken) => self.failure(broken, limit.timeout),
                         None => self.not_redis(),
                     });
                 }
@@ -130,18 +165,13 @@ impl Connection {
 
     /// Sends bytes. What cannot be sent in time goes out ahead of the next pipeline, so that no
     /// command is truncated.
-    fn send(
-        &mut self,
-        mut bytes: Vec<u8>,
-        until: Instant,
-        interrupt: Interrupt<'_>,
-    ) -> Result<(), Broken> {
+    fn write(&mut self, mut bytes: Vec<u8>, limit: Limit<'_>) -> Result<(), Broken> {
         let mut sent = 0;
         while sent < bytes.len() {
             match self.stream.write(&bytes[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) => {
-                    let again = retry(&self.stream, error, Want::Write, until, interrupt);
+                    let again = retry(&self.stream, error, Want::Write, limit);
                     if let Err(broken) = again {
                         self.unsent = bytes.split_off(sent);
                         return Err(broken);
@@ -150,7 +180,7 @@ impl Connection {
             }
         }
         while let Err(error) = self.stream.flush() {
-            retry(&self.stream, error, Want::Write, until, interrupt)?;
+            retry(&self.stream, error, Want::Write, limit)?;
         }
         Ok(())
     }
@@ -209,8 +239,7 @@ impl Connection {
 /// The reader that the parser needs: it blocks until the deadline, and keeps the cause if it fails.
 struct Wire<'a> {
     stream: &'a mut Stream,
-    until: Instant,
-    interrupt: Interrupt<'a>,
+    limit: Limit<'a>,
     /// How many more bytes are accepted.
     rest: usize,
     broken: Option<Broken>,
@@ -221,7 +250,7 @@ impl Read for Wire<'_> {
         let stream = &mut *self.stream;
         let broken = loop {
             // Check here as well: a server that keeps sending never makes a read block.
-            if Instant::now() >= self.until {
+            if Instant::now() >= self.limit.until {
                 break Broken::TimedOut;
             }
             match stream.read(buffer) {
@@ -232,8 +261,7 @@ impl Read for Wire<'_> {
                     return Ok(count);
                 }
                 Err(error) => {
-                    let again = retry(stream, error, Want::Read, self.until, self.interrupt);
-                    if let Err(broken) = again {
+                    if let Err(broken) = retry(stream, error, Want::Read, self.limit) {
                         break broken;
                     }
                 }
@@ -245,13 +273,7 @@ impl Read for Wire<'_> {
 }
 
 /// Waits until an operation that returned `error` is worth another try.
-fn retry(
-    stream: &Stream,
-    error: io::Error,
-    want: Want,
-    until: Instant,
-    interrupt: Interrupt<'_>,
-) -> Result<(), Broken> {
+fn retry(stream: &Stream, error: io::Error, want: Want, limit: Limit<'_>) -> Result<(), Broken> {
     match error.kind() {
         io::ErrorKind::Interrupted => return Ok(()),
         io::ErrorKind::WouldBlock => {}
@@ -260,7 +282,7 @@ fn retry(
         _ => return Err(Broken::Io(error)),
     }
     let socket = (stream.as_fd(), stream.waits_for(want));
-    match wait(Some(socket), interrupt, until).map_err(Broken::Io)? {
+    match wait(Some(socket), limit.interrupt, limit.until).map_err(Broken::Io)? {
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(Broken::Interrupted),
         Woken::TimedOut => Err(Broken::TimedOut),

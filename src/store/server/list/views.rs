@@ -1,43 +1,23 @@
 //! Reads many locks on one server. A script takes ten times longer than the plain commands that
 //! read a lock, so scripts read only the locks that need one.
 
+use std::collections::VecDeque;
+
 use crate::lock::view::View;
 use crate::lock::{Key, Name, Prefix};
-use crate::store::model::Snapshot;
+use crate::store::model::{RecordedHold, Snapshot};
 use crate::store::server::node::Node;
 use crate::store::server::reply::{self, unexpected_reply};
 use crate::store::server::scripts::{self, Call};
-use crate::store::wire::{self, Cmd, FromRedisValue, Value};
-use crate::store::{Failure, Listed};
+use crate::store::wire::{self, Cmd, RedisWrite, Value};
+use crate::store::{Failure, Fate, Listed};
 
-/// Reads each lock by plain commands. A script reads the lock again if it has waiters or many
-/// holders, belongs to another tool, or changed between two commands.
-pub(super) fn read(
-    node: &mut Node,
-    database: u32,
-    prefix: &Prefix,
-    names: &[Name],
-) -> Result<Vec<Listed>, Failure> {
-    let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
-    let questions = keys.iter().flat_map(questions);
-    let commands: Vec<Cmd> = [wire::cmd("TIME")].into_iter().chain(questions).collect();
-    let mut replies = node.ask_all(commands)?.into_iter();
-    let (seconds, micros): (u64, u64) = parse(node, replies.next())?;
-    let now = seconds.saturating_mul(1000).saturating_add(micros / 1000);
-    let mut outlines = Vec::with_capacity(keys.len());
-    for _ in &keys {
-        // Take all three even if one is an error: the next lock's replies follow.
-        let replies = std::array::from_fn(|_| replies.next());
-        outlines.push(Outline::of(node, replies));
-    }
-    let mut views = by_commands(node, &keys, outlines, now)?;
-    let unclear = keys.iter().zip(&mut views).filter(|(_, view)| view.is_none());
-    let (unclear, missing): (Vec<&Key>, Vec<_>) = unclear.unzip();
-    for (missing, view) in missing.into_iter().zip(by_script(node, database, &unclear)?) {
-        *missing = Some(view);
-    }
-    Ok(names.iter().cloned().zip(views.into_iter().flatten()).collect())
-}
+/// How many locks are read in one pipeline.
+const BATCH: usize = 250;
+
+/// How many pipelines are under way at once: the server works on one while rlock works on the
+/// replies to another.
+const FLIGHTS: usize = 8;
 
 /// How many bytes of a guard are read. A token is shorter; another tool may store any value.
 const LONGEST_GUARD: usize = 256;
@@ -45,30 +25,149 @@ const LONGEST_GUARD: usize = 256;
 /// A script reads locks with more holders than this.
 const MOST_HOLDERS: usize = 100;
 
-/// The fields of a lock's state hash that describe the lock.
-const OF_THE_LOCK: [&str; 5] = ["guard", "mode", "fence", "floor", "ticket"];
+/// Reads each lock by plain commands. A script reads the lock again if it has waiters or many
+/// holders, belongs to another tool, or changed between two commands.
+pub(super) fn read(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: Vec<Name>,
+) -> Result<Vec<Listed>, Failure> {
+    let views = in_batches(&names, |names, views| by_commands(node, prefix, names, views))?;
+    let is_unclear = |view: &Result<Option<View>, Failure>| matches!(view, Ok(None));
+    let unclear = names.iter().zip(&views).filter(|(_, view)| is_unclear(view));
+    let unclear: Vec<Name> = unclear.map(|(name, _)| name.clone()).collect();
+    let read_again = in_batches(&unclear, |names, views| {
+        for names in names.chunks(BATCH) {
+            views.extend(by_script(node, database, prefix, names)?);
+        }
+        Ok(())
+    })?;
+    let mut read_again = read_again.into_iter();
+    let view = |view| match view {
+        Ok(None) => read_again.next().unwrap_or_else(|| Err(unexpected_reply())),
+        Ok(Some(view)) => Ok(view),
+        Err(failure) => Err(failure),
+    };
+    Ok(names.into_iter().zip(views.into_iter().map(view)).collect())
+}
 
-/// The fields that describe one hold; each name follows the hold's token and a colon.
-const OF_A_HOLD: [&str; 8] =
-    ["owner", "mode", "about", "fence", "acquired", "renewed", "standing", "slot"];
+/// Reads all of these locks by `read`, which appends a result for each of the first ones, all of them
+/// unless it fails. A lock that is too large to read does not hide the others: fewer are read at
+/// once, until it is alone. A connection that breaks is replaced once.
+fn in_batches<T>(
+    names: &[Name],
+    mut read: impl FnMut(&[Name], &mut Vec<Result<T, Failure>>) -> Result<(), Failure>,
+) -> Result<Vec<Result<T, Failure>>, Failure> {
+    let mut results = Vec::with_capacity(names.len());
+    let (mut size, mut is_second) = (BATCH, false);
+    while results.len() < names.len() {
+        let rest = &names[results.len()..];
+        let next = if size < BATCH { &rest[..size.min(rest.len())] } else { rest };
+        match read(next, &mut results) {
+            Ok(()) => size = BATCH.min(2 * size),
+            Err(failure @ Failure::TooLarge(_)) if size == 1 => results.push(Err(failure)),
+            Err(Failure::TooLarge(_)) => size /= 2,
+            Err(Failure::Unreachable { fate: Fate::Lost, .. }) if !is_second => is_second = true,
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(results)
+}
 
+/// Some locks of which a pipeline is under way.
+struct Batch {
+    keys: Vec<Key>,
+    /// What is known of them; `None` before the first pipeline has been answered.
+    known: Option<(u64, Vec<Outline>)>,
+}
+
+/// Reads locks by plain commands, two pipelines for each batch. The view is `None` if a script must
+/// read the lock.
+fn by_commands(
+    node: &mut Node,
+    prefix: &Prefix,
+    names: &[Name],
+    views: &mut Vec<Result<Option<View>, Failure>>,
+) -> Result<(), Failure> {
+    let mut flights = node.flights()?;
+    let mut under_way = VecDeque::new();
+    let mut batches = names.chunks(BATCH);
+    loop {
+        while under_way.len() < FLIGHTS
+            && let Some(names) = batches.next()
+        {
+            let keys: Vec<Key> = names.iter().map(|name| Key::new(prefix, name)).collect();
+            let questions = keys.iter().flat_map(questions);
+            flights.send([wire::cmd("TIME")].into_iter().chain(questions).collect())?;
+            under_way.push_back(Batch { keys, known: None });
+        }
+        let Some(Batch { keys, known }) = under_way.pop_front() else { return Ok(()) };
+        let replies = flights.receive()?.into_iter();
+        match known {
+            None => {
+                let known = outlines(flights.node(), &keys, replies)?;
+                flights.send(details(&keys, &known.1))?;
+                under_way.push_back(Batch { keys, known: Some(known) });
+            }
+            Some((now, outlines)) => {
+                let mut replies = replies;
+                let node = flights.node();
+                views.extend(
+                    outlines.into_iter().map(|outline| outline.view(node, &mut replies, now)),
+                );
+            }
+        }
+    }
+}
+
+/// Asks what `outlines` reads of a lock.
 fn questions(key: &Key) -> [Cmd; 3] {
     let (last_byte, last_holder) = (LONGEST_GUARD - 1, MOST_HOLDERS);
-    [
-        wire::cmd("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte).to_owned(),
-        wire::cmd("ZRANGE")
-            .arg(key.side("holds"))
-            .arg(0)
-            .arg(last_holder)
-            .arg("WITHSCORES")
-            .to_owned(),
-        wire::cmd("HMGET").arg(key.side("state")).arg(&OF_THE_LOCK).to_owned(),
-    ]
+    let mut guard = Cmd::with_capacity(4, 128);
+    guard.arg("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte);
+    let mut holds = Cmd::with_capacity(5, 128);
+    holds.arg("ZRANGE").arg(key.side("holds")).arg(0).arg(last_holder).arg("WITHSCORES");
+    let mut fields = Cmd::with_capacity(2 + Snapshot::FIELDS.len(), 128);
+    fields.arg("HMGET").arg(key.side("state")).arg(&Snapshot::FIELDS);
+    [guard, holds, fields]
+}
+
+/// The time on the server, in milliseconds, and what the replies tell of each lock.
+fn outlines(
+    node: &Node,
+    keys: &[Key],
+    mut replies: impl Iterator<Item = Value>,
+) -> Result<(u64, Vec<Outline>), Failure> {
+    let (seconds, micros): (u64, u64) = node.parse(replies.next())?;
+    let now = seconds.saturating_mul(1000).saturating_add(micros / 1000);
+    // Take all three even if one is an error: the next lock's replies follow.
+    let replies = keys.iter().map(|_| std::array::from_fn(|_| replies.next()));
+    Ok((now, replies.map(|replies| Outline::of(node, replies)).collect()))
+}
+
+/// Asks for the details of all holds of the locks that have any.
+fn details(keys: &[Key], outlines: &[Outline]) -> Vec<Cmd> {
+    let locks = keys.iter().zip(outlines);
+    let question = |(key, outline): (&Key, &Outline)| {
+        let Outline::Held(snapshot) = outline else { return None };
+        let fields = snapshot.holds.len() * RecordedHold::DETAILS.len();
+        let mut question = Cmd::with_capacity(2 + fields, 64 * (2 + fields));
+        question.arg("HMGET").arg(key.side("state"));
+        for hold in &snapshot.holds {
+            for detail in RecordedHold::DETAILS {
+                question.write_arg_fmt(format_args!("{}:{detail}", hold.token));
+            }
+        }
+        Some(question)
+    };
+    locks.filter_map(question).collect()
 }
 
 /// What is known of a lock before the details of its holds are read.
 enum Outline {
-    Plain(Snapshot),
+    /// It has holds, whose details are still missing.
+    Held(Snapshot),
     /// A script must read it.
     Unclear,
     Unreadable(Failure),
@@ -77,7 +176,7 @@ enum Outline {
 impl Outline {
     fn of(node: &Node, replies: [Option<Value>; 3]) -> Self {
         match Self::read(node, replies) {
-            Ok(Some(snapshot)) => Self::Plain(snapshot),
+            Ok(Some(snapshot)) => Self::Held(snapshot),
             Ok(None) => Self::Unclear,
             Err(failure) => Self::Unreadable(failure),
         }
@@ -85,99 +184,71 @@ impl Outline {
 
     fn read(
         node: &Node,
-        [guard, holds, state]: [Option<Value>; 3],
+        [guard, holds, fields]: [Option<Value>; 3],
     ) -> Result<Option<Snapshot>, Failure> {
-        let holds: Vec<(String, f64)> = parse(node, holds)?;
-        // Deadlines are whole milliseconds below 2^53, so the cast is exact.
-        let holds: Vec<_> =
-            holds.into_iter().map(|(token, deadline)| (token, deadline as u64)).collect();
-        let guard: Vec<u8> = parse(node, guard)?;
-        let state: Vec<Option<String>> = parse(node, state)?;
-        let state = with_names(OF_THE_LOCK.map(str::to_owned), state);
-        // Only a lock with a queue has a ticket counter.
-        let queued = state.iter().any(|(field, _)| field == "ticket");
-        Ok(match String::from_utf8(guard) {
-            Ok(guard) if !queued && holds.len() <= MOST_HOLDERS && guard.len() < LONGEST_GUARD => {
-                Some(Snapshot { guard: Some(guard).filter(|g| !g.is_empty()), holds, state })
-            }
-            _ => None,
-        })
-    }
-}
-
-fn with_names(
-    names: impl IntoIterator<Item = String>,
-    values: Vec<Option<String>>,
-) -> Vec<(String, String)> {
-    let all = names.into_iter().zip(values);
-    all.filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-/// Reads the details of the holds by plain commands. `None` if a script must read the lock.
-fn by_commands(
-    node: &mut Node,
-    keys: &[Key],
-    outlines: Vec<Outline>,
-    now: u64,
-) -> Result<Vec<Option<Result<View, Failure>>>, Failure> {
-    let fields = |snapshot: &Snapshot| -> Vec<String> {
-        let tokens = snapshot.holds.iter().map(|(token, _)| token);
-        tokens.flat_map(|token| OF_A_HOLD.map(|detail| format!("{token}:{detail}"))).collect()
-    };
-    let commands = keys.iter().zip(&outlines).filter_map(|(key, outline)| match outline {
-        Outline::Plain(snapshot) if !snapshot.holds.is_empty() => {
-            Some(wire::cmd("HMGET").arg(key.side("state")).arg(fields(snapshot)).to_owned())
+        let holds: Vec<(String, f64)> = node.parse(holds)?;
+        let guard: Vec<u8> = node.parse(guard)?;
+        let fields: [Option<String>; 5] = node.parse(fields)?;
+        let Ok(guard) = String::from_utf8(guard) else { return Ok(None) };
+        if holds.is_empty() || holds.len() > MOST_HOLDERS || guard.len() == LONGEST_GUARD {
+            return Ok(None);
         }
-        _ => None,
-    });
-    let commands: Vec<Cmd> = commands.collect();
-    let details = if commands.is_empty() { Vec::new() } else { node.ask_all(commands)? };
-    let mut details = details.into_iter();
-    let mut views = Vec::with_capacity(outlines.len());
-    for outline in outlines {
-        views.push(match outline {
-            Outline::Unreadable(failure) => Some(Err(failure)),
-            Outline::Unclear => None,
-            Outline::Plain(snapshot) if snapshot.holds.is_empty() => None,
-            Outline::Plain(mut snapshot) => match parse(node, details.next()) {
-                Err(failure) => Some(Err(failure)),
-                Ok(values) => {
-                    let fields = fields(&snapshot);
-                    snapshot.state.extend(with_names(fields, values));
-                    snapshot.view(now).map(Ok)
-                }
-            },
-        });
+        let hold = |(token, deadline)| RecordedHold {
+            token,
+            // Deadlines are whole milliseconds below 2^53, so the cast is exact.
+            deadline: deadline as u64,
+            details: Default::default(),
+        };
+        let holds = holds.into_iter().map(hold).collect();
+        let guard = Some(guard).filter(|guard| !guard.is_empty());
+        Ok(Some(Snapshot { guard, fields, holds }).filter(Snapshot::is_plain))
     }
-    Ok(views)
+
+    /// The lock, with the details from the next reply if it has holds. `None` if a script must read
+    /// it.
+    fn view(
+        self,
+        node: &Node,
+        replies: &mut impl Iterator<Item = Value>,
+        now: u64,
+    ) -> Result<Option<View>, Failure> {
+        let mut snapshot = match self {
+            Self::Held(snapshot) => snapshot,
+            Self::Unclear => return Ok(None),
+            Self::Unreadable(failure) => return Err(failure),
+        };
+        let details: Vec<Option<String>> = node.parse(replies.next())?;
+        let mut details = details.into_iter();
+        for hold in &mut snapshot.holds {
+            hold.details = std::array::from_fn(|_| details.next().flatten());
+        }
+        // A hold without details has just ended, or the server evicted them.
+        let is_complete = |hold: &RecordedHold| hold.details.iter().any(Option::is_some);
+        Ok(if snapshot.holds.iter().all(is_complete) { snapshot.view(now) } else { None })
+    }
 }
 
 fn by_script(
     node: &mut Node,
     database: u32,
-    keys: &[&Key],
+    prefix: &Prefix,
+    names: &[Name],
 ) -> Result<Vec<Result<View, Failure>>, Failure> {
-    let call =
-        |key: &&Key| Call::new(scripts::INSPECT, key, None, database).with("").with(0).with(0);
-    let Some((first, rest)) = keys.split_first() else { return Ok(Vec::new()) };
+    let call = |name: &Name| {
+        let key = Key::new(prefix, name);
+        Call::new(scripts::INSPECT, &key, None, database).with("").with(0).with(0)
+    };
+    let Some((first, rest)) = names.split_first() else { return Ok(Vec::new()) };
     let view = |value| reply::view(value).ok_or_else(unexpected_reply);
     // The first runs by itself, so that the server knows the script when the rest arrives.
     let first = node.run_script(&call(first), false, None).map_err(Failure::from);
     let mut views = vec![first.and_then(|reply| view(reply.value))];
-    let commands: Vec<Cmd> = rest.iter().map(|key| node.as_hash(&call(key))).collect();
-    for (key, reply) in rest.iter().zip(node.ask_all(commands)?) {
+    let commands: Vec<Cmd> = rest.iter().map(|name| node.as_hash(&call(name))).collect();
+    for (name, reply) in rest.iter().zip(node.ask_all(commands)?) {
         views.push(match reply {
-            Value::ServerError(error) => Err(node.refused_script(&error, &call(key)).into()),
+            Value::ServerError(error) => Err(node.refused_script(&error, &call(name)).into()),
             reply => view(reply),
         });
     }
     Ok(views)
-}
-
-fn parse<T: FromRedisValue>(node: &Node, reply: Option<Value>) -> Result<T, Failure> {
-    match reply {
-        Some(Value::ServerError(error)) => Err(node.refused(&error).into()),
-        Some(reply) => wire::from_redis_value(reply).map_err(|_| unexpected_reply()),
-        None => Err(unexpected_reply()),
-    }
 }
