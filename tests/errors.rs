@@ -840,6 +840,24 @@ fn a_list_that_never_ends_ends_and_names_the_server() {
 }
 
 #[test]
+fn a_list_survives_one_lost_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let server = std::thread::spawn(move || {
+        let ask = |answer: &[u8]| {
+            let mut client = listener.accept().unwrap().0;
+            assert_ne!(client.read(&mut [0; 1024]).unwrap(), 0);
+            client.write_all(answer).unwrap();
+        };
+        ask(b"*2\r\n");
+        ask(b"*2\r\n$1\r\n0\r\n*0\r\n");
+    });
+    let listed = run(rlock(["inspect"]).env("RLOCK_URL", &url));
+    assert_eq!(listed.code(), 0, "{listed:?}");
+    server.join().unwrap();
+}
+
+#[test]
 fn a_list_of_more_locks_than_fit_into_memory_is_refused() {
     let names: String = (0..1_000_001).map(|name| format!("$13\r\nrlock:{name:07}\r\n")).collect();
     let page = format!("*2\r\n$1\r\n0\r\n*1000001\r\n{names}");

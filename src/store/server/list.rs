@@ -9,7 +9,7 @@ use crate::lock::view::State;
 use crate::lock::{Name, Prefix};
 use crate::report::Fault;
 use crate::store::wire::{self, Cmd};
-use crate::store::{Failure, Listing};
+use crate::store::{Failure, Fate, Listing};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 10_000;
@@ -30,7 +30,7 @@ pub(super) fn list(
     let mut listing = Listing::default();
     let database = topology.database();
     for node in topology.masters()? {
-        let listed = names(node, prefix, pattern)
+        let listed = once_more(|| names(node, prefix, pattern))
             .and_then(|names| views::read(node, database, prefix, names));
         match listed {
             Ok(locks) if listing.locks.is_empty() => listing.locks = locks,
@@ -41,6 +41,14 @@ pub(super) fn list(
     listing.locks.retain(|(_, view)| view.as_ref().map_or(true, |view| view.state != State::Free));
     listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(listing)
+}
+
+/// Asks again if the connection broke.
+fn once_more<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    match ask() {
+        Err(Failure::Unreachable { fate: Fate::Lost, .. }) => ask(),
+        result => result,
+    }
 }
 
 /// The names of held locks, each once. A held lock has a guard, which is the only string among its
