@@ -1,6 +1,6 @@
 //! What `rlock` needs on a client.
 
-use crate::support::{Server, holder, waiter};
+use crate::support::{self, Server, holder, waiter};
 
 pub(crate) fn measure() {
     let server = Server::start();
@@ -30,6 +30,6 @@ fn mebibytes(pid: u32, field: &str) -> f64 {
 }
 
 fn size() {
-    let size = std::fs::metadata(env!("CARGO_BIN_EXE_rlock")).map_or(0, |file| file.len());
+    let size = std::fs::metadata(support::binary()).map_or(0, |file| file.len());
     println!("binary: {:.2} MiB", size as f64 / 1024.0 / 1024.0);
 }

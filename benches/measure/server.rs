@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::statistics::micros_per_script;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server};
 use crate::timing::{RUNS, median, millis};
@@ -22,10 +23,8 @@ fn server_time(server: &Server) {
         command.env("RLOCK_URL", server.tcp_url());
         assert!(command.status().is_ok_and(|status| status.success()));
     }
-    let stats = server.cli(&["INFO", "commandstats"]);
-    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
-    let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
-    println!("each of the two scripts of an exec takes {} µs on the server", cost.unwrap_or("?"));
+    let micros = micros_per_script(server);
+    println!("each of the two scripts of an exec takes {micros:.0} µs on the server");
 }
 
 /// The time to list many locks.

@@ -40,10 +40,18 @@ pub(crate) fn compare((name, contender): Named<'_>, (other, reference): Named<'_
             }
         }
     }
-    let [reference, contender] = times.each_mut().map(|times| median(times));
-    let ratio = contender.as_secs_f64() / reference.as_secs_f64();
+    let [reference, contender] = &mut times;
+    let ratios = reference.iter().zip(contender.iter());
+    let mut ratios: Vec<f64> = ratios.map(|(one, other)| other.div_duration_f64(*one)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let [low, high] = [RUNS / 4, RUNS * 3 / 4].map(|rank| ratios[rank]);
+    let [reference, contender] = [reference, contender].map(|times| median(times));
+    let ratio = contender.div_duration_f64(reference);
     let (reference, contender) = (millis(reference), millis(contender));
-    println!("  {name:<30} {contender:>6.2} ms   {other} {reference:>5.2} ms   ratio {ratio:>5.2}");
+    println!(
+        "  {name:<30} {contender:>6.2} ms   {other} {reference:>5.2} ms   ratio {ratio:>5.2}, in \
+         half of the pairs {low:.2} to {high:.2}"
+    );
 }
 
 pub(crate) fn median(times: &mut [Duration]) -> Duration {

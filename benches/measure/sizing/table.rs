@@ -1,0 +1,71 @@
+//! The table of docs/sizing.md, computed from what was measured.
+
+use super::renewals::{PERIOD, Renewing};
+use crate::load::Cost;
+
+const LOCKS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
+
+/// How much of a core the renewals may take, so that the rest remains for other requests.
+const SHARE: f64 = 0.5;
+
+/// `renewing` are measurements with the first numbers of locks.
+pub(super) fn print(pair: Cost, renewing: &[Renewing]) {
+    let most = renewing.last().expect("something was measured");
+    let per_second = |locks: usize| locks as f64 / PERIOD.as_secs_f64();
+    // A server that has more to do needs less for each, so the largest number measured and the
+    // server's full speed stand for all larger ones.
+    let share = |locks: usize| {
+        let measured = renewing.iter().find(|measured| measured.holders == locks);
+        measured.map_or(per_second(locks) * most.fast.micros / 1e6, |it| it.paced.share)
+    };
+    println!("  the table, with renewals every {} s:", PERIOD.as_secs());
+    row("locks held at once", |locks| locks as f64, number);
+    row("renewals a second", per_second, number);
+    row("share of a core", share, percent);
+    row("memory", |locks| locks as f64 * most.bytes, size);
+    row("connections", |locks| locks as f64, number);
+    row(
+        "free locks acquired and released a second besides",
+        |locks| (1.0 - share(locks)).max(0.0) / pair.micros * 1e6,
+        number,
+    );
+    row("masters of a cluster", |locks| (share(locks) / SHARE).ceil(), number);
+    let five_minutes = 300.0 / 3.0 / PERIOD.as_secs_f64();
+    row(
+        "share of a core with --ttl 5m",
+        |locks| per_second(locks) / five_minutes * most.fast.micros / 1e6,
+        percent,
+    );
+}
+
+fn row(name: &str, figure: impl Fn(usize) -> f64, shown: fn(f64) -> String) {
+    let cells: Vec<String> = LOCKS.into_iter().map(|locks| shown(figure(locks))).collect();
+    println!("    | {name} | {} |", cells.join(" | "));
+}
+
+/// With commas.
+fn number(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut shown = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+fn size(bytes: f64) -> String {
+    let mebibytes = bytes / 1024.0 / 1024.0;
+    match mebibytes {
+        0.0..10.0 => format!("{mebibytes:.1} MiB"),
+        10.0..1024.0 => format!("{mebibytes:.0} MiB"),
+        _ => format!("{:.1} GiB", mebibytes / 1024.0),
+    }
+}
