@@ -18,6 +18,8 @@ const HISTORY: usize = 16;
 const MARKS: usize = 1_000;
 
 pub(super) fn measure(server: &Server, [acquire, _, release]: &[Request; 3]) {
+    // No lock may be held while clients are recorded.
+    server.cli(&["FLUSHALL"]);
     let [share, _] = Recording::of_shared_holder(server);
     let [join, sleep, _, _] = Recording::of_waiter(server);
     let load = Load { server, port: server.port() };
