@@ -41,8 +41,9 @@ end
 -- that a failure to record does not keep the lock from moving on.
 local function record(entries)
   if #entries == 0 then return end
-  redis.call('RPUSH', HISTORY, unpack(entries))
-  redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1)
+  if redis.call('RPUSH', HISTORY, unpack(entries)) > HISTORY_LENGTH then
+    redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1)
+  end
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
 

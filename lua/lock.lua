@@ -45,8 +45,6 @@ if ARGV[1] ~= '0' then redis.call('SELECT', ARGV[1]) end
 
 local GUARD, HOLDS, STATE, QUEUE, MAIL, HISTORY, OVER = unpack(KEYS)
 local TOKEN = ARGV[2]
-local DETAILS = { 'mode', 'owner', 'named', 'about', 'since', 'alive', 'fence', 'acquired', 'renewed',
-  'keep', 'ttl', 'attempt', 'standing', 'reentrant', 'origin', 'slot' }
 
 -- How long a granted lock waits for the waiter to claim it, and a called waiter stays called.
 local CLAIM_WINDOW = 2000

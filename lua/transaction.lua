@@ -15,8 +15,9 @@
 
 -- Everything that depends on the server's clock. The tests replace it with their own clock.
 local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]
+  local seconds, micros = unpack(redis.call('TIME'))
+  micros = seconds * 1000000 + micros
+  return math.floor(micros / 1000), micros
 end
 -- pcall keeps the WRONGTYPE code for a key of another type. Redis 6.2 hides the code of an error
 -- that a script raises.
@@ -52,9 +53,10 @@ local function detail(token, name) return redis.call('HGET', STATE, token .. ':'
 
 -- Deletes all details of a token, and the other fields of the state given as `...`.
 local function delete_details(token, ...)
-  local fields = { ... }
-  for _, name in ipairs(DETAILS) do fields[#fields + 1] = token .. ':' .. name end
-  redis.call('HDEL', STATE, unpack(fields))
+  redis.call('HDEL', STATE, token .. ':mode', token .. ':owner', token .. ':named', token .. ':about',
+    token .. ':since', token .. ':alive', token .. ':fence', token .. ':acquired', token .. ':renewed',
+    token .. ':keep', token .. ':ttl', token .. ':attempt', token .. ':standing', token .. ':reentrant',
+    token .. ':origin', token .. ':slot', ...)
   if token == TOKEN then own = {} end
 end
 
