@@ -42,8 +42,8 @@
 -- { 'removed', by }          an operator has
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
 
--- The sections have the names of the functions of the Rust model, but are not functions. Each call
--- of a script creates all its functions, and one that captures this many values takes 1 µs.
+-- The sections have the names of the functions of the Rust model, but are not functions, because a
+-- function that captures this many values takes 1 µs to create.
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
@@ -68,6 +68,34 @@ local function supersede(arrival)
   lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. client
   redis.call('HSET', STATE, 'newest', lock.newest)
   redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
+end
+
+local details = { TOKEN .. ':mode', MODE, TOKEN .. ':about', string.sub(ABOUT, 1, MAX_DETAIL),
+  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[12] }
+local function add(name, value)
+  details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
+end
+-- A lock without a life gets one, as random as the fresh owner.
+local function its_life() return lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12) end
+
+-- Grants the lock to the caller.
+local function take(owner, named)
+  add('owner', owner)
+  if named then add('named', '1') end
+  add('renewed', int(now))
+  if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
+  -- A server that evicted the queue may still have the time of an earlier place in it.
+  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
+  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, 'life', its_life(),
+    unpack(details))
+  return granted(lock.fence)
+end
+
+-- The short way: nobody has or awaits the lock, so the rest of this script would only grant it.
+if not (guard or lock.written or lock.ticket or own.attempt or TICKET or SUPERSEDE)
+  and lock.count == 0 and WANTED == 0 and LIFE == ''
+  and not is_over(TOKEN) and not is_ahead(last_fence()) then
+  return take(OWNER ~= '' and OWNER or FRESH, OWNER ~= '')
 end
 
 reconcile()
@@ -149,40 +177,27 @@ if owner == '' then owner = FRESH end
 if not REENTRANT then entered = nil end
 if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
 
--- A lock without a life gets one, as random as the fresh owner.
-local life = lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12)
-local details = { 'life', life, TOKEN .. ':mode', MODE, TOKEN .. ':owner', owner,
-  TOKEN .. ':about', string.sub(ABOUT, 1, MAX_DETAIL),
-  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[12] }
-local function add(name, value)
-  details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
-end
-if named then add('named', '1') end
-
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner. A hold
 -- that is restored needs no turn.
 local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, head))
 if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) then
-  add('renewed', int(now))
-  if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
-  -- A server that evicted the queue may still have the time of an earlier place in it.
-  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
   local supersedes = SUPERSEDE == 0 and WANTED == 0 and not enclosing
   if supersedes then supersede(own_ticket()) end
-  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, unpack(details))
-  local reply = granted(lock.fence)
+  local reply = take(owner, named)
   if supersedes then admit() end
   return reply
 end
 if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
 
-lock.life = life
+lock.life = its_life()
+add('owner', owner)
+if named then add('named', '1') end
 if REENTRANT then add('reentrant', '1') end
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
 add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
 if TICKET then add('origin', TICKET > 0 and 'agreed' or 'proposed') end
-local position, ticket = enqueue(TICKET, NEXT, unpack(details))
+local position, ticket = enqueue(TICKET, NEXT, 'life', lock.life, unpack(details))
 if not TICKET then
   local turn = math.max(position - calls, 1)
   if turn == 1 then notify_head(TOKEN) end

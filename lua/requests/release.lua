@@ -8,6 +8,22 @@
 -- { 'released' }
 -- { 'not-held', why_not_held() }
 
+local OUTCOME = ARGV[3]
+
+local function entry_of(token)
+  return history_entry(token, OUTCOME == 'lost' and 'lost' or 'released', now, OUTCOME)
+end
+
+-- The short way: the caller alone holds the lock, and nobody waits for it.
+if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and valid_hold()
+  and tonumber(own.keep_until or 0) <= now then
+  local entry, ttl = entry_of(TOKEN), tonumber(own.ttl or 0)
+  drop_hold(TOKEN)
+  mark_over(TOKEN, ttl)
+  record({ entry })
+  return { 'released' }
+end
+
 reconcile()
 
 local held = valid_hold()
@@ -25,9 +41,7 @@ if TOKEN ~= id then
     ended = id
   end
 end
-local outcome = ARGV[3]
-local entry = ended
-  and history_entry(ended, outcome == 'lost' and 'lost' or 'released', now, outcome)
+local entry = ended and entry_of(ended)
 
 local cools = held and tonumber(own.keep_until or 0) > now
 if cools or not ended then bypass_oom() end
