@@ -16,6 +16,7 @@ mod lease;
 mod limits;
 mod local;
 mod local_clocks;
+mod local_deaths;
 mod modes;
 mod nested;
 mod packaging;

@@ -6,8 +6,10 @@ mod directory;
 mod error;
 mod file;
 mod folder;
+mod locking;
 mod mailbox;
 mod names;
+mod spare;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -80,7 +82,7 @@ impl Local {
         };
         let now = file.now();
         let answer = act(&mut file.lock, now);
-        file.lock.forget_marks();
+        file.lock.forget_marks(now);
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_mail();

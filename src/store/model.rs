@@ -136,10 +136,11 @@ impl Lock {
         self.guard = None;
     }
 
-    /// Forgets all but the last few tokens that are over. If requests cannot arrive late, these
-    /// tokens only explain how a hold ended.
-    pub(crate) fn forget_marks(&mut self) {
+    /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
+    /// requests cannot arrive late, these tokens only explain how a hold ended.
+    pub(crate) fn forget_marks(&mut self, now: u64) {
         const KEPT: usize = 64;
+        self.over.retain(|mark| mark.until >= now);
         let surplus = self.over.len().saturating_sub(KEPT);
         self.over.drain(..surplus);
     }

@@ -17,6 +17,7 @@ pub mod random;
 pub mod sandbox;
 pub mod sentinels;
 pub mod server;
+pub mod trace;
 
 pub use limit::until;
 pub use longer::LongerWait;

@@ -1,34 +1,28 @@
 //! The files of one lock, locked by this process.
 //!
-//! A lock has two files. The state is hidden and contains everything. The guard is visible, and
+//! Two files make up a lock. The state is hidden and contains everything. The guard is visible, and
 //! only its existence counts: deleting the guard of a held lock revokes the holds, like deleting
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
-//! released it.
+//! released it. Beside them is the spare (see `spare.rs`), which contains nothing of use.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::fchown;
 use std::sync::Arc;
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag};
+use nix::fcntl::{Flock, OFlag};
 use nix::sys::stat::FileStat;
-use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
-use super::names::new_draft;
+use super::{locking, spare};
 use crate::lock::Key;
 use crate::report::Fault;
 use crate::store::model::Lock;
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, wait};
-use crate::system::thread;
 
 /// The first line of every state. The number changes with the format.
 const HEADER: &str = "rlock lock 2\n";
@@ -73,8 +67,9 @@ impl LockFile {
         let (locked, status) = loop {
             match place.folder.file(&place.state, access) {
                 Ok((file, status)) => {
-                    let locked = lock(file, until)?;
-                    if is_at(&place, &status).map_err(fail)? {
+                    let locked = locking::lock(file, until)?;
+                    let current = place.folder.current(&place.state, &status).map_err(fail)?;
+                    if let Some(status) = current {
                         break (locked, status);
                     }
                 }
@@ -95,13 +90,10 @@ impl LockFile {
     /// Opens and locks the state for cleanup; `None` if another process has locked it.
     pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
-        let (file, status) = place.folder.file(&place.state, OFlag::O_RDWR).map_err(fail)?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) if is_at(&place, &status).map_err(fail)? => {
-                // An empty file was left behind by a process that was killed.
-                Self::read(place, locked, status, true, clock)
-            }
-            _ => Ok(None),
+        match locking::lock_idle(&place.folder, &place.state).map_err(fail)? {
+            // An empty file was left behind by a process that was killed.
+            Some((locked, status)) => Self::read(place, locked, status, true, clock),
+            None => Ok(None),
         }
     }
 
@@ -124,7 +116,7 @@ impl LockFile {
             "" if !has_guard && !may_create => return Ok(None),
             "" if !has_guard => {
                 let new = Content::default();
-                let begun = text_of(&new).and_then(|text| locked.write_all(text.as_bytes()));
+                let begun = text_of(&new, &status).and_then(|text| locked.write_all(&text));
                 if let Err(error) = begun {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
@@ -173,9 +165,8 @@ impl LockFile {
         }
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
-        let text = text_of(&content).map_err(fail)?;
-        let draft = Draft::write(&self.place.folder, &self.status, &text).map_err(fail)?;
-        draft.replace(&self.place.state).map_err(fail)
+        let text = text_of(&content, &self.status).map_err(fail)?;
+        spare::replace(&self.place, &self.status, &text).map_err(fail)
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
@@ -190,12 +181,6 @@ impl LockFile {
         let removed = removed.and_then(|()| folder.remove(state));
         removed.map_err(|error| Error::of(&self.place.path(state), &error))
     }
-}
-
-/// Whether the locked file is still the state. Another process may have replaced it meanwhile.
-fn is_at(place: &Place, locked: &FileStat) -> io::Result<bool> {
-    let there = place.folder.status_of(&place.state)?;
-    Ok(there.is_some_and(|there| (there.st_dev, there.st_ino) == (locked.st_dev, locked.st_ino)))
 }
 
 fn has_guard(place: &Place) -> Result<bool, Error> {
@@ -220,78 +205,12 @@ fn damaged(place: &Place) -> Error {
     Error::Unusable(fault.with_remedy(remedy))
 }
 
-fn text_of(content: &Content) -> io::Result<String> {
-    let json = serde_json::to_string(content)?;
-    Ok(format!("{HEADER}{json}\n"))
-}
-
-/// A state that is being written. It is removed when dropped, unless it has replaced the old one.
-struct Draft<'a> {
-    folder: &'a Folder,
-    name: Option<String>,
-}
-
-impl<'a> Draft<'a> {
-    /// Writes the draft with the owner of the file that it will replace, so that root can change
-    /// other users' locks. In a shared directory, the group owns all files.
-    fn write(folder: &'a Folder, replaced: &FileStat, text: &str) -> io::Result<Self> {
-        let name = new_draft();
-        let mut file = folder.new_file(&name)?;
-        let draft = Self { folder, name: Some(name) };
-        if replaced.st_uid != geteuid().as_raw() && !folder.is_shared() {
-            fchown(&file, Some(replaced.st_uid), Some(replaced.st_gid))?;
-        }
-        file.write_all(text.as_bytes())?;
-        Ok(draft)
-    }
-
-    fn replace(mut self, name: &str) -> io::Result<()> {
-        let Some(own) = &self.name else { return Ok(()) };
-        self.folder.rename(own, name)?;
-        self.name = None;
-        Ok(())
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            let _ = self.folder.remove(name);
-        }
-    }
-}
-
-/// Waits for the lock on a file in the kernel's queue, which is fair, unlike retrying. flock(2) has
-/// no timeout, so another thread waits. If that takes too long, the thread is abandoned, and
-/// unlocks the file at once when it gets the lock.
-fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
-    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(locked) => return Ok(locked),
-        Err((file, Errno::EWOULDBLOCK)) => file,
-        Err((_, errno)) => return Err(unlockable(errno)),
-    };
-    let fail =
-        |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
-    let locking = thread::call("flock", move || blocking(file)).map_err(fail)?;
-    wait(Some((locking.as_fd(), Want::Read)), None, until).map_err(fail)?;
-    match locking.result() {
-        Some(locked) => locked.map_err(unlockable),
-        None => Err(Error::Busy),
-    }
-}
-
-fn blocking(mut file: File) -> Result<Flock<File>, Errno> {
-    loop {
-        match Flock::lock(file, FlockArg::LockExclusive) {
-            Ok(locked) => return Ok(locked),
-            Err((returned, Errno::EINTR)) => file = returned,
-            Err((_, errno)) => return Err(errno),
-        }
-    }
-}
-
-fn unlockable(errno: Errno) -> Error {
-    let why = errno.desc().to_lowercase();
-    let fault = Fault::new(format!("cannot lock files in the lock directory: {why}"));
-    Error::Unusable(fault.with_remedy("use a file system that supports flock"))
+/// The text of a state, which is about as long as the one in the file `before`.
+fn text_of(content: &Content, before: &FileStat) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(before.st_size).unwrap_or(0);
+    let mut text = Vec::with_capacity(length.saturating_add(1024));
+    text.extend_from_slice(HEADER.as_bytes());
+    serde_json::to_writer(&mut text, content)?;
+    text.push(b'\n');
+    Ok(text)
 }

@@ -84,6 +84,19 @@ impl Folder {
         }
     }
 
+    /// The present status of a file that was opened by this name; `None` if another file has the
+    /// name now.
+    pub(super) fn current(&self, name: &str, file: &FileStat) -> io::Result<Option<FileStat>> {
+        let there = self.status_of(name)?;
+        Ok(there.filter(|there| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino)))
+    }
+
+    /// Whether the users who may use new files in the directory may use this file, and no others.
+    pub(super) fn has_access_of_new(&self, file: &FileStat) -> bool {
+        let has_group = !self.is_shared() || file.st_gid == self.status.st_gid;
+        has_group && file.st_mode & 0o7777 == self.mode().bits()
+    }
+
     /// Opens a regular file with a single link. Anything else is an error.
     pub(super) fn file(&self, name: &str, access: OFlag) -> io::Result<(File, FileStat)> {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -144,6 +157,12 @@ impl Folder {
     /// Renames a file within the directory, replacing what has the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.descriptor, from, &self.descriptor, to)?)
+    }
+
+    /// Exchanges the names of two files. Some file systems cannot do this.
+    pub(super) fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
+        let flags = RenameFlags::EXCHANGE;
+        Ok(renameat_with(&self.descriptor, one, &self.descriptor, other, flags)?)
     }
 
     /// Removes a file.

@@ -6,10 +6,13 @@ pub(super) const GUARD: &str = ".lock";
 /// The suffix of a lock's state, which is hidden.
 pub(super) const STATE: &str = ".state";
 
+/// The suffix of the file that becomes the state with the next change, which is hidden.
+pub(super) const SPARE: &str = ".spare";
+
 /// The suffix of a waiter's mailbox, which is hidden.
 pub(super) const MAIL: &str = ".mail";
 
-/// The suffix of a state that is being written, which is hidden.
+/// The suffix of a new file that does not have its final name yet, which is hidden.
 pub(super) const DRAFT: &str = ".draft";
 
 /// The name of a new mailbox.

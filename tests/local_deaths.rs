@@ -1,0 +1,124 @@
+//! `local:` when rlock dies in the middle of a change.
+
+use std::fs;
+
+use nix::libc::SYS_flock;
+
+use crate::support::server::on_local;
+use crate::support::trace::kill_at;
+use crate::support::{Finished, Server, acquire, run};
+
+/// The files of a lock, beside the mark of the sweep.
+const FILES: [&str; 4] = [".rlock:L.spare", ".rlock:L.state", ".swept", "rlock:L.lock"];
+
+fn names(server: &Server) -> Vec<String> {
+    let files = fs::read_dir(server.locks()).unwrap();
+    let mut names: Vec<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn state(server: &Server) -> Vec<u8> {
+    fs::read(server.locks().join(".rlock:L.state")).unwrap()
+}
+
+fn is_held(server: &Server) -> bool {
+    !server.is_free("L")
+}
+
+/// Kills a change at each of its system calls in turn, and each time calls `check` with whether the
+/// state has changed. The system calls of a change begin when it locks the state.
+#[track_caller]
+fn each_death(server: &Server, prepare: impl Fn() -> Vec<String>, check: impl Fn(bool)) {
+    let mut has_changed = Vec::new();
+    for calls in 0.. {
+        let arguments = prepare();
+        let before = state(server);
+        let killed = kill_at(&mut server.rlock(&arguments), SYS_flock, calls);
+        let changed = state(server) != before;
+        check(changed);
+        has_changed.push(changed);
+        if !killed {
+            break;
+        }
+    }
+    assert!(has_changed.len() > 10, "{has_changed:?}");
+    assert!(has_changed.is_sorted() && !has_changed[0], "the change is one step: {has_changed:?}");
+    assert!(has_changed.pop().unwrap(), "the last one was not killed");
+}
+
+#[test]
+fn a_death_at_any_system_call_leaves_the_old_state_or_the_new_one() {
+    on_local(|| {
+        let server = Server::start();
+        let revoke = || run(&mut server.rlock(["release", "--force", "--now", "L"]));
+        let arguments = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        acquire(&server, &[], "L");
+
+        let free = || {
+            revoke();
+            arguments(&["acquire", "-n", "L"])
+        };
+        each_death(&server, free, |changed| {
+            assert_eq!(names(&server), FILES);
+            assert_eq!(is_held(&server), changed);
+            let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+            assert_eq!(next.code(), if changed { 75 } else { 0 }, "{next:?}");
+        });
+
+        let held = |what: &'static str| {
+            let server = &server;
+            move || {
+                revoke();
+                let token = acquire(server, &["--ttl", "1h"], "L");
+                arguments(&[what, "L", &token])
+            }
+        };
+        each_death(&server, held("release"), |changed| {
+            assert_eq!(names(&server), FILES);
+            assert_eq!(is_held(&server), !changed);
+            let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+            assert_eq!(next.code(), if changed { 0 } else { 75 }, "{next:?}");
+        });
+        each_death(&server, held("renew"), |_| {
+            assert_eq!(names(&server), FILES);
+            let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+            assert_eq!(next.code(), 75, "{next:?}");
+        });
+    });
+}
+
+#[test]
+fn a_death_in_the_first_changes_of_a_lock_does_not_keep_others_out() {
+    on_local(|| {
+        for has_state in [false, true] {
+            for calls in 0.. {
+                let server = Server::start();
+                fs::create_dir(server.locks()).unwrap();
+                if has_state {
+                    run(&mut server.rlock(["exec", "L", "true"]));
+                    // As if other versions of rlock, or a user, had removed it.
+                    fs::remove_file(server.locks().join(".rlock:L.spare")).unwrap();
+                }
+                let mut change = server.rlock(["acquire", "-n", "L"]);
+                let killed = kill_at(&mut change, SYS_flock, calls);
+                let held = is_held(&server);
+                for _ in 0..2 {
+                    let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+                    assert_eq!(next.code(), if held { 75 } else { 0 }, "{next:?}");
+                }
+                let names = names(&server);
+                let known = |name: &String| FILES.contains(&name.as_str());
+                let (known, other): (Vec<String>, Vec<String>) = names.into_iter().partition(known);
+                assert!(known.len() >= 3);
+                // The sweep removes a draft.
+                assert!(other.len() <= 1 && other.iter().all(|name| name.ends_with(".draft")));
+                if !killed {
+                    assert!(held);
+                    break;
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,73 @@
+//! Kills a process at any of its system calls.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::libc::c_long;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use super::limit::Process;
+
+/// Runs a command, and kills it when it enters the system call that is `calls` calls after its
+/// first `from`. Returns false if it ends before. It must not start a thread before that.
+#[track_caller]
+pub fn kill_at(command: &mut Command, from: c_long, calls: usize) -> bool {
+    // SAFETY: one system call between fork and exec, which touches no memory.
+    unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = Process::start(command);
+    let pid = Pid::from_raw(i32::try_from(process.id()).unwrap());
+    // It stops at its exec.
+    assert_eq!(stop(pid), Some(Stop::Signal(Signal::SIGTRAP)));
+    ptrace::setoptions(pid, Options::PTRACE_O_TRACESYSGOOD).unwrap();
+    let mut signal = None;
+    let mut passed = None;
+    loop {
+        ptrace::syscall(pid, signal.take()).unwrap();
+        match stop(pid) {
+            None => return false,
+            Some(Stop::Signal(other)) => signal = Some(other),
+            Some(Stop::Call(number)) if passed.is_some() || number == from => {
+                if passed == Some(calls) || calls == 0 {
+                    process.kill();
+                    return true;
+                }
+                passed = Some(passed.map_or(1, |passed| passed + 1));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Why a traced process has stopped.
+#[derive(Debug, PartialEq)]
+enum Stop {
+    /// It enters a system call.
+    Call(c_long),
+    /// It has left a system call.
+    Result,
+    Signal(Signal),
+}
+
+/// Waits for the next stop; `None` if the process has ended.
+fn stop(pid: Pid) -> Option<Stop> {
+    // Leaves the end of the process to `Process`.
+    let events = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    match waitid(Id::Pid(pid), events).unwrap() {
+        WaitStatus::PtraceSyscall(_) => {
+            let info = ptrace::syscall_info(pid).unwrap();
+            if info.op != nix::libc::PTRACE_SYSCALL_INFO_ENTRY {
+                return Some(Stop::Result);
+            }
+            // SAFETY: this is the part that a stop at an entry sets.
+            let number = unsafe { info.u.entry.nr };
+            Some(Stop::Call(c_long::try_from(number).unwrap()))
+        }
+        WaitStatus::PtraceEvent(_, signal, 0) => Some(Stop::Signal(signal)),
+        WaitStatus::Exited(..) | WaitStatus::Signaled(..) => None,
+        other => panic!("{other:?}"),
+    }
+}
