@@ -29,6 +29,7 @@ pub(crate) struct Directory {
 }
 
 /// Where the files of one lock are.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     pub(super) state: String,

@@ -62,26 +62,20 @@ impl LockFile {
         until: Instant,
     ) -> Result<Option<Self>, Error> {
         let Some(place) = directory.place(key, may_create)? else { return Ok(None) };
-        let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let access = if may_create { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         let (locked, status) = loop {
-            match place.folder.file(&place.state, access) {
-                Ok((file, status)) => {
-                    let locked = locking::lock(file, until)?;
-                    let current = place.folder.current(&place.state, &status).map_err(fail)?;
-                    if let Some(status) = current {
-                        break (locked, status);
-                    }
+            if let Some(locked) = locking::lock(&place, access, until)? {
+                break locked;
+            }
+            if !may_create {
+                return if has_guard(&place)? { Err(damaged(&place)) } else { Ok(None) };
+            }
+            match place.folder.new_file(&place.state) {
+                // The first process to lock the empty file writes the state.
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(Error::of(&place.path(&place.state), &error));
                 }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-                Err(_) if !may_create && has_guard(&place)? => return Err(damaged(&place)),
-                Err(_) if !may_create => return Ok(None),
-                Err(_) => match place.folder.new_file(&place.state) {
-                    // The first process to lock the empty file writes the state.
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    Err(error) => return Err(fail(error)),
-                },
+                _ => {}
             }
         };
         Self::read(place, locked, status, may_create, clock)

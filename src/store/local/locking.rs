@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::FileStat;
 
+use super::directory::Place;
 use super::error::Error;
 use super::folder::Folder;
 use crate::report::Fault;
@@ -15,44 +16,56 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, wait};
 use crate::system::thread;
 
-/// Waits for the lock on a file in the kernel's queue, which is fair, unlike retrying. flock(2) has
-/// no timeout, so another thread waits. If that takes too long, the thread is abandoned, and
-/// unlocks the file at once when it gets the lock.
-pub(super) fn lock(file: File, until: Instant) -> Result<Flock<File>, Error> {
-    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(locked) => return Ok(locked),
-        Err((file, Errno::EWOULDBLOCK)) => file,
-        Err((_, errno)) => return Err(unlockable(errno)),
-    };
+/// A locked file, and its status.
+pub(super) type Locked = (Flock<File>, FileStat);
+
+/// Opens the state of a lock, and waits until `until` to lock it; `None` if it is missing.
+///
+/// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
+/// thread waits. If that takes too long, the thread is abandoned, and unlocks the file at once when
+/// it gets the lock.
+pub(super) fn lock(place: &Place, access: OFlag, until: Instant) -> Result<Option<Locked>, Error> {
+    match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
+        Err(Error::Busy) => {}
+        done => return done,
+    }
     let fail =
         |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
-    let locking = thread::call("flock", move || blocking(file)).map_err(fail)?;
+    let place = place.clone();
+    let locking = move || lock_current(&place, access, FlockArg::LockExclusive);
+    let locking = thread::call("flock", locking).map_err(fail)?;
     wait(Some((locking.as_fd(), Want::Read)), None, until).map_err(fail)?;
-    match locking.result() {
-        Some(locked) => locked.map_err(unlockable),
-        None => Err(Error::Busy),
+    locking.result().unwrap_or(Err(Error::Busy))
+}
+
+/// Opens the state and locks it. Starts over if another file has become the state meanwhile, which
+/// happens often in a crowd.
+fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Error> {
+    let Place { folder, state, .. } = place;
+    let fail = |error: io::Error| Error::of(&place.path(state), &error);
+    loop {
+        let (file, status) = match folder.file(state, access) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(fail)?,
+        };
+        let locked = match Flock::lock(file, how) {
+            Ok(locked) => locked,
+            Err((_, Errno::EINTR)) => continue,
+            Err((_, Errno::EWOULDBLOCK)) => return Err(Error::Busy),
+            Err((_, errno)) => return Err(unlockable(errno)),
+        };
+        if let Some(status) = folder.current(state, &status).map_err(fail)? {
+            return Ok(Some((locked, status)));
+        }
     }
 }
 
 /// Opens a file and locks it without waiting; `None` if another process has locked it, or has given
 /// its name to another file meanwhile.
-pub(super) fn lock_idle(
-    folder: &Folder,
-    name: &str,
-) -> io::Result<Option<(Flock<File>, FileStat)>> {
+pub(super) fn lock_idle(folder: &Folder, name: &str) -> io::Result<Option<Locked>> {
     let (file, status) = folder.file(name, OFlag::O_RDWR)?;
     let Ok(locked) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
     Ok(folder.current(name, &status)?.map(|status| (locked, status)))
-}
-
-fn blocking(mut file: File) -> Result<Flock<File>, Errno> {
-    loop {
-        match Flock::lock(file, FlockArg::LockExclusive) {
-            Ok(locked) => return Ok(locked),
-            Err((returned, Errno::EINTR)) => file = returned,
-            Err((_, errno)) => return Err(errno),
-        }
-    }
 }
 
 fn unlockable(errno: Errno) -> Error {
