@@ -121,13 +121,15 @@ fn die_by(signal: i32, target: SignalTarget) {
     // it is used, and every pointer is null or points to the set.
     unsafe {
         nix::libc::signal(signal, nix::libc::SIG_DFL);
-        let mut set = std::mem::MaybeUninit::uninit();
-        nix::libc::sigemptyset(set.as_mut_ptr());
-        nix::libc::sigaddset(set.as_mut_ptr(), signal);
-        nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        // This comes before unblocking the signal: if the signal had already arrived and was not
+        // read, rlock would end before the job has received it.
         match target {
             SignalTarget::Process => nix::libc::raise(signal),
             SignalTarget::Job => nix::libc::kill(0, signal),
         };
+        let mut set = std::mem::MaybeUninit::uninit();
+        nix::libc::sigemptyset(set.as_mut_ptr());
+        nix::libc::sigaddset(set.as_mut_ptr(), signal);
+        nix::libc::pthread_sigmask(nix::libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
     }
 }

@@ -83,7 +83,7 @@ fn a_system_call_that_rlock_cannot_do_without_is_named() {
         (&exec[..], Refused::Call(libc::SYS_clone), "clone"),
         (&exec, Refused::Call(libc::SYS_setpgid), "setpgid"),
         (&exec, Refused::Call(libc::SYS_pipe2), "pipe2"),
-        (&exec, Refused::Call(libc::SYS_socketpair), "socketpair"),
+        (&exec, Refused::Call(libc::SYS_signalfd4), "signalfd4"),
         (&exec, Refused::Call(libc::SYS_eventfd2), "eventfd2"),
         (&exec, Refused::Call(libc::SYS_timerfd_create), "timerfd_create"),
         (&exec, Refused::Call(libc::SYS_timerfd_settime), "timerfd_settime"),

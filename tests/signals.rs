@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, binary, is_gone, run, until};
+use crate::support::{self, Finished, READY, Running, Server, binary, holder, is_gone, run, until};
 
 #[test]
 fn each_signal_reaches_the_command_as_itself() {
@@ -108,6 +108,25 @@ fn a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started() {
             first.end();
         }
     }
+}
+
+#[test]
+fn a_signal_that_the_caller_blocks_neither_ends_a_wait_nor_reaches_the_command() {
+    let server = Server::start();
+    let script = "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGTERM)); exec @ARGV";
+    let command = ["L", "sh", "-c", READY];
+    let mut perl = std::process::Command::new("perl");
+    perl.args(["-e", script, binary(), "exec"]).args(command).env("RLOCK_URL", server.url());
+    let before = holder(&server, &[], "L");
+    let mut first = Running::start(&mut perl);
+    first.told("waiting at position 1");
+    first.signal("TERM");
+    before.finish();
+    assert_eq!(first.line(), "READY");
+    first.signal("TERM");
+    first.signal("USR1");
+    let output = first.end();
+    assert_eq!(output.status.signal(), Some(10), "{output:?}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
-        match keeper::start(process, token, &terms.server.read_once, report) {
+        match keeper::start(process, token, &terms.server.read_once, inherited, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
                 let _ = grant.store.leave(&grant.request);

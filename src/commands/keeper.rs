@@ -75,14 +75,20 @@ pub(super) fn start(
     process: OwnedFd,
     token: &Token,
     read_once: &[(&'static str, OsString)],
+    inherited: Inherited,
     report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
     keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(KEEPER_TOKEN, token.as_str());
     keeper.envs(read_once.iter().map(|(name, value)| (name, value)));
     keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: between fork and exec it makes system calls only, on its own descriptors.
-    unsafe { keeper.pre_exec(close_others_at_exec) };
+    // SAFETY: between fork and exec it makes system calls only, which affect only itself.
+    unsafe {
+        keeper.pre_exec(move || {
+            inherited.restore()?;
+            close_others_at_exec()
+        });
+    }
     let mut keeper = keeper.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!("the keeper needs /proc; mount it"),
         _ => anyhow!(error).context("cannot start the keeper"),
@@ -141,9 +147,8 @@ pub(super) fn run(
     }
     let client = identity::of_watched(process, terms.label.clone());
     let grant = Grant::obtain(terms, token, client, inherited, report)?;
-    let Grant { store, request, acquired, signals } = grant;
-    // Its handlers would replace the actions set above.
-    drop(signals);
+    // From now on nothing reads the signals, so they have no effect.
+    let Grant { store, request, acquired, signals: _ } = grant;
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let notice = Notice::await_for(&request.token).context("cannot listen for releases")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);

@@ -20,6 +20,7 @@ use crate::policy::Group;
 use crate::system::call::Named;
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
+use crate::system::signals;
 use crate::system::thread::without_signals;
 
 /// A command that has been started. The kernel does not reuse its process ID until it is reaped.
@@ -40,8 +41,8 @@ impl Child {
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
-        // A signal to the new process would otherwise run rlock's handler there, in rlock's memory,
-        // and would seem to be a signal to rlock.
+        // Otherwise a signal could act on the new process before it has the state in which the
+        // command starts.
         without_signals(|| Self::start_unsignalled(command, inherited, stop_at))?
     }
 
@@ -195,6 +196,9 @@ fn prepare(
     if getppid() != parent {
         return Err(failed(Step::DieWithRlock)(Errno::ESRCH));
     }
+    // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
+    // rlock too, which waits for the exec.
+    signals::discard_arrived();
     inherited.restore().map_err(failed(Step::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
     if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }

@@ -7,7 +7,9 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, raise, sigaction};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, killpg, raise, sigaction,
+};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 /// The controlling terminal of this process, if it has one.
@@ -87,11 +89,14 @@ pub(super) fn stop(signal: Signal, target: StopTarget) -> io::Result<()> {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     // SAFETY: the default action runs no code of this program.
     let before = unsafe { sigaction(signal, &default) }?;
-    let stopped = match target {
+    let sent = match target {
         StopTarget::Process => raise(signal),
         StopTarget::Job => killpg(getpgrp(), signal),
     };
+    // A blocked signal takes effect here. If it had arrived before, rlock still stops only once.
+    let blocked = SigSet::from(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+    blocked.thread_set_mask()?;
     // SAFETY: this restores the previous action.
     unsafe { sigaction(signal, &before) }?;
-    Ok(stopped?)
+    Ok(sent?)
 }

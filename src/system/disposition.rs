@@ -38,12 +38,13 @@ pub(super) const ENDING: &[Signal] = &[
 pub(super) const RUNNING: [Signal; 4] =
     [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
 
-/// The signals that rlock only ignores or sets to their default action.
-const OTHERS: [Signal; 4] = [Signal::SIGTTIN, Signal::SIGTTOU, Signal::SIGPIPE, Signal::SIGXFSZ];
+/// The signals that rlock ignores or sets to their default action for as long as it runs.
+pub(super) const CHANGED: [Signal; 4] =
+    [Signal::SIGCHLD, Signal::SIGTTOU, Signal::SIGPIPE, Signal::SIGXFSZ];
 
-/// The signals whose action rlock changes for itself, and no others.
-pub(super) fn changed() -> impl Iterator<Item = Signal> {
-    ENDING.iter().copied().chain(RUNNING).chain(OTHERS)
+/// All signals that rlock listens to or whose action it changes.
+pub(super) fn handled() -> impl Iterator<Item = Signal> {
+    ENDING.iter().copied().chain(RUNNING).chain(CHANGED).chain([Signal::SIGTTIN])
 }
 
 pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {

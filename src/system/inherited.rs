@@ -10,7 +10,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::system::call::Named;
-use crate::system::disposition::{changed, ignore, is_ignored, reset};
+use crate::system::disposition::{CHANGED, handled, ignore, is_ignored, reset};
 
 /// The state at the start of the process.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ impl Inherited {
     /// only one thread.
     pub(crate) fn capture() -> io::Result<Self> {
         let mut ignored = SigSet::empty();
-        for signal in changed() {
+        for signal in handled() {
             if is_ignored(signal)? {
                 ignored.add(signal);
             }
@@ -36,27 +36,20 @@ impl Inherited {
         reset(Signal::SIGCHLD)?;
         ignore(Signal::SIGPIPE)?;
         ignore(Signal::SIGXFSZ)?;
-        SigSet::from(Signal::SIGCHLD).thread_unblock()?;
         occupy_standard_descriptors()?;
         Ok(Self { blocked, ignored })
     }
 
-    pub(crate) fn ignores(&self, signal: Signal) -> bool {
-        self.ignored.contains(signal)
+    /// Whether a signal has its usual effect on a process in this state.
+    pub(super) fn lets_through(&self, signal: Signal) -> bool {
+        !self.ignored.contains(signal) && !self.blocked.contains(signal)
     }
 
-    /// Restores the state in the child, between fork and exec. It makes system calls only, because
-    /// nothing else is safe there.
-    ///
-    /// Signals that the child has received so far are dropped. A signal to the whole group has
-    /// also reached rlock, which passes it on; and a stop would stop rlock too, which waits for the
-    /// exec.
+    /// Restores the state before an exec. It makes system calls only, because nothing else is safe
+    /// between fork and exec. Signals that have arrived meanwhile take effect.
     pub(crate) fn restore(&self) -> Result<(), Errno> {
-        for signal in changed() {
-            ignore(signal)?;
-            if !self.ignores(signal) {
-                reset(signal)?;
-            }
+        for signal in CHANGED {
+            if self.ignored.contains(signal) { ignore(signal) } else { reset(signal) }?;
         }
         self.blocked.thread_set_mask()
     }
