@@ -4,6 +4,7 @@ pub(crate) mod back_off;
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod disposition;
+pub(crate) mod environment;
 pub(crate) mod inherited;
 pub(crate) mod poll;
 pub(crate) mod signals;

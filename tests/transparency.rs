@@ -1,5 +1,6 @@
 //! `rlock exec NAME -- COMMAND` behaves like COMMAND; flock(1) is the oracle where it has an answer.
 
+use std::ffi::CString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
@@ -136,6 +137,31 @@ fn umask_directory_arguments_and_environment_pass_through() {
     let odd = ["printf", "%s|", "", " a  b ", "-x", "--", "ü\n", "*"];
     let output = run(&mut server.rlock(["exec", "L"].iter().chain(&odd)));
     assert_eq!(output.stdout, "| a  b |-x|--|ü\n|*|".as_bytes());
+}
+
+#[test]
+fn repeated_and_malformed_entries_of_the_environment_pass_through() {
+    let server = Server::start();
+    let url = format!("RLOCK_URL={}", server.url());
+    let odd = ["A=1", "no-variable", "=", "A=2", "", "RLOCK_SLOT=7", "\u{e9}=\n"];
+    let entries: Vec<_> = [url.as_str()].iter().chain(&odd).map(|entry| c_string(entry)).collect();
+    let words = [binary(), "exec", "L", "/bin/cat", "/proc/self/environ"].map(c_string);
+    let mut command = Command::new(binary());
+    // SAFETY: it makes one system call.
+    unsafe {
+        command.pre_exec(move || {
+            Err(nix::unistd::execve(&words[0], &words, &entries).unwrap_err().into())
+        });
+    }
+    let output = run(&mut command);
+    let passed = output.out();
+    let expected = format!("{url}\0A=1\0no-variable\0=\0A=2\0\0\u{e9}=\n\0RLOCK_NAME=L\0");
+    assert!(passed.starts_with(&expected), "{output:?}");
+    assert!(!passed.contains("RLOCK_SLOT"), "{output:?}");
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap()
 }
 
 #[test]

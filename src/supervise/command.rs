@@ -1,8 +1,8 @@
 //! A command that rlock starts or becomes.
 
-use std::ffi::{CString, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
 use nix::libc::{self, c_char};
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::policy::Group;
 use crate::report::Fault;
 use crate::store::{Failure, Fate};
+use crate::system::environment;
 use crate::system::inherited::Inherited;
 
 /// Environment variables to set, or to remove if they have no value.
@@ -92,8 +93,16 @@ impl Command {
     pub(super) fn prepare(&self) -> io::Result<Prepared> {
         let words = [&self.program].into_iter().chain(&self.arguments);
         let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
-        let environment = Strings::new(environment(&self.variables)?);
-        Ok(Prepared { words: Strings::new(words), environment })
+        let set = self.variables.iter().filter_map(|(name, value)| {
+            value.as_ref().map(|value| CString::new(format!("{name}={value}")))
+        });
+        let kept = environment::inherited().filter(|variable| {
+            !self.variables.iter().any(|(name, _)| environment::is_named(variable, name))
+        });
+        Ok(Prepared {
+            words: Strings::new([], words),
+            environment: Strings::new(kept, set.collect::<Result<_, _>>()?),
+        })
     }
 }
 
@@ -117,17 +126,6 @@ impl Prepared {
     }
 }
 
-/// The environment of rlock, with these variables set or removed.
-fn environment(variables: &Variables) -> io::Result<Vec<CString>> {
-    let kept = std::env::vars_os()
-        .filter(|(name, _)| variables.iter().all(|(replaced, _)| name != replaced))
-        .map(|(name, value)| [name.into_vec(), value.into_vec()].join(&b'='));
-    let set = variables.iter().filter_map(|(name, value)| {
-        value.as_ref().map(|value| format!("{name}={value}").into_bytes())
-    });
-    Ok(kept.chain(set).map(CString::new).collect::<Result<_, _>>()?)
-}
-
 /// An array of strings with a null at the end.
 struct Strings {
     pointers: Vec<*const c_char>,
@@ -135,9 +133,11 @@ struct Strings {
 }
 
 impl Strings {
-    fn new(owned: Vec<CString>) -> Self {
+    /// The strings that live as long as the process come first.
+    fn new(lasting: impl IntoIterator<Item = &'static CStr>, owned: Vec<CString>) -> Self {
+        let lasting = lasting.into_iter().map(CStr::as_ptr);
         let null = std::iter::once(std::ptr::null());
-        let pointers = owned.iter().map(|string| string.as_ptr()).chain(null).collect();
-        Self { pointers, _owned: owned }
+        let pointers = lasting.chain(owned.iter().map(|string| string.as_ptr())).chain(null);
+        Self { pointers: pointers.collect(), _owned: owned }
     }
 }

@@ -1,0 +1,56 @@
+//! The environment as the caller passed it on, entry by entry. The standard library would copy it,
+//! and leave out entries that are not variables.
+
+use std::ffi::{CStr, c_char};
+
+unsafe extern "C" {
+    /// The entries, with a null at the end. The C runtime sets it before `main`.
+    static environ: *const *const c_char;
+}
+
+/// The entries in the caller's order, usually in the form NAME=value.
+pub(crate) fn inherited() -> impl Iterator<Item = &'static CStr> {
+    // SAFETY: rlock never changes its environment, so the array and its strings stay as they are
+    // until the process ends.
+    let mut next = unsafe { environ };
+    std::iter::from_fn(move || {
+        // SAFETY: `next` is null if there is no environment. Otherwise it points into the array,
+        // because the null at the end is not passed.
+        let entry = unsafe { *next.as_ref()? };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: this entry is not the end of the array, and it is a NUL-terminated string.
+        unsafe {
+            next = next.add(1);
+            Some(CStr::from_ptr(entry))
+        }
+    })
+}
+
+/// Whether the entry is the variable with this name.
+pub(crate) fn is_named(entry: &CStr, name: &str) -> bool {
+    let value = entry.to_bytes().strip_prefix(name.as_bytes());
+    value.is_some_and(|value| value.starts_with(b"="))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn all_variables_are_among_the_entries() {
+        for (name, value) in std::env::vars_os() {
+            let variable = [name.into_vec(), value.into_vec()].join(&b'=');
+            assert!(inherited().any(|entry| entry.to_bytes() == variable));
+        }
+    }
+
+    #[test]
+    fn an_entry_has_a_name_only_with_its_equals_sign() {
+        assert!(is_named(c"A=", "A") && is_named(c"A=1=2", "A"));
+        assert!(!is_named(c"AB=1", "A") && !is_named(c"A", "A") && !is_named(c"", "A"));
+    }
+}
