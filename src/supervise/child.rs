@@ -12,7 +12,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
 use super::command::{Command, NotStarted};
-use super::fork::fork;
+use super::fork::{Stack, fork};
 use super::group::OwnGroup;
 use super::step::{FailedStep, Step};
 use crate::exit::Exit;
@@ -53,8 +53,9 @@ impl Child {
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
+        let mut stack = Stack::with_room_for(program.size_of_arguments());
         let group = match command.group {
-            Group::New => Some(OwnGroup::create()?),
+            Group::New => Some(OwnGroup::create(&mut stack)?),
             Group::Inherited => None,
         };
         let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
@@ -70,8 +71,6 @@ impl Child {
             failed.send(&report);
             127
         };
-        // So large that it is mapped rather than zeroed: only the pages that are used cost time.
-        let mut stack = vec![0; 256 * 1024 + program.size_of_arguments()];
         // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
         // allocation, no lock.
         let pid = unsafe { fork(&in_child, &mut stack, Some(libc::SIGCHLD)) }.named("clone")?;

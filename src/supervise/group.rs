@@ -11,11 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, setpgid};
 
-use super::fork::fork;
+use super::fork::{Stack, fork};
 use crate::system::call::Named;
-
-/// Enough for a function that returns at once.
-const STACK: usize = 16 * 1024;
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
 /// ID.
@@ -25,10 +22,9 @@ pub(super) struct OwnGroup {
 
 impl OwnGroup {
     /// Makes an empty group. Call this with all signals blocked.
-    pub(super) fn create() -> io::Result<Self> {
-        let mut stack = [0; STACK];
+    pub(super) fn create(stack: &mut Stack) -> io::Result<Self> {
         // SAFETY: all signals are blocked, and the new process ends at once.
-        let mut start = |at_end| unsafe { fork(&|| 0, &mut stack, at_end) };
+        let mut start = |at_end| unsafe { fork(&|| 0, stack, at_end) };
         // Without a signal at its end, it is also hidden from a wait for "any child", with which
         // `descendants` looks for orphans of the command. qemu-user insists on SIGCHLD.
         let leader = match start(None) {
