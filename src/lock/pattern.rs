@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::lock::Name;
 
 /// The argument of `inspect`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     One(Name),
     Matching(Pattern),
@@ -41,7 +41,7 @@ impl FromStr for Subject {
 }
 
 /// A pattern with the wildcards of a shell: `*`, `?`, `[a-c]`, `[!a]`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(glob::Pattern);
 
 impl Pattern {
