@@ -61,3 +61,12 @@ need_rust() {
     present cargo || die "cargo not found; install Rust from https://rustup.rs"
     need cc:gcc cc:libc6-dev
 }
+
+# need_target TARGET installs what cargo needs to build for a musl TARGET.
+need_target() {
+    need musl-gcc:musl-tools
+    rustc --print target-libdir --target "$1" >/dev/null 2>&1 || die "unknown target: $1"
+    [ -d "$(rustc --print target-libdir --target "$1")" ] && return
+    present rustup || die "no standard library for $1; install it (rustup not found)"
+    rustup target add "$1" || die "cannot install the standard library for $1"
+}
