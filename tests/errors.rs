@@ -848,9 +848,11 @@ fn a_list_survives_one_lost_connection() {
             let mut client = listener.accept().unwrap().0;
             assert_ne!(client.read(&mut [0; 1024]).unwrap(), 0);
             client.write_all(answer).unwrap();
+            client
         };
-        ask(b"*2\r\n");
-        ask(b"*2\r\n$1\r\n0\r\n*0\r\n");
+        drop(ask(b"*2\r\n"));
+        let mut client = ask(b"*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
     });
     let listed = run(rlock(["inspect"]).env("RLOCK_URL", &url));
     assert_eq!(listed.code(), 0, "{listed:?}");

@@ -21,6 +21,21 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
     assert_eq!((proxy.connections(), proxy.flights()), (2, 6));
 }
 
+/// One flight for the names, and two for what they stand for.
+#[test]
+fn a_list_with_a_password_is_one_connection_and_three_flights() {
+    let server = Server::on_tcp(&["--requirepass", "pw"]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let url = |url: String| url.replace("redis://", "redis://:pw@");
+    for lock in ["A", "B"] {
+        let acquired = run(rlock(["acquire", "-q", lock]).env("RLOCK_URL", url(server.tcp_url())));
+        assert_eq!(acquired.code(), 0, "{acquired:?}");
+    }
+    let listed = run(rlock(["inspect"]).env("RLOCK_URL", url(proxy.url())));
+    assert_eq!(listed.code(), 0, "{listed:?}");
+    assert_eq!((proxy.connections(), proxy.flights()), (1, 3));
+}
+
 #[test]
 fn a_server_receives_only_the_commands_that_are_needed() {
     let server = Server::start();

@@ -59,10 +59,10 @@ fn names(
     pattern: Option<&Pattern>,
 ) -> Result<Vec<Name>, Failure> {
     let mut names = Vec::new();
+    // The first page travels with the login.
+    let mut reply = node.ask_all(vec![page(prefix, b"0")])?.pop();
     let mut flights = node.flights()?;
-    flights.send(vec![page(prefix, b"0")])?;
     for _ in 0..MAX_PAGES {
-        let reply = flights.receive()?.into_iter().next();
         let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = flights.node().parse(reply)?;
         let is_last = next == b"0";
         if !is_last {
@@ -87,6 +87,7 @@ fn names(
         if is_last {
             return Ok(names);
         }
+        reply = flights.receive()?.pop();
     }
     let fault = Fault::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
     Err(Failure::misconfigured(fault.with_remedy("check that it is Redis or Valkey")))
