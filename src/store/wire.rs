@@ -8,9 +8,7 @@ mod connection;
 mod dial;
 mod tls;
 
-pub(super) use redis::{
-    Cmd, FromRedisValue, RedisWrite, ServerError, Value, cmd, from_redis_value,
-};
+pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
 
 #[cfg(any(test, fuzzing))]
 pub(super) use redis::parse_redis_value;

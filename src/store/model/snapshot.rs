@@ -28,7 +28,7 @@ impl Snapshot {
     pub(in crate::store) const FIELDS: [&str; 5] = ["guard", "mode", "fence", "floor", "ticket"];
 
     /// Whether the lock is simply held, and has no waiters.
-    pub(in crate::store) fn is_plain(&self) -> bool {
+    fn is_plain(&self) -> bool {
         let [written, _, _, _, ticket] = &self.fields;
         self.guard.is_some() && self.guard == *written && ticket.is_none()
     }

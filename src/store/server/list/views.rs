@@ -9,7 +9,7 @@ use crate::store::model::{RecordedHold, Snapshot};
 use crate::store::server::node::Node;
 use crate::store::server::reply::{self, unexpected_reply};
 use crate::store::server::scripts::{self, Call};
-use crate::store::wire::{self, Cmd, RedisWrite, Value};
+use crate::store::wire::{self, Cmd, Value};
 use crate::store::{Failure, Fate, Listed};
 
 /// How many locks are read in one pipeline.
@@ -122,15 +122,13 @@ fn by_commands(
 }
 
 /// Asks what `outlines` reads of a lock.
-fn questions(key: &Key) -> [Cmd; 3] {
+fn questions(key: &Key) -> [Cmd; 2] {
     let (last_byte, last_holder) = (LONGEST_GUARD - 1, MOST_HOLDERS);
     let mut guard = Cmd::with_capacity(4, 128);
     guard.arg("GETRANGE").arg(key.as_str()).arg(0).arg(last_byte);
     let mut holds = Cmd::with_capacity(5, 128);
     holds.arg("ZRANGE").arg(key.side("holds")).arg(0).arg(last_holder).arg("WITHSCORES");
-    let mut fields = Cmd::with_capacity(2 + Snapshot::FIELDS.len(), 128);
-    fields.arg("HMGET").arg(key.side("state")).arg(&Snapshot::FIELDS);
-    [guard, holds, fields]
+    [guard, holds]
 }
 
 /// The time on the server, in milliseconds, and what the replies tell of each lock.
@@ -141,22 +139,22 @@ fn outlines(
 ) -> Result<(u64, Vec<Outline>), Failure> {
     let (seconds, micros): (u64, u64) = node.parse(replies.next())?;
     let now = seconds.saturating_mul(1000).saturating_add(micros / 1000);
-    // Take all three even if one is an error: the next lock's replies follow.
+    // Take both even if one is an error: the next lock's replies follow.
     let replies = keys.iter().map(|_| std::array::from_fn(|_| replies.next()));
     Ok((now, replies.map(|replies| Outline::of(node, replies)).collect()))
 }
 
-/// Asks for the details of all holds of the locks that have any.
+/// Asks for the fields of the locks that have holds, and for the details of all their holds.
 fn details(keys: &[Key], outlines: &[Outline]) -> Vec<Cmd> {
     let locks = keys.iter().zip(outlines);
     let question = |(key, outline): (&Key, &Outline)| {
         let Outline::Held(snapshot) = outline else { return None };
-        let fields = snapshot.holds.len() * RecordedHold::DETAILS.len();
+        let fields = Snapshot::FIELDS.len() + snapshot.holds.len() * RecordedHold::DETAILS.len();
         let mut question = Cmd::with_capacity(2 + fields, 64 * (2 + fields));
-        question.arg("HMGET").arg(key.side("state"));
+        question.arg("HMGET").arg(key.side("state")).arg(&Snapshot::FIELDS);
         for hold in &snapshot.holds {
             for detail in RecordedHold::DETAILS {
-                question.write_arg_fmt(format_args!("{}:{detail}", hold.token));
+                question.arg([hold.token.as_str(), ":", detail].concat());
             }
         }
         Some(question)
@@ -164,9 +162,9 @@ fn details(keys: &[Key], outlines: &[Outline]) -> Vec<Cmd> {
     locks.filter_map(question).collect()
 }
 
-/// What is known of a lock before the details of its holds are read.
+/// What is known of a lock before its fields are read.
 enum Outline {
-    /// It has holds, whose details are still missing.
+    /// It has holds. Its fields and the details of the holds are still missing.
     Held(Snapshot),
     /// A script must read it.
     Unclear,
@@ -174,7 +172,7 @@ enum Outline {
 }
 
 impl Outline {
-    fn of(node: &Node, replies: [Option<Value>; 3]) -> Self {
+    fn of(node: &Node, replies: [Option<Value>; 2]) -> Self {
         match Self::read(node, replies) {
             Ok(Some(snapshot)) => Self::Held(snapshot),
             Ok(None) => Self::Unclear,
@@ -182,15 +180,12 @@ impl Outline {
         }
     }
 
-    fn read(
-        node: &Node,
-        [guard, holds, fields]: [Option<Value>; 3],
-    ) -> Result<Option<Snapshot>, Failure> {
+    fn read(node: &Node, [guard, holds]: [Option<Value>; 2]) -> Result<Option<Snapshot>, Failure> {
         let holds: Vec<(String, f64)> = node.parse(holds)?;
         let guard: Vec<u8> = node.parse(guard)?;
-        let fields: [Option<String>; 5] = node.parse(fields)?;
         let Ok(guard) = String::from_utf8(guard) else { return Ok(None) };
-        if holds.is_empty() || holds.len() > MOST_HOLDERS || guard.len() == LONGEST_GUARD {
+        let is_usual = (1..LONGEST_GUARD).contains(&guard.len());
+        if !is_usual || holds.is_empty() || holds.len() > MOST_HOLDERS {
             return Ok(None);
         }
         let hold = |(token, deadline)| RecordedHold {
@@ -200,12 +195,10 @@ impl Outline {
             details: Default::default(),
         };
         let holds = holds.into_iter().map(hold).collect();
-        let guard = Some(guard).filter(|guard| !guard.is_empty());
-        Ok(Some(Snapshot { guard, fields, holds }).filter(Snapshot::is_plain))
+        Ok(Some(Snapshot { guard: Some(guard), fields: Default::default(), holds }))
     }
 
-    /// The lock, with the details from the next reply if it has holds. `None` if a script must read
-    /// it.
+    /// The lock, with the rest from the next reply if it has holds. `None` if a script must read it.
     fn view(
         self,
         node: &Node,
@@ -217,10 +210,11 @@ impl Outline {
             Self::Unclear => return Ok(None),
             Self::Unreadable(failure) => return Err(failure),
         };
-        let details: Vec<Option<String>> = node.parse(replies.next())?;
-        let mut details = details.into_iter();
+        let values: Vec<Option<String>> = node.parse(replies.next())?;
+        let mut values = values.into_iter();
+        snapshot.fields = std::array::from_fn(|_| values.next().flatten());
         for hold in &mut snapshot.holds {
-            hold.details = std::array::from_fn(|_| details.next().flatten());
+            hold.details = std::array::from_fn(|_| values.next().flatten());
         }
         // A hold without details has just ended, or the server evicted them.
         let is_complete = |hold: &RecordedHold| hold.details.iter().any(Option::is_some);
