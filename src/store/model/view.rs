@@ -45,12 +45,10 @@ impl Transaction<'_> {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
         let holder_count = count(live.len());
-        let holders: Vec<Holder> = live
-            .into_iter()
-            .skip(holders_from)
-            .take(holders_at_most)
-            .map(|hold| self.shown_hold(hold))
-            .collect();
+        let shown = live.get(holders_from..).unwrap_or_default();
+        let shown = &shown[..holders_at_most.min(shown.len())];
+        // Collected from a slice, so that it has no spare capacity: a list has thousands of these.
+        let holders: Vec<Holder> = shown.iter().map(|hold| self.shown_hold(hold)).collect();
         let is = |state| holders.iter().any(|holder| holder.state == state);
         let state = match (self.live, self.foreign()) {
             (false, false) => State::Free,
