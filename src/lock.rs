@@ -106,7 +106,7 @@ pub(crate) struct Key(String);
 
 impl Key {
     pub(crate) fn new(prefix: &Prefix, name: &Name) -> Self {
-        Self(format!("{}{}", prefix.0, name.0))
+        Self([prefix.as_str(), name.as_str()].concat())
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -117,8 +117,8 @@ impl Key {
     /// because names and prefixes cannot contain a question mark.
     pub(crate) fn side(&self, what: &str) -> String {
         match tag(&self.0) {
-            Some(_) => format!("{}?{what}", self.0),
-            None => format!("{{{}}}?{what}", self.0),
+            Some(_) => [self.as_str(), "?", what].concat(),
+            None => ["{", self.as_str(), "}?", what].concat(),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Several locks as a table of text.
 
 use std::borrow::{Borrow, Cow};
+use std::fmt::Write;
 
 use super::Inspected;
 use super::style::Style;
 use crate::duration::show;
 use crate::lock::Mode;
 use crate::lock::view::{State, View};
-use crate::text::{columns, cut, cut_middle, printable, push_padded};
+use crate::text::{columns, cut, cut_middle, push_padded};
 
 /// The number of spaces between two columns.
 const GAP: usize = 2;
@@ -28,7 +29,7 @@ const LABEL: usize = 6;
 /// The columns that a list without problems, or without labels, leaves out.
 const OPTIONAL: [usize; 2] = [5, LABEL];
 
-/// A text that can be cut, and what must follow it in any case.
+/// A printable text that can be cut, and what must follow it in any case.
 #[derive(Default)]
 struct Cell {
     text: String,
@@ -76,9 +77,9 @@ impl Cell {
     }
 }
 
-impl<T: AsRef<str>> From<T> for Cell {
+impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: printable(text.as_ref()), suffix: String::new() }
+        Self { text: text.into(), suffix: String::new() }
     }
 }
 
@@ -95,9 +96,9 @@ fn row(lock: &Inspected) -> Row {
         Cell::from(name.as_str()),
         holder(view),
         Cell::from(held.map_or(String::new(), show)),
-        Cell::from(view.ttl.map_or("no expiry".into(), show)),
+        Cell::from(view.ttl.map_or("no expiry".to_owned(), show)),
         Cell::from(waiting),
-        Cell::from(problems.first().map_or("", |problem| &problem.short)),
+        Cell::from(problems.first().map_or("", |problem| problem.short.as_str())),
         Cell::from(label.unwrap_or_default()),
     ];
     Row { cells, alarming: lock.needs_attention() }
@@ -108,7 +109,10 @@ fn row(lock: &Inspected) -> Row {
 fn holder(view: &View) -> Cell {
     let Some(holder) = view.foremost() else { return Cell::from("another tool") };
     let released = if view.state == State::Cooling { "released by " } else { "" };
-    let who = format!("{released}{}", holder.client);
+    // With room for most, because a list may have thousands of holders.
+    let mut who = String::with_capacity(64);
+    // Writing to a string cannot fail.
+    let _ = write!(who, "{released}{}", holder.client);
     match (view.mode, view.holder_count.saturating_sub(1)) {
         (Some(Mode::Slots(slots)), _) => {
             Cell::from(format!("{} of {slots} slots: {who}", view.holder_count))
