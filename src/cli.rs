@@ -42,10 +42,11 @@ macro_rules! after_options {
 /// # Errors
 ///
 /// `one_line` explains them. `--help` and `--version` are errors too.
-pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
-    if let Some(cli) = quick::read(&arguments) {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    if let Some(cli) = quick::read(arguments) {
         return Ok(cli);
     }
+    let mut arguments = arguments.to_vec();
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.remove(1);
         arguments.insert(arguments.len().min(2), "--help".into());

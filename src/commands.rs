@@ -13,6 +13,8 @@ mod renew;
 mod reported;
 mod revoke;
 
+use std::ffi::OsString;
+
 use crate::cli::Command;
 use crate::config::{self, Output};
 use crate::error::Error;
@@ -22,8 +24,8 @@ use crate::lock::pattern::Subject;
 use crate::report::{Report, Verbosity};
 use crate::system::inherited::Inherited;
 
-/// Runs a subcommand, and returns how the process ends.
-pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
+/// Runs a subcommand that was read from these arguments, and returns how the process ends.
+pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
     let invocation = Invocation::of(&command);
     let report = &invocation.report;
     invocation.finish(match command {
@@ -31,7 +33,7 @@ pub(crate) fn run(command: Command, inherited: Inherited) -> Exit {
             config::Exec::resolve(options).and_then(|options| exec::run(options, inherited, report))
         }
         Command::Acquire(options) => config::Acquire::resolve(options)
-            .and_then(|options| acquire::run(&options, inherited, report)),
+            .and_then(|options| acquire::run(&options, arguments, inherited, report)),
         Command::Renew(options) => {
             config::Renew::resolve(options).and_then(|options| renew::run(&options, report))
         }

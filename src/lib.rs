@@ -49,8 +49,8 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
             return Exit::Status(exit::INTERNAL);
         }
     };
-    match cli::parse(arguments) {
-        Ok(cli) => commands::run(cli.command, inherited),
+    match cli::parse(&arguments) {
+        Ok(cli) => commands::run(cli.command, &arguments, inherited),
         Err(error) => explain(&error),
     }
 }

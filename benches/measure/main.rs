@@ -7,6 +7,7 @@
     clippy::panic,
     reason = "a failed measurement has no result to print"
 )]
+#![allow(clippy::disallowed_methods, reason = "this program has Rust's main")]
 
 #[path = "../../tests/support/mod.rs"]
 #[allow(dead_code, unused_imports, unused_macros, reason = "the tests in main.rs use the rest")]

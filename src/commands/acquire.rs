@@ -1,5 +1,7 @@
 //! `rlock acquire`: a lock for a script that exec cannot run.
 
+use std::ffi::OsString;
+
 use anyhow::anyhow;
 
 use super::grant::Grant;
@@ -14,7 +16,12 @@ use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::text::quoted;
 
-pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
+pub(super) fn run(
+    options: &Acquire,
+    arguments: &[OsString],
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
     let Acquire { terms, while_pid, keeper_token, output } = options;
     let watched = match while_pid {
         Some(process) => Some((*process, keeper::watchable(*process)?)),
@@ -31,7 +38,8 @@ pub(super) fn run(options: &Acquire, inherited: Inherited, report: &Report) -> R
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
-        match keeper::start(process, token, &terms.server.read_once, inherited, report) {
+        let read_once = &terms.server.read_once;
+        match keeper::start(process, token, arguments, read_once, inherited, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
                 let _ = grant.store.leave(&grant.request);

@@ -74,12 +74,13 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
 pub(super) fn start(
     process: OwnedFd,
     token: &Token,
+    arguments: &[OsString],
     read_once: &[(&'static str, OsString)],
     inherited: Inherited,
     report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
-    keeper.arg0("rlock").args(std::env::args_os().skip(1)).env(KEEPER_TOKEN, token.as_str());
+    keeper.arg0("rlock").args(arguments.iter().skip(1)).env(KEEPER_TOKEN, token.as_str());
     keeper.envs(read_once.iter().map(|(name, value)| (name, value)));
     keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec it makes system calls only, which affect only itself.
