@@ -12,6 +12,7 @@ mod loss;
 pub(crate) mod machine;
 pub(crate) mod notice;
 mod process;
+mod program;
 mod renewer;
 pub(crate) mod schedule;
 mod step;

@@ -214,13 +214,32 @@ fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
 }
 
 #[test]
-fn a_script_without_an_interpreter_line_runs_as_under_flock() {
+fn a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line() {
     let server = Server::start();
-    let script = server.directory().join("script");
-    std::fs::write(&script, "echo $#").unwrap();
-    run(Command::new("chmod").arg("+x").arg(&script));
-    let output = run(server.rlock(["exec", "L"]).arg(&script).args(["a", "b"]));
-    assert_eq!(output.out(), "2");
+    let directory = server.directory().display();
+    let prepare = "mkdir bin plain && echo 'echo $0 $# $1' | tee bin/script >plain/script && chmod +x bin/script";
+    run(Command::new("sh").args(["-c", prepare]).current_dir(server.directory()));
+    for (program, path, status) in [
+        ("./script", String::new(), 0),
+        ("script", format!("{directory}/bin"), 0),
+        ("script", format!("{directory}/plain:../missing:../bin"), 0),
+        ("script", format!("{directory}/plain/script:"), 0),
+        ("script", String::new(), 0),
+        ("script", format!("{directory}/plain:../missing"), 126),
+        ("script", "../missing".to_owned(), 127),
+        ("script/", String::new(), 126),
+        ("missing/script", String::new(), 127),
+        ("", format!("{directory}/bin"), 127),
+    ] {
+        let run_by = |wrapper: &mut Command| {
+            let words = [program, "a word", ""];
+            run(wrapper.args(words).env("PATH", &path).current_dir(server.directory().join("bin")))
+        };
+        let rlock = run_by(&mut server.rlock(["exec", "L"]));
+        let env = run_by(&mut Command::new("/usr/bin/env"));
+        assert_eq!(rlock.out(), env.out(), "{program} in {path}: {rlock:?}");
+        assert_eq!((rlock.code(), env.code()), (status, status), "{program} in {path}: {rlock:?}");
+    }
 }
 
 #[test]
@@ -243,7 +262,7 @@ support::also_on_local! {
     stdin_and_stdout_are_the_commands_own_to_the_last_byte,
     the_command_learns_about_its_lock_from_its_environment,
     a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
-    a_script_without_an_interpreter_line_runs_as_under_flock,
+    a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line,
     rlocks_own_name_is_not_read,
 }
 
@@ -254,4 +273,5 @@ support::also_without_vfork! {
     stdin_and_stdout_are_the_commands_own_to_the_last_byte,
     the_command_learns_about_its_lock_from_its_environment,
     a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
+    a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line,
 }

@@ -53,7 +53,7 @@ impl Child {
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
-        let mut stack = Stack::with_room_for(program.size_of_arguments());
+        let mut stack = Stack::new();
         let group = match command.group {
             Group::New => Some(OwnGroup::create(&mut stack)?),
             Group::Inherited => None,

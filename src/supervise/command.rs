@@ -1,12 +1,11 @@
 //! A command that rlock starts or becomes.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 
 use nix::errno::Errno;
-use nix::libc::{self, c_char};
 
+use super::program::Program;
 use crate::error::Error;
 use crate::policy::Group;
 use crate::report::Fault;
@@ -27,12 +26,12 @@ pub(crate) struct Command {
 
 /// Becomes the command, without a lock. Returns only if that is impossible.
 pub(crate) fn run_unlocked(command: &Command, inherited: Inherited) -> Error {
-    let prepared = command.prepare().and_then(|prepared| {
+    let program = command.prepare().and_then(|program| {
         inherited.restore()?;
-        Ok(prepared)
+        Ok(program)
     });
-    let why = match prepared {
-        Ok(prepared) => NotStarted::Exec(prepared.exec().into()),
+    let why = match program {
+        Ok(program) => NotStarted::Exec(program.exec().into()),
         Err(error) => NotStarted::System(error),
     };
     why.into_error(command)
@@ -82,62 +81,15 @@ impl From<Errno> for NotStarted {
     }
 }
 
-/// A command in the form that exec(3) takes. Prepared before the fork, because the child must not
-/// allocate.
-pub(super) struct Prepared {
-    words: Strings,
-    environment: Strings,
-}
-
 impl Command {
-    pub(super) fn prepare(&self) -> io::Result<Prepared> {
-        let words = [&self.program].into_iter().chain(&self.arguments);
-        let words = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+    /// The program, with the lock's variables in its environment.
+    pub(super) fn prepare(&self) -> io::Result<Program> {
+        let kept = environment::inherited().filter(|entry| {
+            !self.variables.iter().any(|(name, _)| environment::is_named(entry, name))
+        });
         let set = self.variables.iter().filter_map(|(name, value)| {
             value.as_ref().map(|value| CString::new(format!("{name}={value}")))
         });
-        let kept = environment::inherited().filter(|variable| {
-            !self.variables.iter().any(|(name, _)| environment::is_named(variable, name))
-        });
-        Ok(Prepared {
-            words: Strings::new([], words),
-            environment: Strings::new(kept, set.collect::<Result<_, _>>()?),
-        })
-    }
-}
-
-impl Prepared {
-    /// Replaces this process with the program. Returns only if that cannot be executed. Does not
-    /// allocate.
-    pub(super) fn exec(&self) -> Errno {
-        // SAFETY: both are arrays of NUL-terminated strings with a null at the end, the first has
-        // at least one string, and both outlive the call.
-        unsafe {
-            let words = self.words.pointers.as_ptr();
-            libc::execvpe(*words, words, self.environment.pointers.as_ptr());
-        }
-        Errno::last()
-    }
-
-    /// How many bytes of stack libc uses for a script without an interpreter, to which it passes a
-    /// copy of the arguments.
-    pub(super) fn size_of_arguments(&self) -> usize {
-        size_of_val(&*self.words.pointers)
-    }
-}
-
-/// An array of strings with a null at the end.
-struct Strings {
-    pointers: Vec<*const c_char>,
-    _owned: Vec<CString>,
-}
-
-impl Strings {
-    /// The strings that live as long as the process come first.
-    fn new(lasting: impl IntoIterator<Item = &'static CStr>, owned: Vec<CString>) -> Self {
-        let lasting = lasting.into_iter().map(CStr::as_ptr);
-        let null = std::iter::once(std::ptr::null());
-        let pointers = lasting.chain(owned.iter().map(|string| string.as_ptr())).chain(null);
-        Self { pointers: pointers.collect(), _owned: owned }
+        Program::new(&self.program, &self.arguments, kept, set.collect::<Result<_, _>>()?)
     }
 }

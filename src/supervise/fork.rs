@@ -11,10 +11,9 @@ use nix::unistd::Pid;
 pub(super) struct Stack(Box<[MaybeUninit<u8>]>);
 
 impl Stack {
-    /// A stack that suffices for an exec, and beyond that has room for this many bytes.
-    pub(super) fn with_room_for(size: usize) -> Self {
-        // execvpe(3) of glibc needs 5 KiB for a path, and a build for tests a few more.
-        Self(Box::new_uninit_slice(32 * 1024 + size))
+    pub(super) fn new() -> Self {
+        // A build for tests needs a few KiB.
+        Self(Box::new_uninit_slice(32 * 1024))
     }
 }
 
