@@ -1,5 +1,5 @@
 # Installs rlock with make: run `make`, then `sudo make install`. Use cargo for everything else.
-# `make static` builds a program that runs on any Linux system of this architecture.
+# `make static` builds a binary that runs on any Linux system of this architecture.
 PREFIX ?= /usr/local
 DESTDIR ?=
 PROGRAM ?= target/release/rlock
@@ -16,7 +16,7 @@ STATIC = $(shell uname -m)-unknown-linux-musl
 all:
 	cargo build --release --locked
 
-# Without a random base address, which saves time at each start: see "Static build" in README.md.
+# A fixed load address saves time at each start: see "Build a static binary" in README.md.
 static:
 	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
 	RUSTFLAGS="$$RUSTFLAGS -C relocation-model=static" \
