@@ -1,4 +1,4 @@
-//! How long a lock takes to pass through a queue, next to flock(1).
+//! How long a lock takes to pass through a queue, compared with flock(1).
 
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ pub(crate) fn measure() {
         println!("hand-off: (skipped, because flock is not installed)");
         return;
     }
-    println!("one hand-off to the next of a queue of `true`, medians, alternating with flock(1):");
+    println!("time per hand-off in a queue of `true`, medians, alternating with flock(1):");
     let local = format!("local:{directory}/locks");
     for (store, url) in [("a server", server.tcp_url()), ("local:", local)] {
         for (waiters, rounds) in [(2, 50), (100, 9), (1_000, 3)] {
@@ -41,7 +41,8 @@ pub(crate) fn measure() {
     }
 }
 
-/// The time for each waiter from the release of the lock until all have had it, in milliseconds.
+/// The mean time of a hand-off in milliseconds: from the release until all waiters have had the
+/// lock, divided by their number.
 fn rlock(url: &str, waiters: usize) -> f64 {
     let rlock = |arguments: &[&str]| {
         let mut command = support::rlock(arguments);

@@ -40,13 +40,13 @@ impl Connection {
     }
 }
 
-/// What a number of operations cost the server.
+/// What a series of operations costs the server.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) per_second: f64,
-    /// Of the server's CPU time for each, in microseconds.
+    /// The server's CPU time for each operation, in microseconds.
     pub(crate) micros: f64,
-    /// Of one core.
+    /// The share of one core that the server uses.
     pub(crate) share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What `rlock` needs on a client.
+//! What `rlock` needs on a client's host.
 
 use crate::support::{self, Server, holder, waiter};
 

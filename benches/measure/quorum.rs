@@ -89,7 +89,7 @@ struct Loops {
     commands: f64,
 }
 
-/// What clients get that come back at once, each time for 0.2 s.
+/// Measures clients that request the lock again immediately, and hold it for 0.2 s each time.
 fn loops(servers: &[Server]) -> Loops {
     for server in servers {
         server.cli(&["CONFIG", "RESETSTAT"]);

@@ -1,5 +1,5 @@
-//! The requests that rlock sends to a server, recorded from the binary. A load sends them again for
-//! other locks and tokens, faster than processes could start.
+//! The requests that rlock sends to a server, recorded from the binary. A load repeats them for
+//! other locks and tokens, faster than processes can be started.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::support::{self, Finished, Running, Server};
 /// The lock of the recording. Other locks have names of the same length.
 pub(crate) const NAME: &str = "deploy:job-000000";
 
-/// The name of another lock.
+/// The name of the lock with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("deploy:job-{number:06}")
 }
@@ -58,7 +58,7 @@ impl Recording {
         Self::of(server, |url| support::run(&mut exec(url, options, work)).out())
     }
 
-    /// Records a client with a single connection. It returns its token.
+    /// Records `client`, which uses a single connection and returns its token.
     fn of(server: &Server, client: impl FnOnce(&str) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
@@ -95,7 +95,7 @@ fn exec(url: &str, options: &[&str], work: &str) -> Command {
     command
 }
 
-/// Connects both ends until the client ends, and returns what it sent.
+/// Forwards data both ways until the client disconnects, and returns what the client sent.
 fn tapped(mut client: TcpStream, mut server: TcpStream) -> Vec<u8> {
     let mut replies = server.try_clone().expect("a connection can be shared");
     let mut receiver = client.try_clone().expect("a connection can be shared");

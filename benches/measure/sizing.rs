@@ -1,5 +1,5 @@
-//! What one server carries. The load is the requests that rlock itself sends, recorded from the
-//! binary and repeated by a few threads, because starting processes does not saturate a server.
+//! What one server can handle. A few threads repeat requests that were recorded from the binary,
+//! because starting processes would not saturate a server.
 
 mod connections;
 mod files;
@@ -22,7 +22,7 @@ const MOST: usize = 10_000;
 pub(crate) fn measure() {
     let server = Server::on_tcp(&["--maxclients", &(MOST + 100).to_string()]);
     let holder = Recording::of_holder(&server);
-    println!("what one server carries, medians of {ROUNDS} rounds:");
+    println!("what one server can handle, medians of {ROUNDS} rounds:");
     let pair = pairs::measure(&server, &holder);
     queue::measure(&server);
     let renewing = renewals::measure(&server, &holder);

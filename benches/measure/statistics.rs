@@ -28,7 +28,7 @@ pub(crate) fn memory(server: &Server) -> f64 {
     info(server, "memory", "used_memory")
 }
 
-/// How many clients are connected, except the one that asks.
+/// How many clients are connected, apart from the one that asks.
 pub(crate) fn connections(server: &Server) -> f64 {
     info(server, "clients", "connected_clients") - 1.0
 }

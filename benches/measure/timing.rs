@@ -1,4 +1,4 @@
-//! How things are timed.
+//! Times commands.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

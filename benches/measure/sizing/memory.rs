@@ -1,4 +1,4 @@
-//! How much memory of the server locks and waiters take.
+//! How much memory locks and waiters take on the server.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::recording::{NAME, Recording, Request, name, token};
 use crate::statistics::memory;
 use crate::support::Server;
 
-/// How many clients all but the largest measurement has.
+/// How many clients every measurement but the largest has.
 const CLIENTS: usize = 1_000;
-/// How many requests a connection has on the way.
+/// How many requests a connection has in flight.
 const BATCH: usize = 100;
 /// How many holds the history of a lock has at most.
 const HISTORY: usize = 16;
@@ -69,8 +69,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// The memory for each of so many locks or clients after these requests, in bytes. Connections
-    /// that the requests return stay open until then.
+    /// The memory of each lock or client after these requests, in bytes. Connections that `requests`
+    /// returns stay open until it is measured.
     fn memory<T>(&self, number: usize, requests: impl FnOnce() -> T) -> f64 {
         self.server.cli(&["FLUSHALL"]);
         let before = memory(self.server);
@@ -111,7 +111,7 @@ impl Load<'_> {
         sleepers
     }
 
-    /// Removes what expires within a minute after a release.
+    /// Removes the keys that would expire within a minute after a release.
     fn pass_a_minute(&self) {
         const FORGET: &str = "for _, key in ipairs(redis.call('KEYS', '*?over')) do
             redis.call('DEL', key) end";
@@ -119,5 +119,5 @@ impl Load<'_> {
     }
 }
 
-/// After how long the server has shrunk the buffers of an idle connection.
+/// How long a connection is idle before the server has shrunk its buffers.
 pub(super) const IDLE: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! How often one server can grant a free lock and take it back.
+//! How often one server can grant and release a free lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,13 +10,13 @@ use crate::support::Server;
 
 /// How many locks take turns.
 const LOCKS: usize = 1_000;
-/// How many pairs of requests a connection has on the way.
+/// How many pairs of requests a connection has in flight.
 const BATCH: usize = 50;
 
-/// Pairs of a round, over connections that stay open.
+/// Pairs per round, over connections that stay open.
 const PAIRS: usize = 20_000;
-/// Pairs of a round, each over its own connection. They are fewer, because each leaves a port
-/// unusable for a while.
+/// Pairs per round, each over its own connection. There are fewer of them, because each leaves a
+/// port unusable for a while.
 const CONNECTING: usize = 4_000;
 /// How many of those connect at once.
 const CLIENTS: usize = 8;

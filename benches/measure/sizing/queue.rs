@@ -1,4 +1,4 @@
-//! What a queue costs the server, by its length.
+//! What a queue costs the server, depending on its length.
 
 use super::{MOST, ROUNDS};
 use crate::load::{Connection, Cost};

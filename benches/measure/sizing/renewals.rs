@@ -1,4 +1,4 @@
-//! What holders cost the server that only renew their leases.
+//! What holders that only renew their leases cost the server.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use crate::support::Server;
 
 /// How long a holder waits from one renewal to the next, at the default TTL of 30 s.
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
-/// Renewals of a round that go as fast as the server answers.
+/// Renewals per round that are sent as fast as the server answers.
 const FAST: usize = 10_000;
 /// How many connections a thread sends to before it reads the replies.
 const BATCH: usize = 250;
 
-/// What so many holders cost the server.
+/// What a number of holders costs the server.
 pub(super) struct Renewing {
     pub(super) holders: usize,
-    /// With every holder renewing once in the period.
+    /// When every holder renews once per period.
     pub(super) paced: Cost,
-    /// With every holder renewing as often as the server answers.
+    /// When every holder renews as often as the server answers.
     pub(super) fast: Cost,
     /// Memory of the server for each holder, with its connection.
     pub(super) bytes: f64,

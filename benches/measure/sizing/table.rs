@@ -5,31 +5,31 @@ use crate::load::Cost;
 
 const LOCKS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-/// How much of a core the renewals may take, so that the rest remains for other requests.
+/// The share of a core that renewals may take. The rest remains for other requests.
 const SHARE: f64 = 0.5;
 
-/// `renewing` are measurements with the first numbers of locks.
+/// `renewing` has the measurements for the first of these numbers of locks.
 pub(super) fn print(pair: Cost, renewing: &[Renewing]) {
     let most = renewing.last().expect("something was measured");
     let per_second = |locks: usize| locks as f64 / PERIOD.as_secs_f64();
-    // A server that has more to do needs less for each, so the largest number measured and the
-    // server's full speed stand for all larger ones.
+    // A busier server needs less CPU time for each renewal. So for more locks than were measured,
+    // this uses the cost at full speed.
     let share = |locks: usize| {
         let measured = renewing.iter().find(|measured| measured.holders == locks);
         measured.map_or(per_second(locks) * most.fast.micros / 1e6, |it| it.paced.share)
     };
     println!("  the table, with renewals every {} s:", PERIOD.as_secs());
     row("locks held at once", |locks| locks as f64, number);
-    row("renewals a second", per_second, number);
+    row("renewals per second", per_second, number);
     row("share of a core", share, percent);
     row("memory", |locks| locks as f64 * most.bytes, size);
     row("connections", |locks| locks as f64, number);
     row(
-        "free locks acquired and released a second besides",
+        "additional free locks acquired and released per second",
         |locks| (1.0 - share(locks)).max(0.0) / pair.micros * 1e6,
         number,
     );
-    row("masters of a cluster", |locks| (share(locks) / SHARE).ceil(), number);
+    row("masters needed in a cluster", |locks| (share(locks) / SHARE).ceil(), number);
     let five_minutes = 300.0 / 3.0 / PERIOD.as_secs_f64();
     row(
         "share of a core with --ttl 5m",
