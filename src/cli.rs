@@ -36,7 +36,7 @@ macro_rules! after_options {
     };
 }
 
-/// Reads the command line, an ordinary one without clap. `rlock help exec` means
+/// Reads the command line, without clap if it is an ordinary one. `rlock help exec` means
 /// `rlock exec --help`.
 ///
 /// # Errors

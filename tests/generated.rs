@@ -171,9 +171,9 @@ fn the_tables_of_the_quick_reader_are_current() {
 /// An argument of a subcommand, and what clap does with it.
 struct Probed<'a> {
     argument: &'a Arg,
-    /// The words that give it. `None` if it is required, or if clap does not accept it alone.
+    /// Words that set it. `None` if it is required, or if clap does not accept it alone.
     words: Option<Vec<String>>,
-    /// The fields that exclude it.
+    /// The fields of the arguments that conflict with it.
     excludes: Vec<&'a str>,
 }
 
@@ -240,7 +240,7 @@ impl<'a> Probed<'a> {
     }
 }
 
-/// All names of an option, those that `--help` hides too.
+/// All names of an option, including those that `--help` hides.
 fn names(argument: &Arg) -> Vec<String> {
     let shorts = argument
         .get_short()
@@ -251,7 +251,7 @@ fn names(argument: &Arg) -> Vec<String> {
     shorts.map(|name| format!("-{name}")).chain(longs.map(|name| format!("--{name}"))).collect()
 }
 
-/// The words that may give an argument. Clap should accept the value in one of them.
+/// Words that may set an argument, each time with another value. Clap should accept one of them.
 fn forms(argument: &Arg) -> Vec<Vec<String>> {
     if !argument.get_action().takes_values() {
         return vec![names(argument)[..1].to_vec()];

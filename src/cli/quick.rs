@@ -1,10 +1,10 @@
 //! Reads an ordinary command line without clap, which would first build its whole command tree, with
 //! all help texts.
 //!
-//! `read` answers only what clap would answer too. It leaves everything else to clap: all errors,
+//! `read` returns only what clap would return too. It leaves everything else to clap: all errors,
 //! all help, and each form that this file does not know. The arguments are declared only once, for
-//! clap. The tables in `quick/` are generated from that declaration, and the compiler compares the
-//! lists in `fields` with it. `agreement` compares the two ways on random command lines.
+//! clap. The tables in `quick/` are generated from that declaration, and the compiler checks the
+//! lists in `fields` against it. `agreement` compares `read` with clap on random command lines.
 
 #[cfg(test)]
 mod agreement;
@@ -37,8 +37,8 @@ fn fields<T: Field>(table: &'static str, words: &[OsString]) -> Option<T> {
     given.is_used_up().then_some(fields)
 }
 
-/// What the reader knows of an argument: a line of a table. The parts of the line have one space
-/// between them. Text, rather than a constant with pointers, needs no work of the dynamic linker.
+/// What the reader knows about an argument: a line of a table, with one space between its parts.
+/// The tables are text, because the dynamic linker would have to relocate constants with pointers.
 #[derive(Clone, Copy)]
 struct Argument {
     /// The field of the declaration.
@@ -46,11 +46,11 @@ struct Argument {
     form: Form,
     /// The other parts, if any:
     ///
-    /// - `-w`, `--wait`: the option and its aliases. An option without them is left to clap.
-    /// - `required`: clap refuses a command line without this argument.
+    /// - `-w`, `--wait`: the names of an option. An option without names is left to clap.
+    /// - `required`: clap rejects a command line without this argument.
     /// - `=75`: the default.
-    /// - `!wait`: the field of an argument that excludes this one. An argument excludes itself
-    ///   unless it can be repeated.
+    /// - `!wait`: the field of an argument that conflicts with this one. An argument conflicts
+    ///   with itself unless it can be repeated.
     rest: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl Argument {
         self.rest.split(' ').any(|it| it.as_bytes() == part)
     }
 
-    /// The parts that begin with a mark, without it.
+    /// The parts that begin with this mark, without the mark.
     fn marked(self, mark: char) -> impl Iterator<Item = &'static str> {
         self.rest.split(' ').filter_map(move |part| part.strip_prefix(mark))
     }
@@ -158,7 +158,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Adds the value of an option: the attached one or else the next word.
+    /// Adds the value of an option: the attached value, or else the next word.
     fn add_value(
         &mut self,
         argument: Argument,
@@ -169,7 +169,7 @@ impl<'a> Given<'a> {
             Some(value) => OsStr::from_bytes(value),
             None => words.next().filter(|word| !word.as_bytes().starts_with(b"-"))?,
         };
-        // Only some types accept an empty value.
+        // Only some types accept an empty value, so clap decides.
         if value.is_empty() { None } else { self.add(argument, value) }
     }
 
@@ -191,14 +191,14 @@ impl<'a> Given<'a> {
         self.0.iter().map(|(argument, _)| *argument)
     }
 
-    /// The values of an argument. A flag that is set has one, which is empty.
+    /// The values of an argument. A flag that is set has one empty value.
     fn values(&mut self, field: &str) -> Option<&mut Vec<&'a OsStr>> {
         let mut arguments = self.0.iter_mut();
         arguments.find(|(argument, _)| argument.field == field).map(|(_, values)| values)
     }
 
-    /// Whether the fields have taken all values. If not, the declaration gives a field another name
-    /// or another type than this file knows.
+    /// Whether the fields have taken all values. If not, the declaration has a field whose name or
+    /// type this file does not know.
     fn is_used_up(&self) -> bool {
         self.0.iter().all(|(_, values)| values.is_empty())
     }

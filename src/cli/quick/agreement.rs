@@ -12,7 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
-/// Whether the quick reader answers. If so, clap must answer the same.
+/// Whether the quick reader accepts the command line. If so, clap must return the same.
 #[track_caller]
 fn is_quick(words: &[OsString]) -> bool {
     let Some(quick) = read(words) else { return false };
@@ -81,7 +81,7 @@ fn what_is_not_ordinary_is_left_to_clap() {
     }
 }
 
-/// Words that give an option, with values of which clap may accept some.
+/// All forms of an option, with values of which clap may reject some.
 fn forms(option: &Arg) -> Vec<String> {
     let takes_value = option.get_action().takes_values();
     let possible = option.get_possible_values().into_iter().map(|it| it.get_name().to_owned());
@@ -224,7 +224,7 @@ fn command_line() -> impl Strategy<Value = Vec<OsString>> {
         4 => select(vec!["acquire", "renew", "release", "inspect"]),
         1 => select(vec!["", "help", "--help", "run", "-n", "--"]),
     ];
-    // Without it, most command lines would lack a positional argument.
+    // Without this end, most command lines would lack a positional argument.
     let end =
         prop_oneof![Just(""), Just("L"), Just("L true"), Just("-- L true"), Just("L -- true -n")];
     (subcommand, vec(piece(), 0..5), end).prop_map(|(subcommand, pieces, end)| {
@@ -234,7 +234,7 @@ fn command_line() -> impl Strategy<Value = Vec<OsString>> {
     })
 }
 
-/// Compares 5,000 command lines, or as many as PROPTEST_CASES says.
+/// Compares 5,000 command lines, or PROPTEST_CASES of them if that is more.
 #[test]
 fn on_random_command_lines_the_quick_reader_agrees_with_clap() {
     let default = ProptestConfig::default();

@@ -1,4 +1,4 @@
-//! From the words on the command line to the fields of the declaration.
+//! Turns words of the command line into the fields of the declaration.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::take;
@@ -16,7 +16,7 @@ use crate::lock::pattern::Subject;
 use crate::lock::{Id, Label, Name, Owner, Prefix, ProcessId, Token};
 use crate::policy::{OnLost, OnUnreachable};
 
-/// The type of a field, which determines what happens to its values, as in clap.
+/// The type of a field. As in clap, it determines how many values the field takes.
 pub(super) trait Field: Sized {
     /// Takes the values of the field. `None` leaves the command line to clap.
     fn read(given: &mut Given<'_>, field: &str) -> Option<Self>;
@@ -49,7 +49,7 @@ impl<T: Value> Field for T {
     }
 }
 
-/// Reads a struct of fields. One that is missing here does not compile.
+/// Reads a struct by its fields. If a field is missing from the list, this does not compile.
 macro_rules! fields {
     ($Type:ident: $($field:ident),*) => {
         impl Field for $Type {
