@@ -32,18 +32,19 @@ const PARTS: [&str; 15] = [
     "view",
 ];
 
-/// The part that reads the lock. What follows it is inside of an inner function.
+/// The part that reads the lock. Everything after it goes into an inner function.
 const SHARED: &str = "transaction";
 
-/// The beginning of the inner function. Each call of a script creates the functions of the script, and
-/// for each variable that one uses, Lua searches all variables of the function around it that are in
-/// use. It finds those from further out at once, which saves a fifth of the time of a call.
+/// The beginning of the inner function. Each call of a script creates its functions anew. For each
+/// variable that a function captures from the enclosing function, Lua searches all captured variables
+/// of that function. Variables from farther out need no search, which saves a fifth of the time of a
+/// call.
 const INNER: &str = "return (function()\n";
 
 /// The requests in `lua/requests/`. Each becomes a script.
 const REQUESTS: [&str; 7] = ["acquire", "renew", "release", "leave", "revoke", "remove", "inspect"];
 
-/// What the tests replace in a script, and what their version uses, must keep its name.
+/// Names that must not be shortened, because the tests replace these functions or use these names.
 const USED_BY_TESTS: [&str; 8] =
     ["clock", "micros", "read_guard", "write_guard", "guard_left", "GUARD", "BATCH", "BLOCK"];
 
@@ -92,9 +93,8 @@ fn read_script(name: &str) -> io::Result<String> {
     Ok(lines.map(|line| format!("{line}\n")).collect())
 }
 
-/// A request with the parts that it needs. Each function of the parts after `SHARED`, and of the request,
-/// comes right before the first statement of the request that needs it, so that a call that returns
-/// early does not create the others.
+/// A request with the parts that it needs. Each function after `SHARED` comes right before the first
+/// statement of the request that needs it. A call that returns early thus does not create the others.
 fn with_parts(request: &str, parts: &str) -> String {
     let (statements, functions): (Vec<_>, Vec<_>) =
         declarations(request).into_iter().partition(|it| !it.starts_with("local function "));

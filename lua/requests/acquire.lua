@@ -42,8 +42,8 @@
 -- { 'removed', by }          an operator has
 -- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
 
--- The sections have the names of the functions of the Rust model, but are not functions, because a
--- function that captures this many values takes 1 µs to create.
+-- The sections have the names of functions of the Rust model. They are not functions themselves,
+-- because creating one that captures this many variables takes 1 µs.
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
@@ -75,7 +75,7 @@ local details = { TOKEN .. ':mode', MODE, TOKEN .. ':about', string.sub(ABOUT, 1
 local function add(name, value)
   details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
 end
--- A lock without a life gets one, as random as the fresh owner.
+-- A lock without a life gets a new one: the end of the fresh owner, which is random.
 local function its_life() return lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12) end
 
 -- Grants the lock to the caller.
@@ -84,14 +84,14 @@ local function take(owner, named)
   if named then add('named', '1') end
   add('renewed', int(now))
   if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
-  -- A server that evicted the queue may still have the time of an earlier place in it.
+  -- A server that evicted the queue may still have the time at which the caller joined it.
   if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
   grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, 'life', its_life(),
     unpack(details))
   return granted(lock.fence)
 end
 
--- The short way: nobody has or awaits the lock, so the rest of this script would only grant it.
+-- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
 if not (guard or lock.written or lock.ticket or own.attempt or TICKET or SUPERSEDE)
   and lock.count == 0 and WANTED == 0 and LIFE == ''
   and not is_over(TOKEN) and not is_ahead(last_fence()) then

@@ -14,7 +14,7 @@ local function entry_of(token)
   return history_entry(token, OUTCOME == 'lost' and 'lost' or 'released', now, OUTCOME)
 end
 
--- The short way: the caller alone holds the lock, and nobody waits for it.
+-- The fast path: only the caller holds the lock, and no client waits for it.
 if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and valid_hold()
   and tonumber(own.keep_until or 0) <= now then
   local entry, ttl = entry_of(TOKEN), tonumber(own.ttl or 0)
