@@ -329,7 +329,7 @@ fn files_unused_for_a_day_are_removed() {
     for name in ["held", "lapsed", "new"] {
         expected.extend([format!("rlock:{name}.lock"), format!(".rlock:{name}.state")]);
     }
-    // The spare of a lock that has not changed for a day is made again when it is needed.
+    // The sweep removes a spare after a day without a change; the next change creates it again.
     expected.extend(["lapsed", "new"].map(|name| format!(".rlock:{name}.spare")));
     expected.sort();
     let mut left = names();
@@ -437,7 +437,7 @@ fn the_content_mode_and_owner_of_the_spare_do_not_matter() {
         assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 75);
         assert_eq!(run(&mut local.rlock(&["release", "L", &token.out()])).code(), 0);
     };
-    // The first half is what a process leaves behind that is killed while it writes.
+    // A process that is killed while it writes leaves behind something like the first half.
     for content in ["", &whole[..whole.len() / 2], &"x".repeat(10_000)] {
         fs::write(local.spare(), content).unwrap();
         change();

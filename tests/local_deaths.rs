@@ -8,7 +8,7 @@ use crate::support::server::on_local;
 use crate::support::trace::kill_at;
 use crate::support::{Finished, Server, acquire, run};
 
-/// The files of a lock, beside the mark of the sweep.
+/// The files of a lock, and the mark of the sweep.
 const FILES: [&str; 4] = [".rlock:L.spare", ".rlock:L.state", ".swept", "rlock:L.lock"];
 
 fn names(server: &Server) -> Vec<String> {
@@ -27,8 +27,8 @@ fn is_held(server: &Server) -> bool {
     !server.is_free("L")
 }
 
-/// Kills a change at each of its system calls in turn, and each time calls `check` with whether the
-/// state has changed. The system calls of a change begin when it locks the state.
+/// Kills rlock at each system call of a change in turn. After each kill, calls `check` with whether
+/// the state has changed. The system calls of a change begin when rlock locks the state.
 #[track_caller]
 fn each_death(server: &Server, prepare: impl Fn() -> Vec<String>, check: impl Fn(bool)) {
     let mut has_changed = Vec::new();

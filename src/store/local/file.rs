@@ -3,7 +3,7 @@
 //! Two files make up a lock. The state is hidden and contains everything. The guard is visible, and
 //! only its existence counts: deleting the guard of a held lock revokes the holds, like deleting
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
-//! released it. Beside them is the spare (see `spare.rs`), which contains nothing of use.
+//! released it. Beside them is the spare (see `spare.rs`), whose content does not matter.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -199,7 +199,7 @@ fn damaged(place: &Place) -> Error {
     Error::Unusable(fault.with_remedy(remedy))
 }
 
-/// The text of a state, which is about as long as the one in the file `before`.
+/// The text of a state. The length of the file `before` is an estimate of its length.
 fn text_of(content: &Content, before: &FileStat) -> io::Result<Vec<u8>> {
     let length = usize::try_from(before.st_size).unwrap_or(0);
     let mut text = Vec::with_capacity(length.saturating_add(1024));

@@ -91,7 +91,7 @@ impl Folder {
         Ok(there.filter(|there| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino)))
     }
 
-    /// Whether the users who may use new files in the directory may use this file, and no others.
+    /// Whether this file is open to the same users as new files in the directory, and to no others.
     pub(super) fn has_access_of_new(&self, file: &FileStat) -> bool {
         let has_group = !self.is_shared() || file.st_gid == self.status.st_gid;
         has_group && file.st_mode & 0o7777 == self.mode().bits()

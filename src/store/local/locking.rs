@@ -1,4 +1,4 @@
-//! Locks on the files themselves, by flock(2).
+//! Locks the files themselves, with flock(2).
 
 use std::fs::File;
 use std::io;
@@ -16,14 +16,14 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, wait};
 use crate::system::thread;
 
-/// A locked file, and its status.
+/// A locked file and its status.
 pub(super) type Locked = (Flock<File>, FileStat);
 
-/// Opens the state of a lock, and waits until `until` to lock it; `None` if it is missing.
+/// Opens and locks the state of a lock, waiting no longer than `until`; `None` if it is missing.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
-/// thread waits. If that takes too long, the thread is abandoned, and unlocks the file at once when
-/// it gets the lock.
+/// thread waits. If that takes too long, the thread is abandoned. When it locks the file at last,
+/// it unlocks the file immediately.
 pub(super) fn lock(place: &Place, access: OFlag, until: Instant) -> Result<Option<Locked>, Error> {
     match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
         Err(Error::Busy) => {}
@@ -39,7 +39,7 @@ pub(super) fn lock(place: &Place, access: OFlag, until: Instant) -> Result<Optio
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile, which
-/// happens often in a crowd.
+/// happens often when many processes use the lock.
 fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Error> {
     let Place { folder, state, .. } = place;
     let fail = |error: io::Error| Error::of(&place.path(state), &error);

@@ -6,7 +6,7 @@ pub(super) const GUARD: &str = ".lock";
 /// The suffix of a lock's state, which is hidden.
 pub(super) const STATE: &str = ".state";
 
-/// The suffix of the file that becomes the state with the next change, which is hidden.
+/// The suffix of a lock's spare, which is hidden and becomes the state with the next change.
 pub(super) const SPARE: &str = ".spare";
 
 /// The suffix of a waiter's mailbox, which is hidden.

@@ -1,11 +1,11 @@
-//! How a state is replaced in one step.
+//! Replaces a state in one step.
 //!
 //! Each lock has a spare file beside its state. The new state is written to the spare, and then the
-//! two files exchange their names. The file system would take longer to free a replaced file than
-//! everything else in a change takes.
+//! two files exchange their names. Freeing a replaced file would take longer than the rest of a
+//! change.
 //!
-//! Only a process that has locked the state may write the spare. It locks the spare too: a process
-//! that opened the file while it was the state may still have it locked.
+//! Only a process that has locked the state may write the spare. It locks the spare too, because a
+//! process that opened the file while it was the state may still have it locked.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,13 +30,13 @@ pub(super) fn replace(place: &Place, old: &FileStat, text: &[u8]) -> io::Result<
     let draft = Draft::new(folder, old)?;
     overwrite(&draft.file, 0, text)?;
     exchange(folder, &draft.name, state)?;
-    // The old state, which has the name of the draft now, becomes the spare.
+    // The old state, which now has the name of the draft, becomes the spare.
     let _ = folder.rename(&draft.name, spare);
     Ok(())
 }
 
-/// The spare and its length, locked; `None` if it is missing or in use, or if rlock would not have
-/// made it so: it will become the state, with its owner and mode.
+/// The locked spare and its length; `None` if it is missing or in use. It will become the state, so
+/// `None` too if its owner or mode is not that of a state.
 fn usable(place: &Place, old: &FileStat) -> Option<(Flock<File>, usize)> {
     let Place { folder, spare, .. } = place;
     let (file, status) = locking::lock_idle(folder, spare).ok()??;
@@ -45,19 +45,19 @@ fn usable(place: &Place, old: &FileStat) -> Option<(Flock<File>, usize)> {
     (has_owner && folder.has_access_of_new(&status)).then_some((file, length))
 }
 
-/// Writes over the old content, which may be longer. The blocks that a file has stay its own, so
-/// this often works on a full disk.
+/// Writes over the old content, which may be longer. The file keeps its blocks, so this often works
+/// even on a full disk.
 fn overwrite(mut file: &File, length: usize, text: &[u8]) -> io::Result<()> {
     file.write_all(text)?;
     if text.len() < length { file.set_len(text.len() as u64) } else { Ok(()) }
 }
 
-/// Exchanges two names, or at least renames the first file where the system cannot exchange.
+/// Exchanges two names. If the file system cannot, replaces the second file with the first.
 fn exchange(folder: &Folder, new: &str, old: &str) -> io::Result<()> {
     folder.exchange(new, old).or_else(|_| folder.rename(new, old))
 }
 
-/// A new file. Its name is removed when dropped.
+/// A new file. Dropping this removes its name.
 struct Draft<'a> {
     folder: &'a Folder,
     name: String,
@@ -65,7 +65,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Makes the file with the owner of the one that it will replace, so that root can change other
+    /// Creates the file with the owner of the one that it will replace, so that root can change other
     /// users' locks. In a shared directory, the group owns all files.
     fn new(folder: &'a Folder, replaced: &FileStat) -> io::Result<Self> {
         let name = new_draft();

@@ -17,7 +17,7 @@ pub(in crate::store) struct Snapshot {
 /// A hold on record.
 pub(in crate::store) struct RecordedHold {
     pub(in crate::store) token: String,
-    /// In milliseconds on the server's clock.
+    /// When the hold expires, in milliseconds on the server's clock.
     pub(in crate::store) deadline: u64,
     /// The values of `DETAILS`.
     pub(in crate::store) details: [Option<String>; Self::DETAILS.len()],

@@ -237,13 +237,13 @@ impl Node {
         self.selected(replies)
     }
 
-    /// Runs many commands in several pipelines, without awaiting one before the next is sent.
+    /// Runs commands in several pipelines, and sends the next one without awaiting the replies.
     pub(in crate::store) fn flights(&mut self) -> Result<Flights<'_>, Refusal> {
         self.link.connect()?;
         Ok(Flights::new(self))
     }
 
-    /// The replies without that to the `select`; an error if that failed.
+    /// The replies, without the reply to SELECT; an error if SELECT failed.
     fn selected(&self, mut replies: Vec<Value>) -> Result<Vec<Value>, Refusal> {
         let ahead = self.select().len();
         match replies.first() {

@@ -15,8 +15,8 @@ use crate::store::{Failure, Fate, Listed};
 /// How many locks are read in one pipeline.
 const BATCH: usize = 250;
 
-/// How many pipelines are under way at once: the server works on one while rlock works on the
-/// replies to another.
+/// How many pipelines are in flight at once: the server runs one while rlock processes the replies
+/// to another.
 const FLIGHTS: usize = 8;
 
 /// How many bytes of a guard are read. A token is shorter; another tool may store any value.
@@ -52,9 +52,9 @@ pub(super) fn read(
     Ok(names.into_iter().zip(views.into_iter().map(view)).collect())
 }
 
-/// Reads all of these locks by `read`, which appends a result for each of the first ones, all of them
-/// unless it fails. A lock that is too large to read does not hide the others: fewer are read at
-/// once, until it is alone. A connection that breaks is replaced once.
+/// Reads all of these locks with `read`, which appends their results in order until it fails. A lock
+/// that is too large to read does not hide the others: `read` gets fewer locks at a time, until that
+/// lock is alone. A connection that breaks is replaced once.
 fn in_batches<T>(
     names: &[Name],
     mut read: impl FnMut(&[Name], &mut Vec<Result<T, Failure>>) -> Result<(), Failure>,
@@ -75,10 +75,10 @@ fn in_batches<T>(
     Ok(results)
 }
 
-/// Some locks of which a pipeline is under way.
+/// Some locks with a pipeline in flight.
 struct Batch {
     keys: Vec<Key>,
-    /// What is known of them; `None` before the first pipeline has been answered.
+    /// The time and what is known of the locks; `None` until the first pipeline has been answered.
     known: Option<(u64, Vec<Outline>)>,
 }
 

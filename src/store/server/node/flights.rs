@@ -1,5 +1,5 @@
-//! Several pipelines at once on one connection, so that the server runs the next one while rlock
-//! works on the replies to the last.
+//! Several pipelines in flight on one connection, so that the server runs the next one while rlock
+//! processes the replies to the one before.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use super::Node;
 use crate::store::server::refusal::Refusal;
 use crate::store::wire::{Cmd, Value};
 
-/// Pipelines under way on one connection. If it breaks, they are lost, and nothing sends them again.
-/// The next exchange drops the replies that nobody received.
+/// Pipelines in flight on one connection. If it breaks, they are lost, and nothing sends them again.
+/// The next exchange on the connection drops replies that were not received.
 pub(in crate::store) struct Flights<'a> {
     node: &'a mut Node,
-    /// How many commands each pipeline has, the first one first.
+    /// The number of commands in each pipeline, the oldest pipeline first.
     sizes: VecDeque<usize>,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Flights<'a> {
         Self { node, sizes: VecDeque::new() }
     }
 
-    /// Sends commands that change nothing.
+    /// Sends one pipeline of read-only commands.
     pub(in crate::store) fn send(&mut self, mut commands: Vec<Cmd>) -> Result<(), Refusal> {
         commands.splice(0..0, self.node.select());
         self.sizes.push_back(commands.len());
@@ -29,8 +29,8 @@ impl<'a> Flights<'a> {
         Ok(send?)
     }
 
-    /// The replies to the first pipeline under way; none if there is none. Error replies stay among
-    /// the replies.
+    /// Receives the replies to the oldest pipeline in flight; none if there is none. Error replies
+    /// stay among the replies.
     pub(in crate::store) fn receive(&mut self) -> Result<Vec<Value>, Refusal> {
         let Some(size) = self.sizes.pop_front() else { return Ok(Vec::new()) };
         let later = self.sizes.iter().sum();
