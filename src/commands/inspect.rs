@@ -79,7 +79,7 @@ struct Shown {
 
 impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
-        // To free the memory of thousands of locks takes longer than to let the process end.
+        // Freeing the memory of thousands of locks takes longer than letting the process end.
         let found = ManuallyDrop::new(self.find()?);
         let shown = self.show(&found, Screen::of_stdout().style())?;
         output::text(&(shown.body + &shown.foot))?;

@@ -91,7 +91,7 @@ struct HistoryDocument<'a> {
     kind: Kind,
 }
 
-/// A list whose elements are made one by one when it is written.
+/// A list that creates its elements one by one as it is written.
 struct Sequence<I>(I);
 
 impl<I: Iterator<Item: Serialize> + Clone> Serialize for Sequence<I> {

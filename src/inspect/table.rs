@@ -46,8 +46,8 @@ pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    // Made once for the widths and once to be shown, because all rows together take more memory than
-    // the table.
+    // Each row is made twice, for the widths and for the table, because keeping all rows would take
+    // more memory than the table.
     let heading = || Row { cells: HEADINGS.map(Cell::from), alarming: false };
     let rows = || std::iter::once_with(heading).chain(locks.iter().map(row));
     let widths = fit(rows(), style.width);

@@ -6,25 +6,25 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_void};
 use nix::unistd::Pid;
 
-/// The stack of a new process until it becomes a program. It is not initialized, so that only the
-/// page that is used costs time.
+/// The stack of a new process until its exec. It is not initialized, so that only the page that is
+/// used costs time.
 pub(super) struct Stack(Box<[MaybeUninit<u8>]>);
 
 impl Stack {
     pub(super) fn new() -> Self {
-        // A build for tests needs a few KiB.
+        // A debug build needs a few KiB.
         Self(Box::new_uninit_slice(32 * 1024))
     }
 }
 
-/// Starts a process that runs `run` on `stack`, and exits with the status that this returns. The
+/// Starts a process that runs `run` on `stack`, and exits with the status that `run` returns. The
 /// kernel announces its end with the signal `at_end`; without one, only a wait with `__WALL` sees
 /// the end.
 ///
 /// The process usually shares rlock's memory, and this thread sleeps until it execs or exits, as
-/// after vfork(2). It then needs no copy of the page tables, which is a tenth of the time that a
-/// short command takes. A sandbox may refuse that, or quietly make a plain fork of it, as qemu-user
-/// does. The process then has a copy of rlock's memory, and this thread does not wait for it.
+/// after vfork(2). This saves copying the page tables, a tenth of the time that a short command
+/// takes. A sandbox may refuse it, or silently turn it into a plain fork, as qemu-user does. The
+/// process then has a copy of rlock's memory, and this thread does not wait for it.
 ///
 /// # Safety
 ///
@@ -48,16 +48,17 @@ pub(super) unsafe fn fork(
     }
 }
 
-/// The same without a second attempt. This does not use `clone` of nix, because that takes an
+/// Like `fork`, but without a second attempt. This does not use `clone` of nix, which takes an
 /// initialized stack.
 ///
 /// # Safety
 ///
-/// As for `fork`. If the process shares the memory, this thread must sleep meanwhile.
+/// As for `fork`. If the process shares rlock's memory, this thread must sleep until the process
+/// execs or exits.
 unsafe fn clone(run: &dyn Fn() -> c_int, stack: &mut Stack, flags: c_int) -> nix::Result<Pid> {
     extern "C" fn enter(run: *mut c_void) -> c_int {
         // SAFETY: this is the pointer to `run` below, which lives until the process execs or exits:
-        // in memory that it shares while the thread sleeps, or in its copy.
+        // in shared memory while the thread sleeps, or in the process's copy.
         let run: &dyn Fn() -> c_int = unsafe { *run.cast() };
         run()
     }

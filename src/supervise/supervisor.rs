@@ -120,7 +120,7 @@ impl Supervisor<'_> {
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
-        // The command may have ended before rlock listened to SIGCHLD.
+        // The command may have ended before rlock listened for SIGCHLD.
         let mut events = self.check_child();
         loop {
             self.handle(events);

@@ -42,7 +42,7 @@ pub(super) const RUNNING: [Signal; 4] =
 pub(super) const CHANGED: [Signal; 4] =
     [Signal::SIGCHLD, Signal::SIGTTOU, Signal::SIGPIPE, Signal::SIGXFSZ];
 
-/// All signals that rlock listens to or whose action it changes.
+/// All signals that rlock listens for or whose action it changes.
 pub(super) fn handled() -> impl Iterator<Item = Signal> {
     ENDING.iter().copied().chain(RUNNING).chain(CHANGED).chain([Signal::SIGTTIN])
 }

@@ -1,10 +1,10 @@
-//! The environment as the caller passed it on, entry by entry. The standard library would copy it,
-//! and leave out entries that are not variables.
+//! The environment exactly as the caller passed it. The standard library would copy it, and leave
+//! out entries that are not variables.
 
 use std::ffi::{CStr, c_char};
 
 unsafe extern "C" {
-    /// The entries, with a null at the end. The C runtime sets it before `main`.
+    /// The entries, with a null pointer at the end. The C runtime sets this before `main`.
     static environ: *const *const c_char;
 }
 
@@ -15,7 +15,7 @@ pub(crate) fn inherited() -> impl Iterator<Item = &'static CStr> {
     let mut next = unsafe { environ };
     std::iter::from_fn(move || {
         // SAFETY: `next` is null if there is no environment. Otherwise it points into the array,
-        // because the null at the end is not passed.
+        // because it never moves past the null pointer at the end.
         let entry = unsafe { *next.as_ref()? };
         if entry.is_null() {
             return None;

@@ -1,8 +1,7 @@
 //! Signals as events that rlock can wait for, each with its number.
 //!
 //! The signals are blocked, and a signalfd(2) reports them: handlers take ten times as long to set
-//! up. rlock does not listen to signals that its caller ignores or blocks, so that nohup has its
-//! effect.
+//! up. rlock does not listen for signals that its caller ignores or blocks, so that nohup works.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,7 +29,7 @@ const OF_TERMINALS: [Signal; 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) signal: Signal,
-    /// Whether the kernel sent it for the terminal, so that the whole foreground group received it.
+    /// Whether the kernel sent it for the terminal: the whole foreground group has received it.
     pub(crate) by_terminal: bool,
 }
 
@@ -45,12 +44,12 @@ pub(crate) fn discard_arrived() {
     let signals: SigSet = handled().collect();
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let no_details = std::ptr::null_mut();
-    // SAFETY: two pointers are valid, and the third may be null. It returns the number of a signal,
-    // or fails when none is left.
+    // SAFETY: two pointers are valid, and the third may be null. The call returns the number of a
+    // signal, or fails when none is left.
     while unsafe { libc::sigtimedwait(signals.as_ref(), no_details, &raw const at_once) } > 0 {}
 }
 
-/// The signals that have arrived. A signal that rlock has listened to has no other effect, even
+/// The signals that have arrived. A signal that rlock has listened for has no other effect, even
 /// after this is dropped.
 pub(crate) struct Signals {
     descriptor: SignalFd,
@@ -61,7 +60,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens to the signals that should end a wait. Call this on the main thread.
+    /// Listens for the signals that should end a wait. Call this on the main thread.
     pub(crate) fn listen(inherited: Inherited) -> io::Result<Self> {
         let ending = ENDING.iter().copied();
         let listened: SigSet = ending.filter(|&signal| inherited.lets_through(signal)).collect();
@@ -71,8 +70,8 @@ impl Signals {
         Ok(Self { descriptor, listened, inherited, kept: Vec::new() })
     }
 
-    /// Also listens to the signals that concern a running command. From now on rlock may be in the
-    /// background of a terminal that it has lent, and a line on stderr must not stop it.
+    /// Also listens for the signals that concern a running command. From then on, rlock may be in
+    /// the background of a terminal that it has lent, so writing to stderr must not stop it.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
         ignore(Signal::SIGTTOU)?;
         let inherited = self.inherited;
@@ -118,7 +117,7 @@ impl Signals {
     /// The signals that have arrived since the last call.
     pub(crate) fn pending(&mut self) -> Vec<Arrival> {
         let mut arrived = std::mem::take(&mut self.kept);
-        // Reading does not fail: without a signal it returns `None`.
+        // Reading does not fail: without a signal, it returns `None`.
         while let Ok(Some(information)) = self.descriptor.read_signal() {
             let number = i32::try_from(information.ssi_signo).ok();
             let Some(Ok(signal)) = number.map(Signal::try_from) else { continue };
