@@ -52,7 +52,7 @@ fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Lo
             Ok(locked) => locked,
             Err((_, Errno::EINTR)) => continue,
             Err((_, Errno::EWOULDBLOCK)) => return Err(Error::Busy),
-            Err((_, errno)) => return Err(unlockable(errno)),
+            Err((_, errno)) => return Err(cannot_lock(errno)),
         };
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
             return Ok(Some((locked, status)));
@@ -68,7 +68,7 @@ pub(super) fn lock_idle(folder: &Folder, name: &str) -> io::Result<Option<Locked
     Ok(folder.current(name, &status)?.map(|status| (locked, status)))
 }
 
-fn unlockable(errno: Errno) -> Error {
+fn cannot_lock(errno: Errno) -> Error {
     let why = errno.desc().to_lowercase();
     let fault = Fault::new(format!("cannot lock files in the lock directory: {why}"));
     Error::Unusable(fault.with_remedy("use a file system that supports flock"))
