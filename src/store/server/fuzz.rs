@@ -13,12 +13,12 @@ use super::scripts::{self, Call};
 use crate::fuzz::{one_line, parts, printable, text, view};
 use crate::lock::{Key, Prefix};
 use crate::store::model::{RecordedHold, Snapshot};
-use crate::store::wire::{Address, Endpoint, ServerError, Value, parse_redis_value};
+use crate::store::wire::{Address, Endpoint, ServerError, Value, first_reply};
 use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 
 /// Checks one reply as that to each script and command.
 pub(crate) fn replies(bytes: &[u8]) {
-    let Ok(value) = parse_redis_value(bytes) else { return };
+    let Some(value) = first_reply(bytes) else { return };
     if let Value::ServerError(error) = &value {
         refused(error);
     }

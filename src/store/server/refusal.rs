@@ -190,7 +190,7 @@ fn first_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::store::wire::{Value, parse_redis_value};
+    use crate::store::wire::{Value, first_reply};
 
     use super::*;
     use crate::store::server::scripts;
@@ -201,7 +201,7 @@ mod tests {
         let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
-        let Ok(Value::ServerError(error)) = parse_redis_value(reply.as_bytes()) else {
+        let Some(Value::ServerError(error)) = first_reply(reply.as_bytes()) else {
             panic!("no error: {reply}")
         };
         let failure = Failure::from(of_script(&error, &address, &call));

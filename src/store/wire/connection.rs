@@ -1,16 +1,17 @@
 //! One connection: commands out, replies in, with one deadline for the whole exchange.
 //!
-//! The redis crate packs the commands and parses the replies. Its own connection is not used: a
-//! signal ends its reads, and it does not distinguish "not sent" from "no reply".
+//! The redis crate packs the commands. Its own connection is not used: a signal ends its reads, and
+//! it does not distinguish "not sent" from "no reply".
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use redis::{Cmd, Parser, Value};
+use redis::{Cmd, Value};
 
 use super::address::Endpoint;
 use super::dial::dial;
+use super::resp::Reader;
 use super::tls::{Stream, Tls, reason};
 use crate::duration::show;
 use crate::report::{Fault, plain};
@@ -27,7 +28,7 @@ const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 /// dropped.
 pub(in crate::store) struct Connection {
     stream: Stream,
-    parser: Parser,
+    reader: Reader,
     peer: String,
     /// The part of an earlier pipeline that could not be sent in time.
     unsent: Vec<u8>,
@@ -76,7 +77,7 @@ impl Connection {
         match Stream::new(socket, tls) {
             Ok(stream) => Ok(Self {
                 stream,
-                parser: Parser::new(),
+                reader: Reader::default(),
                 peer,
                 unsent: Vec::new(),
                 pending: 0,
@@ -126,25 +127,18 @@ impl Connection {
         limit: Limit<'_>,
     ) -> Result<Vec<Value>, Failure> {
         let mut replies = Vec::with_capacity(count);
-        let rest = LARGEST_REPLY;
-        let stream = &mut self.stream;
-        let mut wire = Wire { stream, limit, rest, broken: None };
+        let mut rest = LARGEST_REPLY;
         while self.pending > later {
-            match self.parser.parse_value(&mut wire) {
-                Ok(value) => {
-                    if self.pending <= count + later {
-                        replies.push(value);
-                    }
-                    self.pending -= 1;
-                    self.may_speak_tls = false;
-                }
-                Err(_) => {
-                    return Err(match wire.broken {
-                        Some(broken) => self.failure(broken, limit.timeout),
-                        None => self.not_redis(),
-                    });
-                }
+            let Some(reply) = self.reader.reply().map_err(|_| self.not_redis())? else {
+                let read = self.read(limit, &mut rest);
+                read.map_err(|broken| self.failure(broken, limit.timeout))?;
+                continue;
+            };
+            if self.pending <= count + later {
+                replies.push(reply);
             }
+            self.pending -= 1;
+            self.may_speak_tls = false;
         }
         Ok(replies)
     }
@@ -183,6 +177,24 @@ impl Connection {
             retry(&self.stream, error, Want::Write, limit)?;
         }
         Ok(())
+    }
+
+    /// Reads some bytes of the replies, at most `rest`, which it reduces.
+    fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Broken> {
+        loop {
+            // Check here as well: a server that keeps sending never makes a read block.
+            if Instant::now() >= limit.until {
+                return Err(Broken::TimedOut);
+            }
+            match self.reader.read_from(&mut self.stream) {
+                Ok(0) => return Err(Broken::Closed),
+                Ok(count) => {
+                    *rest = rest.checked_sub(count).ok_or(Broken::TooLarge)?;
+                    return Ok(());
+                }
+                Err(error) => retry(&self.stream, error, Want::Read, limit)?,
+            }
+        }
     }
 
     fn remedy(&self, remedy: &str) -> String {
@@ -229,46 +241,10 @@ impl Connection {
         Failure::Unreachable { fault, fate, others_answer: false }
     }
 
-    /// For bytes that are not RESP: the server is not Redis or Valkey.
+    /// For bytes that are not RESP2: the server is not Redis or Valkey.
     fn not_redis(&self) -> Failure {
         let fault = Fault::new(format!("{} is not a Redis or Valkey server", self.peer));
         Failure::misconfigured(fault.with_remedy("check the host and the port"))
-    }
-}
-
-/// The reader that the parser needs: it blocks until the deadline, and keeps the cause if it fails.
-struct Wire<'a> {
-    stream: &'a mut Stream,
-    limit: Limit<'a>,
-    /// How many more bytes are accepted.
-    rest: usize,
-    broken: Option<Broken>,
-}
-
-impl Read for Wire<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let stream = &mut *self.stream;
-        let broken = loop {
-            // Check here as well: a server that keeps sending never makes a read block.
-            if Instant::now() >= self.limit.until {
-                break Broken::TimedOut;
-            }
-            match stream.read(buffer) {
-                Ok(0) => break Broken::Closed,
-                Ok(count) if count > self.rest => break Broken::TooLarge,
-                Ok(count) => {
-                    self.rest -= count;
-                    return Ok(count);
-                }
-                Err(error) => {
-                    if let Err(broken) = retry(stream, error, Want::Read, self.limit) {
-                        break broken;
-                    }
-                }
-            }
-        };
-        self.broken = Some(broken);
-        Err(io::ErrorKind::Other.into())
     }
 }
 
@@ -286,39 +262,5 @@ fn retry(stream: &Stream, error: io::Error, want: Want, limit: Limit<'_>) -> Res
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(Broken::Interrupted),
         Woken::TimedOut => Err(Broken::TimedOut),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Alternates between one byte and an error.
-    struct Trickle<'a>(&'a [u8], bool);
-
-    impl Read for Trickle<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            self.1 = !self.1;
-            if self.1 {
-                return Err(io::ErrorKind::Other.into());
-            }
-            let (first, rest) = self.0.split_at(1);
-            self.0 = rest;
-            buffer[..1].copy_from_slice(first);
-            Ok(1)
-        }
-    }
-
-    /// A wait that is cut short in the middle of a reply does not lose the part read so far.
-    #[test]
-    fn a_reply_may_be_read_in_pieces() {
-        let bytes = b"*2\r\n$7\r\ngranted\r\n*1\r\n:7\r\n+OK\r\n";
-        let mut trickle = Trickle(bytes, false);
-        let mut parser = Parser::new();
-        let mut next =
-            || (0..2 * bytes.len()).find_map(|_| parser.parse_value(&mut trickle).ok()).unwrap();
-        let number = Value::Array(vec![Value::Int(7)]);
-        assert_eq!(next(), Value::Array(vec![Value::BulkString(b"granted".to_vec()), number]));
-        assert_eq!(next(), Value::Okay);
     }
 }
