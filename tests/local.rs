@@ -1,10 +1,15 @@
 //! `local:`, locks on one host without a server: what differs from a server.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::libc;
 
 use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, until};
 use tempfile::TempDir;
@@ -41,6 +46,35 @@ impl Local {
     fn spare(&self) -> PathBuf {
         self.locks().join(".rlock:L.spare")
     }
+}
+
+/// The turn of a process that changes a lock. Ends when dropped.
+struct Turn {
+    state: PathBuf,
+    _locked: Flock<File>,
+}
+
+impl Turn {
+    fn take(state: &Path) -> Self {
+        let locked = Flock::lock(File::open(state).unwrap(), FlockArg::LockExclusive).unwrap();
+        Self { state: state.to_owned(), _locked: locked }
+    }
+
+    /// Replaces the state, which another process has locked already.
+    fn pass_on(self) -> Self {
+        let new = self.state.with_extension("new");
+        fs::copy(&self.state, &new).unwrap();
+        let next = Self::take(&new);
+        fs::rename(&new, &self.state).unwrap();
+        Self { state: self.state, ..next }
+    }
+}
+
+/// Whether the process has opened the file that has this name now.
+fn has_opened(process: &Running, file: &Path) -> bool {
+    let opened = fs::read_dir(format!("/proc/{}/fd", process.pid())).unwrap();
+    let inode = fs::metadata(file).unwrap().ino();
+    opened.flatten().any(|it| fs::metadata(it.path()).is_ok_and(|it| it.ino() == inode))
 }
 
 /// Makes a file look as if the last write to it was two days ago.
@@ -196,6 +230,39 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     assert!(output.err().contains("check whether that process is stopped"), "{output:?}");
     other.finish();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
+}
+
+#[test]
+fn a_client_outwaits_other_processes_as_long_as_they_take_turns() {
+    let local = Local::new();
+    run(&mut local.rlock(&["exec", "L", "true"]));
+    let mut turn = Turn::take(&local.state());
+    let mut client = Running::start(&mut local.rlock(&["exec", "--io-timeout", "6s", "L", "true"]));
+    // Together, the turns take longer than the client waits for a process that is stopped.
+    for _ in 0..7 {
+        until("the client waits", || has_opened(&client, &local.state()));
+        thread::sleep(Duration::from_secs(1));
+        turn = turn.pass_on();
+    }
+    assert!(client.process.is_running());
+    drop(turn);
+    let output = client.end();
+    assert_eq!(output.code(), 0, "{output:?}");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_stopped_process() {
+    let local = Local::new();
+    run(&mut local.rlock(&["exec", "L", "true"]));
+    let turn = Turn::take(&local.state());
+    let wait = ["exec", "--ttl", "1d", "--io-timeout", "1h", "L", "true"];
+    let client = Running::start(&mut local.rlock(&wait));
+    until("the client waits", || has_opened(&client, &local.state()));
+    client.signal("TERM");
+    let output = client.end();
+    assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{output:?}");
+    drop(turn);
+    assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 0);
 }
 
 #[test]

@@ -35,7 +35,7 @@ use crate::report::Fault;
 use crate::system::clock::Instant;
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
-/// only the sleep in the queue.
+/// only the waits: for a grant, and for the processes that change the same file first.
 pub(super) struct Local {
     directory: Directory,
     io_timeout: Duration,
@@ -46,7 +46,8 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// `io_timeout` bounds the wait for another process that has locked the same file.
+    /// `io_timeout` bounds the wait for a process that has locked the same file. The wait starts
+    /// anew with each change that another process makes.
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
         Self { directory, io_timeout, clock: None, mailbox: None }
     }
@@ -60,10 +61,14 @@ impl Local {
         Ok(self.clock.insert(clock).clone())
     }
 
-    fn open(&mut self, key: &Key, may_create: bool) -> Result<Option<LockFile>, Failure> {
+    fn open(
+        &mut self,
+        key: &Key,
+        may_create: bool,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<LockFile>, Failure> {
         let clock = self.clock()?;
-        let until = Instant::now() + self.io_timeout;
-        LockFile::open(&self.directory, key, may_create, &clock, until)
+        LockFile::open(&self.directory, key, may_create, &clock, self.io_timeout, interrupt)
             .map_err(|error| self.failure(error))
     }
 
@@ -73,10 +78,11 @@ impl Local {
         &mut self,
         key: &Key,
         may_create: bool,
+        interrupt: Interrupt<'_>,
         act: impl FnOnce(&mut Lock, u64) -> T,
         keep_mail: impl FnOnce(&mut Self, &mut LockFile, &T) -> Result<(), Failure>,
     ) -> Result<T, Failure> {
-        let Some(mut file) = self.open(key, may_create)? else {
+        let Some(mut file) = self.open(key, may_create, interrupt)? else {
             // An unknown lock is free, and without `may_create` the change cannot take it.
             return Ok(act(&mut Lock::default(), 0));
         };
@@ -128,7 +134,7 @@ impl Local {
     }
 
     fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
-        self.change(key, false, act, |_, _, _| Ok(()))
+        self.change(key, false, None, act, |_, _, _| Ok(()))
     }
 
     fn failure(&self, error: Error) -> Failure {
@@ -142,6 +148,7 @@ impl Local {
                 fate: Fate::NotSent,
                 others_answer: false,
             },
+            Error::Interrupted => Failure::Interrupted { sent: false },
             Error::Full(fault) => Failure::Unavailable(fault),
             Error::Unusable(fault) => Failure::misconfigured(fault),
         }
@@ -153,13 +160,14 @@ impl Store for Local {
         &mut self,
         request: &Request,
         seen: &[Seen],
-        _interrupt: Interrupt<'_>,
+        interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
         let token = request.token.as_str();
         let answer = decided(|attempt| {
             self.change(
                 &request.key,
                 true,
+                interrupt,
                 |lock, now| lock.acquire(request, attempt, seen, now),
                 |this, file, verdict| this.keep_mailbox(file, token, verdict),
             )
@@ -189,9 +197,10 @@ impl Store for Local {
         key: &Key,
         token: &Token,
         ttl: Option<Ttl>,
-        _interrupt: Interrupt<'_>,
+        interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
-        self.act(key, |lock, now| lock.renew(token, ttl, now))
+        let renew = |lock: &mut Lock, now| lock.renew(token, ttl, now);
+        self.change(key, false, interrupt, renew, |_, _, _| Ok(()))
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
@@ -218,7 +227,7 @@ impl Store for Local {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let file = self.open(key, false)?;
+        let file = self.open(key, false, None)?;
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.lock.inspect(file.now())))
     }
 

@@ -12,6 +12,8 @@ use crate::report::{Fault, plain};
 pub(super) enum Error {
     /// Another process has locked the file for too long.
     Busy,
+    /// The interrupt came before the file was locked.
+    Interrupted,
     /// The system lacks space or descriptors now.
     Full(Fault),
     /// The user must change something first.

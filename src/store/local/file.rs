@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::fcntl::{Flock, OFlag};
 use nix::sys::stat::FileStat;
@@ -22,7 +23,7 @@ use super::{locking, spare};
 use crate::lock::Key;
 use crate::report::Fault;
 use crate::store::model::Lock;
-use crate::system::clock::Instant;
+use crate::system::poll::Interrupt;
 
 /// The first line of every state. The number changes with the format.
 const HEADER: &str = "rlock lock 2\n";
@@ -52,19 +53,20 @@ struct Content {
 }
 
 impl LockFile {
-    /// Opens the state, and waits until `until` to lock it. Creates it if `may_create`; `None` if
-    /// it is missing.
+    /// Opens the state, and waits to lock it as `locking::lock` does. Creates it if `may_create`;
+    /// `None` if it is missing.
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
         may_create: bool,
         clock: &Clock,
-        until: Instant,
+        patience: Duration,
+        interrupt: Interrupt<'_>,
     ) -> Result<Option<Self>, Error> {
         let Some(place) = directory.place(key, may_create)? else { return Ok(None) };
         let access = if may_create { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         let (locked, status) = loop {
-            if let Some(locked) = locking::lock(&place, access, until)? {
+            if let Some(locked) = locking::lock(&place, access, patience, interrupt)? {
                 break locked;
             }
             if !may_create {

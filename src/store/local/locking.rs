@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
@@ -13,34 +16,60 @@ use super::error::Error;
 use super::folder::Folder;
 use crate::report::Fault;
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, wait};
+use crate::system::poll::{Interrupt, Want, Woken, wait};
 use crate::system::thread;
 
 /// A locked file and its status.
 pub(super) type Locked = (Flock<File>, FileStat);
 
-/// Opens and locks the state of a lock, waiting no longer than `until`; `None` if it is missing.
+/// Opens the state of a lock, and waits to lock it; `None` if it is missing. Gives up once no other
+/// process has replaced the state for `patience`, because then one of them is probably stopped. With
+/// many processes, the wait may take much longer.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
-/// thread waits. If that takes too long, the thread is abandoned. When it locks the file at last,
-/// it unlocks the file immediately.
-pub(super) fn lock(place: &Place, access: OFlag, until: Instant) -> Result<Option<Locked>, Error> {
-    match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
+/// thread waits. If this gives up, the thread is abandoned, and unlocks the file at once when it
+/// gets the lock.
+pub(super) fn lock(
+    place: &Place,
+    access: OFlag,
+    patience: Duration,
+    interrupt: Interrupt<'_>,
+) -> Result<Option<Locked>, Error> {
+    let replacements = Arc::new(AtomicUsize::new(0));
+    match lock_current(place, access, FlockArg::LockExclusiveNonblock, &replacements) {
         Err(Error::Busy) => {}
         done => return done,
     }
     let fail =
         |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
-    let place = place.clone();
-    let locking = move || lock_current(&place, access, FlockArg::LockExclusive);
+    let (place, counted) = (place.clone(), Arc::clone(&replacements));
+    let locking = move || lock_current(&place, access, FlockArg::LockExclusive, &counted);
     let locking = thread::call("flock", locking).map_err(fail)?;
-    wait(Some((locking.as_fd(), Want::Read)), None, until).map_err(fail)?;
+    let mut seen = replacements.load(Ordering::Relaxed);
+    loop {
+        let until = Instant::now() + patience;
+        match wait(Some((locking.as_fd(), Want::Read)), interrupt, until).map_err(fail)? {
+            Woken::Ready => break,
+            Woken::Interrupted => return Err(Error::Interrupted),
+            Woken::TimedOut => {}
+        }
+        let now = replacements.load(Ordering::Relaxed);
+        if now == seen {
+            break;
+        }
+        seen = now;
+    }
     locking.result().unwrap_or(Err(Error::Busy))
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile, which
-/// happens often when many processes use the lock.
-fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Error> {
+/// happens often with many processes, and adds one to `replacements`.
+fn lock_current(
+    place: &Place,
+    access: OFlag,
+    how: FlockArg,
+    replacements: &AtomicUsize,
+) -> Result<Option<Locked>, Error> {
     let Place { folder, state, .. } = place;
     let fail = |error: io::Error| Error::of(&place.path(state), &error);
     loop {
@@ -57,6 +86,7 @@ fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Lo
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
             return Ok(Some((locked, status)));
         }
+        replacements.fetch_add(1, Ordering::Relaxed);
     }
 }
 
