@@ -41,11 +41,6 @@ impl Local {
     fn state(&self) -> PathBuf {
         self.locks().join(".rlock:L.state")
     }
-
-    /// The file that becomes the state with the next change.
-    fn spare(&self) -> PathBuf {
-        self.locks().join(".rlock:L.spare")
-    }
 }
 
 /// The turn of a process that changes a lock. Ends when dropped.
@@ -214,7 +209,7 @@ fn a_full_disk_is_69_and_changes_nothing() {
     assert!(!local.locks().join("rlock:M.lock").exists());
     assert!(!local.locks().join(".rlock:M.state").exists());
     let left = fs::read_dir(local.locks()).unwrap().count();
-    assert_eq!(left, 4, "no draft is left behind, beside the three files of the lock and .swept");
+    assert_eq!(left, 3, "no draft is left behind, beside the two files of the lock and .swept");
     assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
 }
 
@@ -300,7 +295,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
         mail() == 0
     });
     let files: Vec<_> = fs::read_dir(local.locks()).unwrap().flatten().collect();
-    assert_eq!(files.len(), 4, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
 }
 
 #[test]
@@ -380,8 +375,6 @@ fn files_unused_for_a_day_are_removed() {
     make_pipe(&file(".dead.mail"));
     fs::write(file(".killed.draft"), "").unwrap();
     fs::write(file(".rlock:killed.state"), "").unwrap();
-    // Its state was removed by a user.
-    fs::write(file(".rlock:forgotten.spare"), "").unwrap();
     fs::write(file("theirs"), "").unwrap();
     for name in names().iter().filter(|name| !name.contains("new")) {
         age(&file(name));
@@ -396,8 +389,6 @@ fn files_unused_for_a_day_are_removed() {
     for name in ["held", "lapsed", "new"] {
         expected.extend([format!("rlock:{name}.lock"), format!(".rlock:{name}.state")]);
     }
-    // The sweep removes a spare after a day without a change; the next change creates it again.
-    expected.extend(["lapsed", "new"].map(|name| format!(".rlock:{name}.spare")));
     expected.sort();
     let mut left = names();
     left.sort();
@@ -461,16 +452,6 @@ fn planted_links_and_pipes_lead_nowhere() {
         untouched();
         assert!(mail[0].symlink_metadata().is_err(), "{what}: it goes with its owner");
 
-        // In place of the file that becomes the state next.
-        fs::remove_file(local.spare()).unwrap();
-        plant(what, &local.spare());
-        for _ in 0..2 {
-            let output = run(&mut local.rlock(&["exec", "-n", "L", "true"]));
-            assert_eq!(output.code(), 0, "{what}: {output:?}");
-            untouched();
-        }
-        assert!(local.spare().symlink_metadata().unwrap().is_file(), "{what}");
-
         // In place of a lock's files.
         for file in [local.state(), local.guard()] {
             let aside = local.0.path().join("aside");
@@ -490,49 +471,6 @@ fn planted_links_and_pipes_lead_nowhere() {
         let output = run(&mut local.rlock(&["exec", "L", "true"]));
         assert_eq!(output.code(), 0, "{what}: {output:?}");
     }
-}
-
-#[test]
-fn the_content_mode_and_owner_of_the_spare_do_not_matter() {
-    use std::os::unix::fs::{MetadataExt, chown};
-    let local = Local::new();
-    run(&mut local.rlock(&["exec", "L", "true"]));
-    let whole = fs::read_to_string(local.state()).unwrap();
-    let change = || {
-        let token = run(&mut local.rlock(&["acquire", "-n", "L"]));
-        assert_eq!(token.code(), 0, "{token:?}");
-        assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 75);
-        assert_eq!(run(&mut local.rlock(&["release", "L", &token.out()])).code(), 0);
-    };
-    // A process that is killed while it writes leaves behind something like the first half.
-    for content in ["", &whole[..whole.len() / 2], &"x".repeat(10_000)] {
-        fs::write(local.spare(), content).unwrap();
-        change();
-    }
-    let owner = fs::metadata(local.state()).unwrap().uid();
-    for mode_of_spare in [0, 0o644, 0o666, 0o4600] {
-        fs::set_permissions(local.spare(), fs::Permissions::from_mode(mode_of_spare)).unwrap();
-        if nix::unistd::geteuid().is_root() {
-            chown(local.spare(), Some(54_321), None).unwrap();
-        }
-        run(&mut local.rlock(&["exec", "L", "true"]));
-        for file in [local.state(), local.spare()] {
-            let status = fs::metadata(&file).unwrap();
-            assert_eq!((status.uid(), status.mode() & 0o7777), (owner, 0o600), "{file:?}");
-        }
-    }
-    // A directory cannot be replaced, and a spare that is locked is in use.
-    fs::remove_file(local.spare()).unwrap();
-    fs::create_dir(local.spare()).unwrap();
-    change();
-    fs::remove_dir(local.spare()).unwrap();
-    change();
-    let mut flock = Command::new("flock");
-    let mut other = Running::start(flock.arg(local.spare()).args(["sh", "-c", READY]));
-    assert_eq!(other.line(), "READY");
-    change();
-    other.finish();
-    assert_eq!(fs::read_dir(local.locks()).unwrap().count(), 4);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Grant {
             client: client.to_lines(),
             part: None,
         };
-        let mut signals = Signals::listen(inherited).context("cannot listen to signals")?;
+        let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let mut store = reported::open(&terms.server, report)?;
         let acquired =
             wait::acquire(&mut *store, &request, terms.wait_limit, &mut signals, report)?;

@@ -3,13 +3,13 @@
 
 mod clock;
 mod directory;
+mod draft;
 mod error;
 mod file;
 mod folder;
 mod locking;
 mod mailbox;
 mod names;
-mod spare;
 mod sweep;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use nix::unistd::geteuid;
 
 use super::error::Error;
 use super::folder::Folder;
-use super::names::{DRAFT, GUARD, MAIL, SPARE, STATE, decoded, encoded, hidden, hidden_as};
+use super::names::{DRAFT, GUARD, MAIL, STATE, decoded, encoded, hidden, hidden_as};
 use crate::lock::Key;
 use crate::report::Fault;
 
@@ -33,7 +33,6 @@ pub(crate) struct Directory {
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     pub(super) state: String,
-    pub(super) spare: String,
     pub(super) guard: String,
     /// The path of the folder, for messages.
     shown: PathBuf,
@@ -41,8 +40,7 @@ pub(super) struct Place {
 
 impl Place {
     fn new(folder: Arc<Folder>, rest: &str, shown: PathBuf) -> Self {
-        let (state, spare) = (hidden(rest, STATE), hidden(rest, SPARE));
-        Self { folder, state, spare, guard: format!("{rest}{GUARD}"), shown }
+        Self { folder, state: hidden(rest, STATE), guard: format!("{rest}{GUARD}"), shown }
     }
 
     /// The path of a file in the folder, for messages.
@@ -54,7 +52,6 @@ impl Place {
 /// A file of rlock that users do not see.
 pub(super) enum Entry {
     State(Place),
-    Spare,
     Mail,
     Draft,
 }
@@ -143,8 +140,6 @@ impl Directory {
         self.walk(&mut |folder, _, name| {
             let entry = if let Some(rest) = hidden_as(name, STATE) {
                 Entry::State(Place::new(folder.clone(), rest, self.path.clone()))
-            } else if hidden_as(name, SPARE).is_some() {
-                Entry::Spare
             } else if hidden_as(name, MAIL).is_some() {
                 Entry::Mail
             } else if hidden_as(name, DRAFT).is_some() {

@@ -1,9 +1,9 @@
 //! The files of one lock, locked by this process.
 //!
-//! Two files make up a lock. The state is hidden and contains everything. The guard is visible, and
+//! A lock has two files. The state is hidden and contains everything. The guard is visible, and
 //! only its existence counts: deleting the guard of a held lock revokes the holds, like deleting
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
-//! released it. Beside them is the spare (see `spare.rs`), whose content does not matter.
+//! released it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::clock::{Clock, Dates, Timeline};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
-use super::{locking, spare};
+use super::{draft, locking};
 use crate::lock::Key;
 use crate::report::Fault;
 use crate::store::model::Lock;
@@ -162,7 +162,7 @@ impl LockFile {
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
         let text = text_of(&content, &self.status).map_err(fail)?;
-        spare::replace(&self.place, &self.status, &text).map_err(fail)
+        draft::replace(&self.place, &self.status, &text).map_err(fail)
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since

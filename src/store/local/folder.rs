@@ -91,12 +91,6 @@ impl Folder {
         Ok(there.filter(|there| (there.st_dev, there.st_ino) == (file.st_dev, file.st_ino)))
     }
 
-    /// Whether this file is open to the same users as new files in the directory, and to no others.
-    pub(super) fn has_access_of_new(&self, file: &FileStat) -> bool {
-        let has_group = !self.is_shared() || file.st_gid == self.status.st_gid;
-        has_group && file.st_mode & 0o7777 == self.mode().bits()
-    }
-
     /// Opens a regular file with a single link. Anything else is an error.
     pub(super) fn file(&self, name: &str, access: OFlag) -> io::Result<(File, FileStat)> {
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -157,12 +151,6 @@ impl Folder {
     /// Renames a file within the directory, replacing what has the new name.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(renameat(&self.descriptor, from, &self.descriptor, to)?)
-    }
-
-    /// Exchanges the names of two files. Some file systems cannot do this.
-    pub(super) fn exchange(&self, one: &str, other: &str) -> io::Result<()> {
-        let flags = RenameFlags::EXCHANGE;
-        Ok(renameat_with(&self.descriptor, one, &self.descriptor, other, flags)?)
     }
 
     /// Removes a file.

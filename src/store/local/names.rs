@@ -6,9 +6,6 @@ pub(super) const GUARD: &str = ".lock";
 /// The suffix of a lock's state, which is hidden.
 pub(super) const STATE: &str = ".state";
 
-/// The suffix of a lock's spare, which is hidden and becomes the state with the next change.
-pub(super) const SPARE: &str = ".spare";
-
 /// The suffix of a waiter's mailbox, which is hidden.
 pub(super) const MAIL: &str = ".mail";
 

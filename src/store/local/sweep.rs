@@ -13,7 +13,7 @@ use super::clock::Clock;
 use super::directory::{Directory, Entry};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
-use super::{locking, mailbox};
+use super::mailbox;
 
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -45,11 +45,6 @@ pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
                     let day = u64::try_from(DAY.as_millis()).unwrap_or(u64::MAX);
                     let moment = file.now().saturating_sub(day);
                     let _ = file.remove_if_unused_since(moment);
-                }
-            }
-            Entry::Spare => {
-                if let Ok(Some(_locked)) = locking::lock_idle(folder, name) {
-                    let _ = folder.remove(name);
                 }
             }
             Entry::Mail if mailbox::is_read(folder, name) => {}

@@ -1,0 +1,58 @@
+//! How a state is replaced in one step: a draft with the new state is renamed over the old one.
+//!
+//! The draft is a new file each time. The file system then writes its content before it records the
+//! rename, so a power failure leaves the old state or the new one.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::fchown;
+
+use nix::sys::stat::FileStat;
+use nix::unistd::geteuid;
+
+use super::directory::Place;
+use super::folder::Folder;
+use super::names::new_draft;
+
+/// Replaces the state `old`, which this process has locked.
+pub(super) fn replace(place: &Place, old: &FileStat, text: &[u8]) -> io::Result<()> {
+    let mut draft = Draft::new(&place.folder, old)?;
+    draft.file.write_all(text)?;
+    draft.rename(&place.state)
+}
+
+/// A file that is being written. It is removed when dropped, unless it has been renamed.
+struct Draft<'a> {
+    folder: &'a Folder,
+    name: Option<String>,
+    file: File,
+}
+
+impl<'a> Draft<'a> {
+    /// Makes the file with the owner of the one that it will replace, so that root can change other
+    /// users' locks. In a shared directory, the group owns all files.
+    fn new(folder: &'a Folder, replaced: &FileStat) -> io::Result<Self> {
+        let name = new_draft();
+        let file = folder.new_file(&name)?;
+        let draft = Self { folder, name: Some(name), file };
+        if replaced.st_uid != geteuid().as_raw() && !folder.is_shared() {
+            fchown(&draft.file, Some(replaced.st_uid), Some(replaced.st_gid))?;
+        }
+        Ok(draft)
+    }
+
+    fn rename(mut self, name: &str) -> io::Result<()> {
+        let Some(own) = &self.name else { return Ok(()) };
+        self.folder.rename(own, name)?;
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = self.folder.remove(name);
+        }
+    }
+}
