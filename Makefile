@@ -16,10 +16,8 @@ STATIC = $(shell uname -m)-unknown-linux-musl
 all:
 	cargo build --release --locked
 
-# A fixed load address saves time at each start: see "Build a static binary" in README.md.
 static:
 	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
-	RUSTFLAGS="$$RUSTFLAGS -C relocation-model=static" \
 	cargo build --release --locked --target $(STATIC)
 
 install:
