@@ -22,7 +22,8 @@ const WAIT_LIMIT: Duration = Duration::from_secs(2);
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is for
 /// `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next` and `u` for
-/// `--supersede`. All clients with `o` have one owner and are reentrant. One with `i` runs inside the command of the first client, and is reentrant.
+/// `--supersede`. All clients with `o` have one owner and are reentrant. One with `i` runs inside the
+/// command of the first client, and is reentrant.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) clients: Vec<Terms>,
@@ -150,6 +151,7 @@ impl Terms {
             mode,
             ttl,
             at_least,
+            // The literal is a valid owner.
             owner: has('o').then(|| "owner".parse::<Owner>().unwrap()),
             enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
@@ -177,6 +179,7 @@ pub(super) fn parsed<T, B: Default>(
     let mut budget = B::default();
     for word in faults.split_whitespace() {
         let (kind, count) = word.split_at(1);
+        // Fails only for a mistaken scope, as said above.
         *of(&mut budget, kind) = count.parse().unwrap();
     }
     (clients, budget)
@@ -187,6 +190,7 @@ pub(super) fn mode_of(word: &str) -> Mode {
     match &word[..1] {
         "x" => Mode::Exclusive,
         "s" => Mode::Shared,
+        // See `parsed`.
         slots => Mode::Slots(slots.parse().unwrap()),
     }
 }

@@ -7,7 +7,7 @@ use crate::report::Fault;
 /// Why a request got no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
-    /// There is no connection, the connection broke, or no reply arrived in time. `others_answer`:
+    /// Connecting failed, the connection broke, or no reply arrived in time. `others_answer`:
     /// sentinels or other nodes of the cluster answered.
     Unreachable { fault: Fault, fate: Fate, others_answer: bool },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// Whether the request may have taken effect although there is no answer.
+    /// Whether the request may have taken effect even though no reply arrived.
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
             Self::Unreachable { fate, .. } => *fate != Fate::NotSent,

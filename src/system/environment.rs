@@ -14,7 +14,7 @@ pub(crate) fn inherited() -> impl Iterator<Item = &'static CStr> {
     // until the process ends.
     let mut next = unsafe { environ };
     std::iter::from_fn(move || {
-        // SAFETY: `next` is null if there is no environment. Otherwise it points into the array,
+        // SAFETY: `next` is null if the environment is missing. Otherwise it points into the array,
         // because it never moves past the null pointer at the end.
         let entry = unsafe { *next.as_ref()? };
         if entry.is_null() {
