@@ -2,12 +2,14 @@
 # `make static` builds a binary that runs on any Linux system of this architecture.
 PREFIX ?= /usr/local
 DESTDIR ?=
-PROGRAM ?= target/release/rlock
+CARGO_TARGET_DIR ?= target
+PROGRAM ?= $(CARGO_TARGET_DIR)/release/rlock
 
-MAN = $(DESTDIR)$(PREFIX)/share/man/man1
-BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+ROOT = $(DESTDIR)$(PREFIX)
+MAN = $(ROOT)/share/man/man1
+BASH = $(ROOT)/share/bash-completion/completions
+ZSH = $(ROOT)/share/zsh/site-functions
+FISH = $(ROOT)/share/fish/vendor_completions.d
 
 STATIC = $(shell uname -m)-unknown-linux-musl
 
@@ -21,13 +23,13 @@ static:
 	cargo build --release --locked --target $(STATIC)
 
 install:
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/rlock
-	install -d $(MAN)
-	install -m 644 man/*.1 $(MAN)
-	install -D -m 644 completions/rlock.bash $(BASH)/rlock
-	install -D -m 644 completions/_rlock $(ZSH)/_rlock
-	install -D -m 644 completions/rlock.fish $(FISH)/rlock.fish
+	install -D -m 755 "$(PROGRAM)" "$(ROOT)/bin/rlock"
+	install -d "$(MAN)"
+	install -m 644 man/*.1 "$(MAN)"
+	install -D -m 644 completions/rlock.bash "$(BASH)/rlock"
+	install -D -m 644 completions/_rlock "$(ZSH)/_rlock"
+	install -D -m 644 completions/rlock.fish "$(FISH)/rlock.fish"
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/rlock $(MAN)/rlock.1 $(MAN)/rlock-*.1
-	rm -f $(BASH)/rlock $(ZSH)/_rlock $(FISH)/rlock.fish
+	rm -f "$(ROOT)/bin/rlock" "$(MAN)"/rlock.1 "$(MAN)"/rlock-*.1
+	rm -f "$(BASH)/rlock" "$(ZSH)/_rlock" "$(FISH)/rlock.fish"

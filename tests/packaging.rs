@@ -40,28 +40,60 @@ fn is_complete(files: &[String], parts: &[&str]) {
     }
 }
 
+/// Runs make with these variables, each as NAME=VALUE.
+fn make(goal: &str, variables: &[&str]) {
+    go("make", &[&[goal], variables].concat());
+}
+
+const INSTALLED: [&str; 6] = [
+    "bin/rlock",
+    "share/man/man1/rlock.1",
+    "share/man/man1/rlock-exec.1",
+    "share/bash-completion/completions/rlock",
+    "share/zsh/site-functions/_rlock",
+    "share/fish/vendor_completions.d/rlock.fish",
+];
+
 #[test]
 fn make_installs_and_uninstalls() {
     let target = TempDir::new().unwrap();
     let destination = format!("DESTDIR={}", target.path().display());
-    let program = format!("PROGRAM={}", binary());
-    go("make", &["install", &destination, &program]);
-    let installed = files(target.path());
-    is_complete(
-        &installed,
-        &[
-            "usr/local/bin/rlock",
-            "usr/local/share/man/man1/rlock.1",
-            "usr/local/share/man/man1/rlock-exec.1",
-            "bash-completion/completions/rlock",
-            "zsh/site-functions/_rlock",
-            "fish/vendor_completions.d/rlock.fish",
-        ],
-    );
-    let rlock = target.path().join("usr/local/bin/rlock");
+    make("install", &[&destination, &format!("PROGRAM={}", binary())]);
+    let root = target.path().join("usr/local");
+    is_complete(&files(&root), &INSTALLED);
+    assert_eq!(files(target.path()).len(), files(&root).len(), "all files are below PREFIX");
+    let rlock = root.join("bin/rlock");
     assert!(go(&rlock.display().to_string(), &["--version"]).starts_with("rlock "));
-    go("make", &["uninstall", &destination]);
+    make("uninstall", &[&destination]);
     assert_eq!(files(target.path()), Vec::<String>::new());
+}
+
+#[test]
+fn make_installs_the_build_of_cargo_below_any_prefix() {
+    let directory = TempDir::new().unwrap();
+    // As cargo lays out its target directory.
+    let build = directory.path().join("the target/release");
+    fs::create_dir_all(&build).unwrap();
+    fs::copy(binary(), build.join("rlock")).unwrap();
+    let target = format!("CARGO_TARGET_DIR={}", build.parent().unwrap().display());
+    let root = directory.path().join("a root");
+    let destination = format!("DESTDIR={}", root.display());
+    make("install", &[&target, &destination, "PREFIX=/opt/r lock"]);
+    is_complete(&files(&root.join("opt/r lock")), &INSTALLED);
+    assert_eq!(files(&root).len(), files(&root.join("opt/r lock")).len());
+    // The files of others stay.
+    let other = root.join("opt/r lock/share/man/man1/other.1");
+    fs::write(&other, "").unwrap();
+    make("uninstall", &[&destination, "PREFIX=/opt/r lock"]);
+    assert_eq!(files(&root), ["opt/r lock/share/man/man1/other.1"]);
+
+    // From the environment too, and without DESTDIR.
+    let prefix = directory.path().join("prefix");
+    let mut install = Command::new("make");
+    install.arg("install").current_dir(ROOT).env("PREFIX", &prefix);
+    install.env("CARGO_TARGET_DIR", build.parent().unwrap());
+    assert_eq!(run(&mut install).code(), 0);
+    is_complete(&files(&prefix), &INSTALLED);
 }
 
 #[test]
