@@ -156,8 +156,9 @@ Examples:
   lock=$(rlock acquire --shell --ttl 10m import) || exit
   eval \"$lock\"
 
-Exit status: 0 on success, 75 if the lock is busy or the waiter was superseded or removed (see -E), 69 if no server is usable, 78 for a \
-configuration error, 64 for a usage error.")
+Exit status: 0 on success, 75 if the lock is busy or the waiter was superseded or removed (see -E), 76 if \
+the lock was lost while the keeper started, 69 if no server is usable, 78 for a configuration error, \
+64 for a usage error.")
     )]
     Acquire(Acquire),
     /// Renew a held lock for --ttl from now
@@ -170,6 +171,9 @@ configuration error, 64 for a usage error.")
 Examples:
   # Hold the lock for ten more minutes
   RLOCK_TOKEN=$t rlock renew --ttl 10m import || exit
+
+  # Do the next step only if the lock is still held
+  RLOCK_TOKEN=$t rlock renew import && next-step
 
 Exit status: 0 on success, 77 if TOKEN does not hold the lock, 69 if no server is usable, 78 for \
 a configuration error, 64 for a usage error.")

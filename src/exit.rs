@@ -26,50 +26,93 @@ pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found; shells use the same status.
 pub(crate) const NOT_FOUND: u8 = 127;
 
+/// The subcommands that an entry applies to.
+pub type Subcommands = &'static [&'static str];
+
+/// All subcommands.
+pub const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
+
+/// What an exit status means to some subcommands.
+pub type Meaning = (Subcommands, &'static str);
+
 /// The exit statuses as the man pages list them. A test compares the table in the README with this
 /// one.
-pub const TABLE: &[(&str, &str)] = &[
+pub const TABLE: &[(&str, &[Meaning])] = &[
     (
         "the command's",
-        "exec ran the command to its end under the lock; if a signal terminated the command, rlock \
-         terminates by the same signal, which a shell shows as 128+n",
+        &[(
+            &["exec"],
+            "the command ran to its end under the lock; if a signal terminated the command, rlock \
+             terminates by the same signal, which a shell shows as 128+n",
+        )],
     ),
     (
         "0",
-        "success; for inspect NAME, the lock is held; for inspect --attention, no lock needs \
-         attention",
+        &[
+            (&["acquire", "renew", "release"], "success"),
+            (
+                &["inspect"],
+                "success; with NAME, the lock is held; with --attention, no lock needs attention",
+            ),
+        ],
     ),
-    ("1", "inspect NAME: the lock is free; inspect --attention: a lock needs attention"),
-    ("64", "usage error"),
+    (
+        "1",
+        &[(&["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention")],
+    ),
+    ("64", &[(ALL, "usage error")]),
     (
         "69",
-        "no usable server: unreachable, not answering, loading, out of memory, or too few servers \
-         for a quorum",
+        &[(
+            ALL,
+            "no usable server: unreachable, not answering, loading, out of memory, or too few \
+             servers for a quorum",
+        )],
     ),
-    ("70", "internal error: a bug in rlock, or the system denied a resource"),
+    ("70", &[(ALL, "internal error: a bug in rlock, or the system denied a resource")]),
     (
         "75",
-        "busy: another client has the lock and the wait is over, or the waiter was superseded or \
-         removed (-E sets another status)",
+        &[
+            (
+                &["exec", "acquire"],
+                "another client has the lock and the wait is over, or the waiter was superseded or \
+                 removed (-E sets another status)",
+            ),
+            (&["release"], "with --force, another tool holds the lock"),
+        ],
     ),
-    ("76", "the lock was lost while the command ran; overrides the command's status"),
+    (
+        "76",
+        &[
+            (&["exec"], "the lock was lost while the command ran; overrides the command's status"),
+            (&["acquire"], "with --while-pid, the lock was lost while the keeper started"),
+        ],
+    ),
     (
         "77",
-        "renew or release: the token does not hold the lock; release --id: no client, or more than \
-         one, has that ID",
+        &[
+            (&["renew", "release"], "the token does not hold the lock"),
+            (&["release"], "with --id, no client, or more than one, has that ID"),
+        ],
     ),
     (
         "78",
-        "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
-         failure, a replica instead of a master, the same server twice, a damaged lock file, a \
-         fencing token ahead of the clock",
+        &[(
+            ALL,
+            "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
+             failure, a replica instead of a master, the same server twice, a damaged lock file, a \
+             fencing token ahead of the clock",
+        )],
     ),
-    ("126", "the command is not executable; the lock has been released"),
-    ("127", "the command was not found; the lock has been released"),
+    ("126", &[(&["exec"], "the command is not executable; the lock has been released")]),
+    ("127", &[(&["exec"], "the command was not found; the lock has been released")]),
     (
         "128+n",
-        "signal n stopped rlock while it was waiting, and it has left the queue; it terminates by \
-         that signal, which a shell shows as 128+n",
+        &[(
+            &["exec", "acquire"],
+            "signal n stopped rlock while it was waiting, and it has left the queue; it terminates \
+             by that signal, which a shell shows as 128+n",
+        )],
     ),
 ];
 

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
-use rlock::cli::manual;
-use rlock::exit;
+#[path = "generated/man.rs"]
+mod man;
 
 fn program() -> Command {
     let mut command = rlock::cli::Cli::command();
@@ -36,79 +36,9 @@ fn check(path: &str, wanted: &str) {
 #[test]
 fn the_man_pages_are_current() {
     let program = program();
-    check("man/rlock.1", &page(&program));
-    for subcommand in program.get_subcommands() {
-        let name = format!("rlock-{}", subcommand.get_name());
-        let subcommand = subcommand.clone().display_name(&name);
-        check(&format!("man/{name}.1"), &page(&subcommand));
+    for (name, page) in man::pages(&program) {
+        check(&format!("man/{name}.1"), &page);
     }
-}
-
-/// A man page: what clap knows, and the shared sections.
-fn page(command: &Command) -> String {
-    let man = clap_mangen::Man::new(command.clone());
-    let mut page = Vec::new();
-    man.render_title(&mut page).unwrap();
-    man.render_name_section(&mut page).unwrap();
-    man.render_synopsis_section(&mut page).unwrap();
-    man.render_description_section(&mut page).unwrap();
-    man.render_options_section(&mut page).unwrap();
-    if command.has_subcommands() {
-        man.render_subcommands_section(&mut page).unwrap();
-    }
-    // A blank line between the paragraphs of an option would end the option.
-    let mut page = String::from_utf8(page).unwrap().replace("\n\n", "\n.sp\n");
-    let (durations, examples) = after_options(command);
-    if !durations.is_empty() {
-        page += &format!(".PP\n{}\n", roff(&durations));
-    }
-    let name = command.get_name();
-    if name == "inspect" {
-        page += ".SH JSON\nAn array with one object for each lock that is held, or for NAME even if it \
-                 is free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply is null.\n";
-        page += &list(manual::JSON);
-    }
-    if ["acquire", "renew", "release"].contains(&name) {
-        page += ".SH JSON\nWith --json, one object. A field that does not apply is left out, or null.\n";
-        page += &list(manual::RESULT);
-    }
-    page += &format!(".SH \"EXIT STATUS\"\n{}", list(exit::TABLE));
-    page += &format!(".SH ENVIRONMENT\n{}", list(manual::ENVIRONMENT));
-    page += &format!(".SH FILES\n{}", list(manual::FILES));
-    page += &format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", roff(&examples));
-    page += ".SH SECURITY\n";
-    for paragraph in manual::SECURITY {
-        page += &format!(".PP\n{}\n", roff(paragraph));
-    }
-    page + &format!(".SH \"SEE ALSO\"\n{}\n", see_also(name))
-}
-
-fn list(entries: &[(&str, &str)]) -> String {
-    let entry =
-        |(term, text): &(&str, &str)| format!(".TP\n\\fB{}\\fR\n{}\n", roff(term), roff(text));
-    entries.iter().map(entry).collect()
-}
-
-/// From the end of `--help`: how to write a duration, and the examples without indentation.
-fn after_options(command: &Command) -> (String, String) {
-    let help = command.get_after_long_help().unwrap().to_string();
-    let (durations, examples) = help.split_once("Examples:\n").unwrap();
-    let examples = examples.split("\n\nExit status:").next().unwrap();
-    let lines = examples.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
-    (durations.trim_end().to_owned(), lines.collect::<Vec<_>>().join("\n"))
-}
-
-fn see_also(name: &str) -> String {
-    let program = program();
-    let subcommands = program.get_subcommands().map(Command::get_name);
-    let pages = subcommands.filter(|other| *other != name).map(|other| format!("rlock-{other}"));
-    let first = (name != "rlock").then(|| "rlock".to_owned());
-    let pages = first.into_iter().chain(pages).chain(["flock".to_owned(), "redis-cli".to_owned()]);
-    pages.map(|page| format!("\\fB{}\\fR(1)", roff(&page))).collect::<Vec<_>>().join(", ")
-}
-
-fn roff(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('-', "\\-").replace('\'', "\\(aq").replace("\n.", "\n\\&.")
 }
 
 /// What clap generates, and after it the names of locks, which only the server knows.
@@ -150,14 +80,80 @@ fn the_completions_are_current() {
     }
 }
 
+/// Runs a program that checks a man page, and returns what it prints.
+fn said(program: &str, arguments: &[&str], page: &Path) -> String {
+    let output = std::process::Command::new(program).args(arguments).arg(page).output().unwrap();
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[test]
+fn the_man_pages_have_no_faults() {
+    for (name, _) in man::pages(&program()) {
+        let page = format!("{}/man/{name}.1", env!("CARGO_MANIFEST_DIR"));
+        let page = Path::new(&page);
+        assert_eq!(said("mandoc", &["-T", "lint"], page), "");
+        assert_eq!(said("groff", &["-ww", "-man", "-z", "-Tutf8"], page), "");
+    }
+}
+
+#[test]
+fn help_names_the_exit_statuses_of_the_man_page() {
+    for subcommand in program().get_subcommands() {
+        let help = subcommand.get_after_long_help().unwrap().to_string();
+        let (_, sentence) = help.split_once("Exit status: ").unwrap();
+        let words = sentence.split(|c: char| !c.is_ascii_digit());
+        let mut named: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        named.sort_unstable();
+        // A bug, or a signal, is the same for every program.
+        let table =
+            man::statuses(Some(subcommand.get_name())).into_iter().map(|(status, _)| status);
+        let mut wanted: Vec<&str> =
+            table.filter(|status| !["the command's", "70", "128+n"].contains(status)).collect();
+        wanted.sort_unstable();
+        assert_eq!(named, wanted, "{}", subcommand.get_name());
+    }
+}
+
+/// The text of all files below a directory.
+fn sources(directory: &Path) -> String {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.map(|path| match path.is_dir() {
+        true => sources(&path),
+        false => fs::read_to_string(path).unwrap_or_default(),
+    });
+    texts.collect()
+}
+
+#[test]
+fn the_man_page_has_each_variable_of_the_sources() {
+    let page = man::pages(&program()).swap_remove(0).1;
+    let page = page.replace("\\fB", "");
+    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let (_, environment) = page.split_once(".SH ENVIRONMENT").unwrap();
+    let literals = sources.split('"').filter(|text| text.starts_with("RLOCK_"));
+    let is_name = |text: &&str| text.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    // Those of the tests are not for users.
+    let is_public =
+        |text: &&str| !["RLOCK_CHECK", "RLOCK_TEST"].iter().any(|own| text.starts_with(own));
+    for variable in literals.filter(is_name).filter(is_public) {
+        let names = environment.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        assert!(names.into_iter().any(|name| name == variable), "{variable}");
+    }
+}
+
 #[test]
 fn the_readme_has_the_exit_status_table() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("## Exit status").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows: Vec<&str> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    let wanted = man::statuses(None).into_iter();
     let wanted: Vec<String> =
-        exit::TABLE.iter().map(|(code, meaning)| format!("| {code} | {meaning} |")).collect();
-    assert_eq!(rows, wanted);
+        wanted.map(|(status, meaning)| format!("| {status} | {meaning} |")).collect();
+    assert_eq!(rows, wanted, "\n{}", wanted.join("\n"));
 }
 
 #[test]

@@ -1,49 +1,85 @@
 //! The sections that the man pages share. A test generates the pages from these and from the
 //! command line; the program does not use them.
 
-/// Each variable that rlock reads or sets.
-pub const ENVIRONMENT: &[(&str, &str)] = &[
+use crate::exit::{ALL, Subcommands};
+
+/// The date on the pages, that of the release.
+pub const DATE: &str = "2026-11-22";
+
+/// What the variables do that are the default for an option. The option names its variable.
+pub const DEFAULTS: &str =
+    "Defaults for the options with these names. An empty value counts as unset.";
+
+/// Each other variable that rlock reads or sets.
+pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
+        ALL,
         "RLOCK_URL",
         "Default for --url. Separate the servers of a quorum with spaces. Unlike --url, it does not \
          show a password to other users.",
     ),
-    ("RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
+    (ALL, "RLOCK_PREFIX", "Default for --prefix. An empty value means an empty prefix."),
     (
-        "RLOCK_IO_TIMEOUT, RLOCK_TTL, RLOCK_WAIT, RLOCK_OWNER, RLOCK_LABEL, RLOCK_MIN_REPLICAS, \
-         RLOCK_TLS_CA, RLOCK_TLS_CERT, RLOCK_TLS_KEY",
-        "Defaults for the options with these names. An empty value counts as unset.",
-    ),
-    (
+        ALL,
         "RLOCK_USERNAME, RLOCK_PASSWORD",
         "Username and password for the server, unless the URL or --password-file has them.",
     ),
     (
+        ALL,
         "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
         "Username and password for the sentinels of a redis+sentinel:// URL.",
     ),
-    ("RLOCK_NAME", "Set for the command of exec: the name of the lock."),
     (
+        &["exec", "acquire"],
+        "RLOCK_NAME",
+        "Set for the command of exec, and by acquire --shell: the name of the lock.",
+    ),
+    (
+        &["exec", "acquire", "renew", "release"],
         "RLOCK_TOKEN",
-        "Set for the command of exec, and read by renew and release: the token of the hold.",
+        "Set for the command of exec, and by acquire --shell; read by renew and release: the token \
+         of the hold.",
     ),
     (
+        &["exec", "acquire"],
         "RLOCK_FENCE",
-        "Set for the command of exec: the fencing token. It is larger than that of every earlier \
-         hold of the lock, so a resource can reject a late holder.",
+        "Set for the command of exec, and by acquire --shell: the fencing token. It is larger than \
+         that of every earlier hold of the lock, so a resource can reject a late holder.",
     ),
     (
-        "RLOCK_HELD",
-        "Set for the command of exec: all enclosing holds as key=token, the innermost last.",
-    ),
-    (
+        &["exec", "acquire"],
         "RLOCK_SLOT",
         "Set for the command of exec, and by acquire --shell, with --slots N: the slot number of the \
          holder, from 1 to N. Otherwise, and on several independent servers, it is unset.",
     ),
-    ("XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
-    ("COLUMNS", "Width of the list of inspect at a terminal, instead of the terminal's own."),
     (
+        &["exec", "acquire"],
+        "RLOCK_HELD",
+        "Set for the command of exec, and by acquire --shell: all enclosing holds as key=token, the \
+         innermost last. exec and acquire read it to detect a lock that an enclosing command holds.",
+    ),
+    (
+        &["acquire"],
+        "RLOCK_KEEPER_TOKEN, RLOCK_KEEPER_PASSWORD, RLOCK_KEEPER_TLS_CA, RLOCK_KEEPER_TLS_CERT, \
+         RLOCK_KEEPER_TLS_KEY",
+        "Set for the keeper of --while-pid: the token, and what acquire read from pipes. Do not set \
+         them yourself.",
+    ),
+    (
+        &["exec", "acquire", "release"],
+        "LOGNAME, USER",
+        "Name of the user that inspect shows. The first that is set counts.",
+    ),
+    (&["exec"], "PATH", "Directories in which exec searches for the command."),
+    (
+        ALL,
+        "SSL_CERT_FILE, SSL_CERT_DIR",
+        "Certificate authorities to trust instead of those of the system, unless --tls-ca is given.",
+    ),
+    (ALL, "XDG_STATE_HOME, HOME", "Determine the default directory of local:; see FILES."),
+    (&["inspect"], "COLUMNS", "Width of the list at a terminal, instead of the terminal's own."),
+    (
+        &["inspect"],
         "NO_COLOR, TERM",
         "If NO_COLOR is set to a non-empty value, or TERM is unset or dumb, inspect does not use \
          color.",

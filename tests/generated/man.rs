@@ -1,0 +1,323 @@
+//! The man pages: what clap knows about the command line, and the sections of `manual`.
+
+use clap::{Arg, ArgAction, Command};
+use rlock::cli::manual;
+use rlock::exit::{self, Subcommands};
+
+/// The name of each page, and the page.
+pub(super) fn pages(program: &Command) -> Vec<(String, String)> {
+    let subcommands = program.get_subcommands();
+    let names = subcommands.map(|subcommand| format!("rlock-{}", subcommand.get_name()));
+    let names: Vec<String> = ["rlock".to_owned()].into_iter().chain(names).collect();
+    let commands = [program].into_iter().chain(program.get_subcommands());
+    let pages = commands.zip(&names).map(|(command, name)| {
+        (name.clone(), Page { command, name, program, all: &names }.render())
+    });
+    pages.collect()
+}
+
+struct Page<'a> {
+    command: &'a Command,
+    name: &'a str,
+    program: &'a Command,
+    /// The names of all pages.
+    all: &'a [String],
+}
+
+impl Page<'_> {
+    fn render(&self) -> String {
+        let program = self.program.get_version().unwrap();
+        let mut page = format!(
+            ".TH {} 1 {} \"rlock {program}\" \"User Commands\"\n",
+            escaped(&self.name.to_uppercase()),
+            manual::DATE
+        );
+        let about = self.command.get_about().unwrap().to_string();
+        page += &format!(".SH NAME\n{} \\- {}\n", escaped(self.name), escaped(&about));
+        page += &format!(".SH SYNOPSIS\n{}", self.synopsis());
+        page += &format!(".SH DESCRIPTION\n{}", self.description());
+        page += &self.options();
+        page += &self.documents();
+        page += &format!(".SH \"EXIT STATUS\"\n{}", list(&statuses(self.subcommand())));
+        page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
+        page += &format!(".SH FILES\n{}", list(manual::FILES));
+        page += &format!(".SH EXAMPLES\n.EX\n{}\n.EE\n", escaped(&self.after_options().1));
+        page += &format!(".SH SECURITY\n{}", paragraphs(manual::SECURITY));
+        page + &format!(".SH \"SEE ALSO\"\n{}\n", self.see_also())
+    }
+
+    /// The subcommand that the page is about. `None` for the page of the whole program.
+    fn subcommand(&self) -> Option<&str> {
+        (!self.command.has_subcommands()).then(|| self.command.get_name())
+    }
+
+    /// All ways to call the command. The page of the program leaves the options to the other pages.
+    fn synopsis(&self) -> String {
+        let form = |command: &Command, options: &[String]| {
+            let words = positionals(command).map(in_synopsis);
+            let words: Vec<String> = options.iter().cloned().chain(words).collect();
+            format!(".SY \"rlock {}\"\n{}\n.YS\n", command.get_name(), words.join("\n"))
+        };
+        if self.subcommand().is_some() {
+            return form(self.command, &alternatives(self.command));
+        }
+        let options = [format!("[\\fIOPTION\\fR]{DOTS}")];
+        self.program.get_subcommands().map(|subcommand| form(subcommand, &options)).collect()
+    }
+
+    /// The description without its first line, which is in NAME.
+    fn description(&self) -> String {
+        let text = self.command.get_long_about().unwrap().to_string();
+        let description: Vec<&str> = text.split("\n\n").skip(1).collect();
+        paragraphs(&description)
+    }
+
+    fn options(&self) -> String {
+        if self.subcommand().is_none() {
+            let about = |it: &Command| {
+                (format!("rlock-{}(1)", it.get_name()), it.get_about().unwrap().to_string())
+            };
+            let subcommands: Vec<_> = self.program.get_subcommands().map(about).collect();
+            return format!(".SH SUBCOMMANDS\n{}", list(&subcommands));
+        }
+        let of = |heading: Option<&str>| {
+            let options = options(self.command).filter(|it| it.get_help_heading() == heading);
+            options.map(entry).collect::<String>()
+        };
+        let positionals: String = positionals(self.command).map(entry).collect();
+        let durations = paragraphs(&[&self.after_options().0]);
+        format!(
+            ".SH OPTIONS\n{positionals}{}.SS Server\n{}.SS Durations\n{durations}",
+            of(None),
+            of(Some("Server"))
+        )
+    }
+
+    /// The JSON documents that the command prints.
+    fn documents(&self) -> String {
+        let (introduction, fields) = match self.subcommand() {
+            Some("inspect") => (
+                "An array with one object for each lock that is held, or for NAME even if it is \
+                 free. Numbers are integers; times are RFC 3339, in UTC; a value that does not apply \
+                 is null.",
+                manual::JSON,
+            ),
+            Some("acquire" | "renew" | "release") => (
+                "With --json, one object. A field that does not apply is left out, or null.",
+                manual::RESULT,
+            ),
+            _ => return String::new(),
+        };
+        format!(".SH JSON\n{}{}", filled(introduction), list(fields))
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let entries = manual::ENVIRONMENT.iter();
+        let entries = entries.filter(|(of, ..)| self.is_about(of));
+        let mut entries: Vec<(String, String)> =
+            entries.map(|(_, names, text)| ((*names).into(), (*text).into())).collect();
+        let is_there =
+            |variable: &String| entries.iter().any(|(names, _)| names.contains(variable));
+        let defaults: Vec<String> =
+            self.defaults().into_iter().filter(|variable| !is_there(variable)).collect();
+        // After RLOCK_URL and RLOCK_PREFIX.
+        entries.insert(2, (defaults.join(", "), manual::DEFAULTS.into()));
+        entries
+    }
+
+    /// The variables that the help of an option names as its default.
+    fn defaults(&self) -> Vec<String> {
+        let commands = [self.command].into_iter().chain(self.command.get_subcommands());
+        let help = commands.flat_map(Command::get_arguments).filter_map(Arg::get_help);
+        let mut variables = Vec::new();
+        for help in help.map(ToString::to_string) {
+            let Some((_, rest)) = help.split_once("[env: ") else { continue };
+            let variable = rest.split(']').next().unwrap().to_owned();
+            if !variables.contains(&variable) {
+                variables.push(variable);
+            }
+        }
+        variables
+    }
+
+    fn is_about(&self, subcommands: Subcommands) -> bool {
+        self.subcommand().is_none_or(|subcommand| subcommands.contains(&subcommand))
+    }
+
+    /// From the end of `--help`: how to write a duration, and the examples without indentation.
+    fn after_options(&self) -> (String, String) {
+        let help = self.command.get_after_long_help().unwrap().to_string();
+        let (durations, examples) = help.split_once("Examples:\n").unwrap();
+        let examples = examples.split("\n\nExit status:").next().unwrap();
+        let lines = examples.lines().map(|line| line.strip_prefix("  ").unwrap_or(line));
+        (durations.trim_end().to_owned(), lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn see_also(&self) -> String {
+        let pages = self.all.iter().map(String::as_str).chain(["flock", "redis-cli"]);
+        let pages = pages.filter(|page| *page != self.name);
+        let pages: Vec<String> =
+            pages.map(|page| format!("\\fB{}\\fR(1)", escaped(page))).collect();
+        pages.join(",\n")
+    }
+}
+
+/// The exit statuses of a subcommand with their meanings, or those of all subcommands.
+pub(super) fn statuses(subcommand: Option<&str>) -> Vec<(&'static str, String)> {
+    let row = |(status, meanings): &(&'static str, &[exit::Meaning])| {
+        let meanings = meanings.iter().filter_map(|(of, text)| match subcommand {
+            Some(subcommand) => of.contains(&subcommand).then(|| (*text).to_owned()),
+            None if *of == exit::ALL => Some((*text).to_owned()),
+            None => Some(format!("{}: {text}", of.join(", "))),
+        });
+        let meanings: Vec<String> = meanings.collect();
+        (!meanings.is_empty()).then(|| (*status, meanings.join("; ")))
+    };
+    exit::TABLE.iter().filter_map(row).collect()
+}
+
+fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_positionals()
+}
+
+fn options(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|argument| !argument.is_positional())
+}
+
+/// The options for the synopsis, those of the server last. Options of one group, or which all conflict
+/// with each other, are alternatives.
+fn alternatives(command: &Command) -> Vec<String> {
+    let in_one_group = |one: &Arg, other: &Arg| {
+        let mut groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
+        groups
+            .any(|group| [one, other].iter().all(|it| group.get_args().any(|id| id == it.get_id())))
+    };
+    let conflict = |one: &Arg, other: &Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|it| it.get_id() == other.get_id())
+    };
+    let excludes = |one: &Arg, other: &Arg| {
+        in_one_group(one, other) || conflict(one, other) || conflict(other, one)
+    };
+    let (server, own): (Vec<&Arg>, Vec<&Arg>) =
+        options(command).partition(|option| option.get_help_heading().is_some());
+    let mut groups: Vec<Vec<&Arg>> = Vec::new();
+    for option in own.into_iter().chain(server) {
+        match groups.iter_mut().find(|group| group.iter().all(|other| excludes(option, other))) {
+            Some(group) => group.push(option),
+            None => groups.push(vec![option]),
+        }
+    }
+    let group = |group: &Vec<&Arg>| {
+        let repeats = group.iter().any(|it| matches!(it.get_action(), ArgAction::Append));
+        let forms: Vec<String> = group.iter().map(|it| in_synopsis(it)).collect();
+        format!("[{}]{}", forms.join("\\ |\\ "), if repeats { DOTS } else { "" })
+    };
+    groups.iter().map(group).collect()
+}
+
+/// An ellipsis that ends no sentence.
+const DOTS: &str = "...\\&";
+
+/// An option by its shortest name, or a positional argument, with their values.
+fn in_synopsis(argument: &Arg) -> String {
+    if argument.is_positional() {
+        let name = format!("\\fI{}\\fR", value(argument));
+        return match (argument.is_trailing_var_arg_set(), argument.is_required_set()) {
+            (true, _) => format!("[\\fB\\-\\-\\fR]\n{name}\n[\\fIARG\\fR]{DOTS}"),
+            (_, true) => name,
+            (_, false) => format!("[{name}]"),
+        };
+    }
+    let name = names(argument).swap_remove(0);
+    with_value(argument, &name).replace(' ', "\\ ")
+}
+
+/// The entry of an argument in the list of options.
+fn entry(argument: &Arg) -> String {
+    let forms: Vec<String> = match argument.is_positional() {
+        true => vec![format!("\\fI{}\\fR", value(argument))],
+        false => names(argument).iter().map(|name| with_value(argument, name)).collect(),
+    };
+    let short = argument.get_help().unwrap().to_string();
+    let long = argument.get_long_help().map_or(short.clone(), ToString::to_string);
+    let defaults = argument.get_default_values().iter().map(|it| it.to_str().unwrap());
+    let default: String = match argument.get_action().takes_values() {
+        true => defaults.map(|value| format!(" [default: {value}]")).collect(),
+        false => String::new(),
+    };
+    let mut lines = long.split("\n\n");
+    let first = format!("{}{default}", lines.next().unwrap());
+    let mut text = filled(&first);
+    for line in lines {
+        text += &format!(".IP\n{}", filled(line));
+    }
+    let values = argument.get_possible_values();
+    if argument.get_action().takes_values() && !values.is_empty() {
+        let value = |it: &clap::builder::PossibleValue| match it.get_help() {
+            Some(help) => format!("{} ({})", it.get_name(), lower(&help.to_string())),
+            None => it.get_name().to_owned(),
+        };
+        let values: Vec<String> = values.iter().map(value).collect();
+        text += &format!(".IP\n{}", filled(&format!("Values: {}.", values.join(", "))));
+    }
+    format!(".TP\n{}\n{text}", forms.join(", "))
+}
+
+/// All names of an option, the short ones first.
+fn names(option: &Arg) -> Vec<String> {
+    let short = option.get_short_and_visible_aliases().unwrap_or_default();
+    let long = option.get_long_and_visible_aliases().unwrap_or_default();
+    let names = short.iter().map(|name| format!("-{name}"));
+    names.chain(long.iter().map(|name| format!("--{name}"))).collect()
+}
+
+/// An option with its value in this form, in roff.
+fn with_value(option: &Arg, name: &str) -> String {
+    let name = format!("\\fB{}\\fR", escaped(name));
+    if !option.get_action().takes_values() {
+        return name;
+    }
+    let value = format!("\\fI{}\\fR", value(option));
+    match option.get_num_args().is_some_and(|count| count.min_values() == 0) {
+        true => format!("{name} [{value}]"),
+        false => format!("{name} {value}"),
+    }
+}
+
+fn value(argument: &Arg) -> &str {
+    argument.get_value_names().unwrap()[0].as_str()
+}
+
+fn list<T: AsRef<str>, U: AsRef<str>>(entries: &[(T, U)]) -> String {
+    let entry = |(term, text): &(T, U)| {
+        format!(".TP\n\\fB{}\\fR\n{}", escaped(term.as_ref()), filled(text.as_ref()))
+    };
+    entries.iter().map(entry).collect()
+}
+
+fn paragraphs<T: AsRef<str>>(texts: &[T]) -> String {
+    let texts: Vec<String> = texts.iter().map(|text| filled(text.as_ref())).collect();
+    texts.join(".PP\n")
+}
+
+/// Text in lines of at most 78 characters, as `mandoc -T lint` wants.
+fn filled(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace().map(escaped) {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= 78 => *line += &format!(" {word}"),
+            // A line must not begin like a request.
+            _ if word.starts_with('.') => lines.push(format!("\\&{word}")),
+            _ => lines.push(word),
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+fn lower(text: &str) -> String {
+    text.chars().take(1).flat_map(char::to_lowercase).chain(text.chars().skip(1)).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq").replace("\n.", "\n\\&.")
+}
