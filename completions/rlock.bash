@@ -1,470 +1,160 @@
-_rlock() {
-    local i cur prev opts cmd
-    COMPREPLY=()
-    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-        cur="$2"
-    else
-        cur="${COMP_WORDS[COMP_CWORD]}"
-    fi
-    prev="$3"
-    cmd=""
-    opts=""
+# bash completion for rlock, with bash 4.4 or later. It uses bash-completion if that is loaded.
+# Generated from tests/generated/completion.bash and from the command line.
+_rlock_subcommands='exec acquire renew release inspect -h --help -V --version'
+_rlock_durations='10s 30s 1m 5m 1h'
+_rlock_server='--password-file --prefix --tls-ca --tls-cert --tls-key --url'
 
-    for i in "${COMP_WORDS[@]:0:COMP_CWORD}"
-    do
-        case "${cmd},${i}" in
-            ",$1")
-                cmd="rlock"
-                ;;
-            rlock,acquire)
-                cmd="rlock__subcmd__acquire"
-                ;;
-            rlock,exec)
-                cmd="rlock__subcmd__exec"
-                ;;
-            rlock,inspect)
-                cmd="rlock__subcmd__inspect"
-                ;;
-            rlock,release)
-                cmd="rlock__subcmd__release"
-                ;;
-            rlock,renew)
-                cmd="rlock__subcmd__renew"
-                ;;
-            *)
-                ;;
-        esac
-    done
-
-    case "${cmd}" in
-        rlock)
-            opts="-h -V --help --version exec acquire renew release inspect"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        rlock__subcmd__acquire)
-            opts="-q -v -t -x -s -n -w -E -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --next --supersede --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --prefix)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --io-timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --password-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-ca)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-cert)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ttl)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -t)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --slots)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --wait)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -w)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --conflict-exit-code)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -E)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --at-least)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --owner)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --min-replicas)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --label)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --while-pid)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        rlock__subcmd__exec)
-            opts="-q -v -t -x -s -n -w -E -k -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --exclusive --shared --slots --nonblock --timeout --wait --next --supersede --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --kill-after --on-lost --on-unreachable --foreground --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --prefix)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --io-timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --password-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-ca)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-cert)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ttl)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -t)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --slots)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --wait)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -w)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --conflict-exit-code)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -E)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --at-least)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --owner)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --min-replicas)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --label)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --kill-after)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -k)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --on-lost)
-                    COMPREPLY=($(compgen -W "kill continue" -- "${cur}"))
-                    return 0
-                    ;;
-                --on-unreachable)
-                    COMPREPLY=($(compgen -W "fail run" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        rlock__subcmd__inspect)
-            opts="-q -v -W -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --attention --older-than --sort --json --names --watch --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --prefix)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --io-timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --password-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-ca)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-cert)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --older-than)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --sort)
-                    COMPREPLY=($(compgen -W "age name waiting lease" -- "${cur}"))
-                    return 0
-                    ;;
-                --watch)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -W)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        rlock__subcmd__release)
-            opts="-q -v -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --json --force --now --id --reason --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --prefix)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --io-timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --password-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-ca)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-cert)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --id)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --reason)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        rlock__subcmd__renew)
-            opts="-q -v -t -h --url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key --quiet --verbose --ttl --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --url)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --prefix)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --io-timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --password-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-ca)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-cert)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-key)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ttl)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -t)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
+# Sets `takes` to the options of a subcommand.
+_rlock_options() {
+    case $1 in
+        exec) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl -x --exclusive -s --shared --slots -n --nonblock -w --wait --timeout --next --supersede -E --conflict-exit-code --at-least --reentrant --owner --min-replicas --label -k --kill-after --on-lost --on-unreachable --foreground -h --help' ;;
+        acquire) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl -x --exclusive -s --shared --slots -n --nonblock -w --wait --timeout --next --supersede -E --conflict-exit-code --at-least --reentrant --owner --min-replicas --label --json --shell --while-pid -h --help' ;;
+        renew) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose -t --ttl --json -h --help' ;;
+        release) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose --json --force --now --id --reason -h --help' ;;
+        inspect) takes='--url --prefix --io-timeout --password-file --tls-ca --tls-cert --tls-key -q --quiet -v --verbose --attention --older-than --sort --json --names -W --watch -h --help' ;;
+        *) takes='' ;;
     esac
 }
 
-if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _rlock -o nosort -o bashdefault -o default rlock
-else
-    complete -F _rlock -o bashdefault -o default rlock
-fi
+# Sets `takes` to what the value of an option is. Fails if the option takes none.
+_rlock_value() {
+    case $1 in
+        --at-least | --io-timeout | --kill-after | --older-than | --timeout | --ttl | --wait | -k | -t | -w) takes='DURATION' ;;
+        --password-file | --tls-ca | --tls-cert | --tls-key) takes='FILE' ;;
+        --conflict-exit-code | --id | --label | --min-replicas | --owner | --prefix | --reason | --slots | --url | --while-pid | -E) takes='NOTHING' ;;
+        --watch | -W) takes='OPTIONAL' ;;
+        --sort) takes='age name waiting lease' ;;
+        --on-unreachable) takes='fail run' ;;
+        --on-lost) takes='kill continue' ;;
+        *) return 1 ;;
+    esac
+}
 
-# The names of held locks, from the server in RLOCK_URL; none if it does not answer soon. COMP_LINE
-# contains the whole word, which bash splits at each colon. Names are quoted, because any user may have
-# chosen them.
-_rlock_names() {
-    local line="${COMP_LINE:0:COMP_POINT}"
-    local word="${line##* }" before=""
-    [[ "$COMP_WORDBREAKS" == *:* && "$word" == *:* ]] && before="${word%"${word##*:}"}"
-    local names
-    names=$("$1" inspect --quiet --names --io-timeout 500ms 2>/dev/null) || return 0
-    local name
-    while IFS= read -r name; do
-        if [[ -n "$name" && "$name" == "$word"* ]]; then
-            printf -v name %q "${name#"$before"}"
-            COMPREPLY+=("$name")
+# The words of the command up to the cursor, in `words`. Bash also splits them at the characters of
+# COMP_WORDBREAKS, such as colons. `starts` has the place of each in COMP_WORDS.
+_rlock_words() {
+    local rest=${COMP_LINE:0:COMP_POINT} index word
+    for ((index = 0; index <= COMP_CWORD; index++)); do
+        if [[ $index == 0 || $rest == [[:space:]]* ]]; then
+            words+=("")
+            starts+=("$index")
         fi
-    done <<<"$names"
-}
-
-# Whether the next word is the name: not after an option that takes a value, and not after a name.
-_rlock_wants_name() {
-    local line="${COMP_LINE:0:COMP_POINT}" word previous="" names=0
-    local -a words
-    read -ra words <<<"$line"
-    [[ "$line" == *" " ]] || unset "words[-1]"
-    for word in "${words[@]:2}"; do
-        case "$previous" in
-            --url | --prefix | --io-timeout | --password-file | --tls-ca | --tls-cert | --tls-key | -t | --ttl) ;;
-            *) [[ "$word" == -* ]] || names=$((names + 1)) ;;
-        esac
-        previous="$word"
+        rest=${rest#"${rest%%[![:space:]]*}"}
+        word=${COMP_WORDS[index]}
+        # The cursor may be inside the last word.
+        ((index < COMP_CWORD)) || word=$rest
+        words[-1]+=$word
+        rest=${rest#"$word"}
     done
-    case "$previous" in
-        --url | --prefix | --io-timeout | --password-file | --tls-ca | --tls-cert | --tls-key | -t | --ttl) return 1 ;;
-    esac
-    ((names == 0))
 }
 
-_rlock_and_names() {
-    _rlock "$@"
-    case "${COMP_WORDS[1]}" in
-        inspect | release | renew)
-            if [[ "$2" != -* ]] && _rlock_wants_name; then
-                COMPREPLY=()
-                _rlock_names "$1"
+# The quoted form of the names that begin as typed. Any client may have chosen a name.
+_rlock_names() {
+    local -a names
+    mapfile -t names < <(timeout 1 "$1" inspect --quiet --names --io-timeout 500ms "${server[@]}" \
+        2>/dev/null </dev/null)
+    local quote="" typed=$current name text
+    case $typed in \'* | \"*) quote=${typed:0:1} typed=${typed:1} ;; esac
+    [[ $quote == "'" ]] || typed=${typed//\\/}
+    # Bash replaces only what follows the last colon or other character of COMP_WORDBREAKS.
+    local replaced=$2
+    [[ $quote == "'" ]] || replaced=${replaced//\\/}
+    local before=${typed%"${replaced#["'\""]}"}
+    for name in "${names[@]}"; do
+        [[ $name == "$typed"* ]] || continue
+        text=${name#"$before"}
+        case $quote in
+            "'") text=${text//"'"/"'\\''"} ;;
+            '"')
+                # Inside double quotes, nothing keeps ! from the history.
+                [[ $text != *!* ]] || continue
+                text=${text//\"/\\\"} text=${text//\$/\\\$} text=${text//\`/\\\`}
+                ;;
+            *) [[ -z $text ]] || printf -v text %q "$text" ;;
+        esac
+        COMPREPLY+=("$text")
+    done
+}
+
+# Completes a command that begins at this word, as if rlock were not before it.
+_rlock_command() {
+    local offset
+    for offset in _comp_command_offset _command_offset; do
+        if declare -F "$offset" >/dev/null; then
+            "$offset" "${starts[$1]}"
+            return
+        fi
+    done
+    if (($1 == ${#words[@]} - 1)) && [[ $current != */* ]]; then
+        mapfile -t COMPREPLY < <(compgen -c -- "$current" | sort -u)
+    else
+        compopt -o default
+    fi
+}
+
+_rlock() {
+    COMPREPLY=()
+    local -a words=() starts=() server=()
+    _rlock_words
+    local last=$((${#words[@]} - 1)) current=${words[-1]}
+    local subcommand=${words[1]} choices="" takes index word options=yes expected=NAME
+    ((last > 1)) || expected=SUBCOMMAND options=""
+    for ((index = 2; index < last; index++)); do
+        word=${words[index]}
+        if [[ $options && $word == -- ]]; then
+            options=""
+        elif [[ $options && $word == -?* ]]; then
+            [[ " $_rlock_server " != *" ${word%%=*} "* ]] || server+=("$word")
+            # Of several short options together, only the last can take the next word.
+            [[ ! $word =~ ^-[a-zA-Z]+([a-zA-Z])$ ]] || word=-${BASH_REMATCH[1]}
+            _rlock_value "$word" || continue
+            if [[ $takes == OPTIONAL ]]; then
+                # Unlike a name, a duration begins with a digit.
+                [[ ${words[index + 1]} == [0-9]* ]] && ((index + 1 < last)) && index=$((index + 1))
+                continue
             fi
+            index=$((index + 1))
+            if ((index == last)); then
+                expected=$takes options=""
+            elif [[ " $_rlock_server " == *" $word "* ]]; then
+                server+=("${words[index]}")
+            fi
+        elif [[ $expected == COMMAND ]]; then
+            _rlock_command "$index"
+            return
+        elif [[ $subcommand == exec ]]; then
+            expected=COMMAND
+        else
+            expected=""
+        fi
+    done
+    if [[ $options && $current == -*=* ]] && _rlock_value "${current%%=*}"; then
+        [[ $takes != OPTIONAL ]] || takes=DURATION
+        expected=$takes
+    elif [[ $options && $current == -* ]]; then
+        _rlock_options "$subcommand"
+        expected=CHOICE choices=$takes
+    fi
+    case $expected in
+        "" | NOTHING) return ;;
+        CHOICE) ;;
+        SUBCOMMAND) choices=$_rlock_subcommands ;;
+        DURATION) choices=$_rlock_durations ;;
+        FILE)
+            compopt -o default
+            return
             ;;
+        NAME)
+            _rlock_names "$1" "$2"
+            return
+            ;;
+        COMMAND)
+            _rlock_command "$last"
+            return
+            ;;
+        *) choices=$expected ;;
     esac
+    mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$2")
 }
 
-complete -F _rlock_and_names -o bashdefault -o default rlock
+complete -o nosort -F _rlock rlock

@@ -1,139 +1,188 @@
-# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
-function __fish_rlock_global_optspecs
-    string join \n h/help V/version
-end
+# fish completion for rlock.
+# Generated from tests/generated/completion.fish and from the command line.
 
-function __fish_rlock_needs_command
-    # Figure out if the current invocation already has a command.
-    set -l cmd (commandline -opc)
-    set -e cmd[1]
-    argparse -s (__fish_rlock_global_optspecs) -- $cmd 2>/dev/null
+set -g __rlock_values --at-least --conflict-exit-code --id --io-timeout --kill-after --label --min-replicas --older-than --on-lost --on-unreachable --owner --password-file --prefix --reason --slots --sort --timeout --tls-ca --tls-cert --tls-key --ttl --url --wait --while-pid -E -k -t -w
+set -g __rlock_optional --watch -W
+set -g __rlock_server --password-file --prefix --tls-ca --tls-cert --tls-key --url
+
+# What may come at the cursor: options, and NAME, COMMAND or nothing.
+# For COMMAND, also the number of words before the command.
+function __rlock_expects -a subcommand
+    set -l words (commandline -opc)
+    test "$words[2]" = "$subcommand"
     or return
-    if set -q argv[1]
-        # Also print the command, so this can be used to figure out what it is.
-        echo $argv[1]
-        return 1
+    set -l expected NAME
+    set -l options options
+    set -l skip ''
+    set -l index 2
+    for word in $words[3..-1]
+        set index (math $index + 1)
+        switch "$skip$options$word"
+            case 'value*'
+                set skip ''
+                continue
+            case 'optional*'
+                set skip ''
+                # Unlike a name, a duration begins with a digit.
+                string match -qr '^[0-9]' -- $word
+                and continue
+        end
+        if test -n "$options"; and string match -q -- -- $word
+            set options ''
+        else if test -n "$options"; and string match -q -- '-?*' $word
+            # Of several short options together, only the last can take the next word.
+            set word (string replace -r -- '^-[a-zA-Z]+([a-zA-Z])$' '-$1' $word)
+            contains -- $word $__rlock_values
+            and set skip value
+            contains -- $word $__rlock_optional
+            and set skip optional
+        else if test "$expected" = COMMAND
+            echo COMMAND
+            echo (math $index - 1)
+            return
+        else if test $subcommand = exec
+            set expected COMMAND
+        else
+            set expected ''
+        end
     end
-    return 0
+    string join \n -- $options $expected
+    test "$expected" = COMMAND
+    and count $words
 end
 
-function __fish_rlock_using_subcommand
-    set -l cmd (__fish_rlock_needs_command)
-    test -z "$cmd"
-    and return 1
-    contains -- $cmd[1] $argv
+# The names of held locks, from the server that the words before name.
+function __rlock_names
+    set -l server
+    set -l take ''
+    for word in (commandline -opc)
+        if test -n "$take" || contains -- (string replace -r '=.*' '' -- $word) $__rlock_server
+            set -a server $word
+            contains -- $word $__rlock_server
+            and set take yes
+            or set take ''
+        end
+    end
+    timeout 1 rlock inspect --quiet --names --io-timeout 500ms $server 2>/dev/null </dev/null
 end
 
-complete -c rlock -n "__fish_rlock_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c rlock -n "__fish_rlock_needs_command" -s V -l version -d 'Print version'
-complete -c rlock -n "__fish_rlock_needs_command" -f -a "exec" -d 'Run a command while holding a lock'
-complete -c rlock -n "__fish_rlock_needs_command" -f -a "acquire" -d 'Acquire a lock and print the token to renew or release it'
-complete -c rlock -n "__fish_rlock_needs_command" -f -a "renew" -d 'Renew a held lock for --ttl from now'
-complete -c rlock -n "__fish_rlock_needs_command" -f -a "release" -d 'Release a held lock'
-complete -c rlock -n "__fish_rlock_needs_command" -f -a "inspect" -d 'Show the holders and waiters of locks'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l url -d 'Use this lock server; repeat for a quorum [env: RLOCK_URL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l prefix -d 'Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l io-timeout -d 'Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l password-file -d 'Read the password from the first line of FILE' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s t -l ttl -d 'Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l slots -d 'Allow up to N holders at once; all must pass the same N' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s w -l wait -l timeout -d 'Wait at most DURATION for the lock [env: RLOCK_WAIT]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s E -l conflict-exit-code -d 'Exit with status N if the lock is busy' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l at-least -d 'Keep the lock for at least DURATION after acquiring it' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l owner -d 'Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l min-replicas -d 'Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l label -d 'Show TEXT to waiters and in inspect [env: RLOCK_LABEL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s k -l kill-after -d 'Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-lost -d 'Kill the command or let it continue if the lock is lost' -r -f -a "kill\t''
-continue\t''"
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l on-unreachable -d 'Fail or run unlocked if no server is reachable at the start' -r -f -a "fail\t''
-run\t''"
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s v -l verbose -d 'Print each step with its time'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s x -l exclusive -d 'Hold the lock alone (default)'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s s -l shared -d 'Share the lock with other --shared holders'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s n -l nonblock -d 'Fail immediately if the lock is busy'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l next -d 'Wait ahead of all waiters that do not use --next'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l supersede -d 'Cancel older waiters that also use --supersede'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -l foreground -d 'Keep the command in the process group of rlock'
-complete -c rlock -n "__fish_rlock_using_subcommand exec" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l url -d 'Use this lock server; repeat for a quorum [env: RLOCK_URL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l prefix -d 'Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l io-timeout -d 'Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l password-file -d 'Read the password from the first line of FILE' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s t -l ttl -d 'Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l slots -d 'Allow up to N holders at once; all must pass the same N' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s w -l wait -l timeout -d 'Wait at most DURATION for the lock [env: RLOCK_WAIT]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s E -l conflict-exit-code -d 'Exit with status N if the lock is busy' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l at-least -d 'Keep the lock for at least DURATION after acquiring it' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l owner -d 'Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l min-replicas -d 'Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l label -d 'Show TEXT to waiters and in inspect [env: RLOCK_LABEL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l while-pid -d 'Hold the lock while process PID lives' -r
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s v -l verbose -d 'Print each step with its time'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s x -l exclusive -d 'Hold the lock alone (default)'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s s -l shared -d 'Share the lock with other --shared holders'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s n -l nonblock -d 'Fail immediately if the lock is busy'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l next -d 'Wait ahead of all waiters that do not use --next'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l supersede -d 'Cancel older waiters that also use --supersede'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l json -d 'Print one JSON document, even on failure'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -l shell -d 'Print shell assignments for eval instead of the token'
-complete -c rlock -n "__fish_rlock_using_subcommand acquire" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l url -d 'Use this lock server; repeat for a quorum [env: RLOCK_URL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l prefix -d 'Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l io-timeout -d 'Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l password-file -d 'Read the password from the first line of FILE' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -s t -l ttl -d 'Expire the lease DURATION from now [env: RLOCK_TTL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -s v -l verbose -d 'Print each step with its time'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -l json -d 'Print one JSON document, even on failure'
-complete -c rlock -n "__fish_rlock_using_subcommand renew" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l url -d 'Use this lock server; repeat for a quorum [env: RLOCK_URL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l prefix -d 'Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l io-timeout -d 'Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l password-file -d 'Read the password from the first line of FILE' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l id -d 'Revoke only the hold with this ID, or remove that waiter' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l reason -d 'Show TEXT to affected clients and in the history' -r
-complete -c rlock -n "__fish_rlock_using_subcommand release" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -s v -l verbose -d 'Print each step with its time'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l json -d 'Print one JSON document, even on failure'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l force -d 'Revoke all holds, stop their commands and await release'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -l now -d 'Free the lock immediately; requires --force'
-complete -c rlock -n "__fish_rlock_using_subcommand release" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l url -d 'Use this lock server; repeat for a quorum [env: RLOCK_URL]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l prefix -d 'Prepend PREFIX to NAME to form the Redis key [env: RLOCK_PREFIX] [default: rlock:]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l io-timeout -d 'Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]' -r
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l password-file -d 'Read the password from the first line of FILE' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-ca -d 'Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-cert -d 'Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l tls-key -d 'Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]' -r -F
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l older-than -d 'List only locks that have been held for longer than DURATION' -r
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l sort -d 'Sort the list by ORDER' -r -f -a "age\t'Longest held first'
-name\t'By name'
-waiting\t'Most waiters first'
-lease\t'Soonest end of the lease first'"
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s W -l watch -d 'Refresh every DURATION, by default every second' -r
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s q -l quiet -d 'Print failures only, not waiting or busy messages'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s v -l verbose -d 'Print each step with its time'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l attention -d 'List only locks that need attention; exit 1 if there are any'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l json -d 'Print one JSON document, even on failure'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -l names -d 'Print only the names, one per line'
-complete -c rlock -n "__fish_rlock_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
+# Completes the command as if rlock were not before it.
+function __rlock_command
+    set -l before (__rlock_expects exec)[-1]
+    set -l words (commandline -opc)
+    set -l command (string escape -- $words[(math $before + 1)..-1]) (commandline -ct)
+    complete "-C$command"
+end
 
-# The names of held locks, from the server in RLOCK_URL; none if it does not answer soon.
-complete -c rlock -n "__fish_rlock_using_subcommand inspect; or __fish_rlock_using_subcommand release; or __fish_rlock_using_subcommand renew" -f -a "(rlock inspect --quiet --names --io-timeout 500ms 2>/dev/null)"
+complete -c rlock -f
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a exec -d 'Run a command while holding a lock'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a acquire -d 'Acquire a lock and print the token to renew or release it'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a renew -d 'Renew a held lock for --ttl from now'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a release -d 'Release a held lock'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a inspect -d 'Show the holders and waiters of locks'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -s V -l version -d 'Print version'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l url -x -d 'Use this lock server; repeat for a quorum'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l prefix -x -d 'Prepend PREFIX to NAME to form the Redis key'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l io-timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for each connection or reply'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l password-file -r -F -d 'Read the password from the first line of FILE'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l tls-ca -r -F -d 'Trust only the certificate authority in FILE'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l tls-cert -r -F -d 'Present the client certificate in FILE to the server'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'Expire the lease DURATION after its last renewal'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s x -l exclusive -d 'Hold the lock alone (default)'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s s -l shared -d 'Share the lock with other --shared holders'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l slots -x -d 'Allow up to N holders at once; all must pass the same N'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s n -l nonblock -d 'Fail immediately if the lock is busy'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s w -l wait -l timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for the lock'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l next -d 'Wait ahead of all waiters that do not use --next'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l supersede -d 'Cancel older waiters that also use --supersede'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s E -l conflict-exit-code -x -d 'Exit with status N if the lock is busy'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l at-least -x -a '10s 30s 1m 5m 1h' -d 'Keep the lock for at least DURATION after acquiring it'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l owner -x -d 'Hold the lock as owner ID, for --reentrant'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l min-replicas -x -d 'Require N replicas to confirm each grant or renewal'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l label -x -d 'Show TEXT to waiters and in inspect'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s k -l kill-after -x -a '10s 30s 1m 5m 1h' -d 'Send SIGKILL DURATION after SIGTERM if the lock is lost'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l on-lost -x -a "kill continue" -d 'Kill the command or let it continue if the lock is lost'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l on-unreachable -x -a "fail run" -d 'Fail or run unlocked if no server is reachable at the start'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l foreground -d 'Keep the command in the process group of rlock'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'contains NAME (__rlock_expects exec)' -a '(__rlock_names)'
+complete -c rlock -n 'contains COMMAND (__rlock_expects exec)' -a '(__rlock_command)'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l url -x -d 'Use this lock server; repeat for a quorum'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l prefix -x -d 'Prepend PREFIX to NAME to form the Redis key'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l io-timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for each connection or reply'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l password-file -r -F -d 'Read the password from the first line of FILE'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l tls-ca -r -F -d 'Trust only the certificate authority in FILE'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l tls-cert -r -F -d 'Present the client certificate in FILE to the server'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'Expire the lease DURATION after its last renewal'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s x -l exclusive -d 'Hold the lock alone (default)'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s s -l shared -d 'Share the lock with other --shared holders'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l slots -x -d 'Allow up to N holders at once; all must pass the same N'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s n -l nonblock -d 'Fail immediately if the lock is busy'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s w -l wait -l timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for the lock'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l next -d 'Wait ahead of all waiters that do not use --next'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l supersede -d 'Cancel older waiters that also use --supersede'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s E -l conflict-exit-code -x -d 'Exit with status N if the lock is busy'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l at-least -x -a '10s 30s 1m 5m 1h' -d 'Keep the lock for at least DURATION after acquiring it'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l reentrant -d 'Enter a lock that an enclosing exec or the same owner holds'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l owner -x -d 'Hold the lock as owner ID, for --reentrant'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l min-replicas -x -d 'Require N replicas to confirm each grant or renewal'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l label -x -d 'Show TEXT to waiters and in inspect'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l json -d 'Print one JSON document, even on failure'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l shell -d 'Print shell assignments for eval instead of the token'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -l while-pid -x -d 'Hold the lock while process PID lives'
+complete -c rlock -n 'contains options (__rlock_expects acquire)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'contains NAME (__rlock_expects acquire)' -a '(__rlock_names)'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l url -x -d 'Use this lock server; repeat for a quorum'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l prefix -x -d 'Prepend PREFIX to NAME to form the Redis key'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l io-timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for each connection or reply'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l password-file -r -F -d 'Read the password from the first line of FILE'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l tls-ca -r -F -d 'Trust only the certificate authority in FILE'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l tls-cert -r -F -d 'Present the client certificate in FILE to the server'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -s t -l ttl -x -a '10s 30s 1m 5m 1h' -d 'Expire the lease DURATION from now'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -l json -d 'Print one JSON document, even on failure'
+complete -c rlock -n 'contains options (__rlock_expects renew)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'contains NAME (__rlock_expects renew)' -a '(__rlock_names)'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l url -x -d 'Use this lock server; repeat for a quorum'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l prefix -x -d 'Prepend PREFIX to NAME to form the Redis key'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l io-timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for each connection or reply'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l password-file -r -F -d 'Read the password from the first line of FILE'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l tls-ca -r -F -d 'Trust only the certificate authority in FILE'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l tls-cert -r -F -d 'Present the client certificate in FILE to the server'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
+complete -c rlock -n 'contains options (__rlock_expects release)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
+complete -c rlock -n 'contains options (__rlock_expects release)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l json -d 'Print one JSON document, even on failure'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l force -d 'Revoke all holds, stop their commands and await release'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l now -d 'Free the lock immediately; requires --force'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l id -x -d 'Revoke only the hold with this ID, or remove that waiter'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l reason -x -d 'Show TEXT to affected clients and in the history'
+complete -c rlock -n 'contains options (__rlock_expects release)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'contains NAME (__rlock_expects release)' -a '(__rlock_names)'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l url -x -d 'Use this lock server; repeat for a quorum'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l prefix -x -d 'Prepend PREFIX to NAME to form the Redis key'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l io-timeout -x -a '10s 30s 1m 5m 1h' -d 'Wait at most DURATION for each connection or reply'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l password-file -r -F -d 'Read the password from the first line of FILE'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l tls-ca -r -F -d 'Trust only the certificate authority in FILE'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l tls-cert -r -F -d 'Present the client certificate in FILE to the server'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l attention -d 'List only locks that need attention; exit 1 if there are any'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l older-than -x -a '10s 30s 1m 5m 1h' -d 'List only locks that have been held for longer than DURATION'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a "age\t'Longest held first' name\t'By name' waiting\t'Most waiters first' lease\t'Soonest end of the lease first'" -d 'Sort the list by ORDER'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l json -d 'Print one JSON document, even on failure'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l names -d 'Print only the names, one per line'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s W -l watch -a '10s 30s 1m 5m 1h' -d 'Refresh every DURATION, by default every second'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
+complete -c rlock -n 'contains NAME (__rlock_expects inspect)' -a '(__rlock_names)'

@@ -7,7 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
-use clap_complete::Shell;
+#[path = "generated/arguments.rs"]
+mod arguments;
+#[path = "generated/completions.rs"]
+mod completions;
 #[path = "generated/man.rs"]
 mod man;
 
@@ -41,43 +44,12 @@ fn the_man_pages_are_current() {
     }
 }
 
-/// What clap generates, and after it the names of locks, which only the server knows.
-fn completions(shell: Shell) -> String {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut program(), "rlock", &mut script);
-    let script = String::from_utf8(script).unwrap();
-    match shell {
-        Shell::Bash => script + include_str!("generated/names.bash"),
-        Shell::Fish => script + include_str!("generated/names.fish"),
-        _ => {
-            // In the subcommands that are about locks which exist already.
-            let (before, after) = script.split_once("(renew)").unwrap();
-            let after = after.replace(
-                "name -- Name of the lock:_default",
-                "name -- Name of the lock:_rlock_names",
-            );
-            let inspect = "subject -- Name of a lock, or a pattern";
-            let (lines, end) = after.split_once("\nif [ ").unwrap();
-            let lines: Vec<String> = lines
-                .lines()
-                .map(|line| match line.contains(inspect) {
-                    true => line.replace(":_default'", ":_rlock_names'"),
-                    false => line.to_owned(),
-                })
-                .collect();
-            let names = include_str!("generated/names.zsh");
-            format!("{before}(renew){}\n{names}\nif [ {end}", lines.join("\n"))
-        }
-    }
-}
-
 #[test]
 fn the_completions_are_current() {
-    for (shell, file) in
-        [(Shell::Bash, "rlock.bash"), (Shell::Zsh, "_rlock"), (Shell::Fish, "rlock.fish")]
-    {
-        check(&format!("completions/{file}"), &completions(shell));
-    }
+    let program = program();
+    check("completions/rlock.bash", &completions::bash(&program));
+    check("completions/_rlock", &completions::zsh(&program));
+    check("completions/rlock.fish", &completions::fish(&program));
 }
 
 /// Runs a program that checks a man page, and returns what it prints.

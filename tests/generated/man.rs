@@ -1,8 +1,10 @@
 //! The man pages: what clap knows about the command line, and the sections of `manual`.
 
-use clap::{Arg, ArgAction, Command};
+use clap::{Arg, Command};
 use rlock::cli::manual;
 use rlock::exit::{self, Subcommands};
+
+use super::arguments::{is_optional, names, options, repeats, takes_value, value};
 
 /// The name of each page, and the page.
 pub(super) fn pages(program: &Command) -> Vec<(String, String)> {
@@ -180,10 +182,6 @@ fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_positionals()
 }
 
-fn options(command: &Command) -> impl Iterator<Item = &Arg> {
-    command.get_arguments().filter(|argument| !argument.is_positional())
-}
-
 /// The options for the synopsis, those of the server last. Options of one group, or which all conflict
 /// with each other, are alternatives.
 fn alternatives(command: &Command) -> Vec<String> {
@@ -208,7 +206,7 @@ fn alternatives(command: &Command) -> Vec<String> {
         }
     }
     let group = |group: &Vec<&Arg>| {
-        let repeats = group.iter().any(|it| matches!(it.get_action(), ArgAction::Append));
+        let repeats = group.iter().any(|it| repeats(it));
         let forms: Vec<String> = group.iter().map(|it| in_synopsis(it)).collect();
         format!("[{}]{}", forms.join("\\ |\\ "), if repeats { DOTS } else { "" })
     };
@@ -241,7 +239,7 @@ fn entry(argument: &Arg) -> String {
     let short = argument.get_help().unwrap().to_string();
     let long = argument.get_long_help().map_or(short.clone(), ToString::to_string);
     let defaults = argument.get_default_values().iter().map(|it| it.to_str().unwrap());
-    let default: String = match argument.get_action().takes_values() {
+    let default: String = match takes_value(argument) {
         true => defaults.map(|value| format!(" [default: {value}]")).collect(),
         false => String::new(),
     };
@@ -252,7 +250,7 @@ fn entry(argument: &Arg) -> String {
         text += &format!(".IP\n{}", filled(line));
     }
     let values = argument.get_possible_values();
-    if argument.get_action().takes_values() && !values.is_empty() {
+    if takes_value(argument) && !values.is_empty() {
         let value = |it: &clap::builder::PossibleValue| match it.get_help() {
             Some(help) => format!("{} ({})", it.get_name(), lower(&help.to_string())),
             None => it.get_name().to_owned(),
@@ -263,29 +261,17 @@ fn entry(argument: &Arg) -> String {
     format!(".TP\n{}\n{text}", forms.join(", "))
 }
 
-/// All names of an option, the short ones first.
-fn names(option: &Arg) -> Vec<String> {
-    let short = option.get_short_and_visible_aliases().unwrap_or_default();
-    let long = option.get_long_and_visible_aliases().unwrap_or_default();
-    let names = short.iter().map(|name| format!("-{name}"));
-    names.chain(long.iter().map(|name| format!("--{name}"))).collect()
-}
-
 /// An option with its value in this form, in roff.
 fn with_value(option: &Arg, name: &str) -> String {
     let name = format!("\\fB{}\\fR", escaped(name));
-    if !option.get_action().takes_values() {
+    if !takes_value(option) {
         return name;
     }
     let value = format!("\\fI{}\\fR", value(option));
-    match option.get_num_args().is_some_and(|count| count.min_values() == 0) {
+    match is_optional(option) {
         true => format!("{name} [{value}]"),
         false => format!("{name} {value}"),
     }
-}
-
-fn value(argument: &Arg) -> &str {
-    argument.get_value_names().unwrap()[0].as_str()
 }
 
 fn list<T: AsRef<str>, U: AsRef<str>>(entries: &[(T, U)]) -> String {

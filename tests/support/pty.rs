@@ -1,4 +1,4 @@
-//! A user at a terminal: a real interactive bash on a pty.
+//! A user at a terminal: a real interactive shell on a pty.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -27,8 +27,16 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// With `$rlock` as the binary under test.
+    /// A bash with `$rlock` as the binary under test.
     pub fn start(server: &Server) -> Self {
+        let mut shell = Command::new("bash");
+        shell.args(["--norc", "--noprofile", "-i"]);
+        shell.env("RLOCK_URL", server.url()).env("rlock", binary()).env("PS1", "$ ");
+        Self::of(shell)
+    }
+
+    /// An interactive shell whose prompt is `$ `.
+    pub fn of(mut shell: Command) -> Self {
         // Closed on exec, unlike those of openpty, which any child of another test would inherit.
         let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -38,10 +46,7 @@ impl Terminal {
             File::options().read(true).write(true).custom_flags(slave).open(ptsname_r(&master)?)
         };
         let slave = open().unwrap();
-        let mut shell = Command::new("bash");
-        shell.args(["--norc", "--noprofile", "-i"]);
-        shell.env("RLOCK_URL", server.url()).env("rlock", binary());
-        shell.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "");
+        shell.env("TERM", "dumb").env("HISTFILE", "");
         let stream = || slave.try_clone().unwrap();
         shell.stdin(stream()).stdout(stream()).stderr(stream());
         // SAFETY: system calls between fork and exec, and default actions, which run no code.
