@@ -78,7 +78,7 @@ pub const TABLE: &[(&str, &[Meaning])] = &[
                 "another client has the lock and the wait is over, or the waiter was superseded or \
                  removed (-E sets another status)",
             ),
-            (&["release"], "with --force, another tool holds the lock"),
+            (&["release"], "with --force but not --now, another tool holds the lock"),
         ],
     ),
     (
