@@ -35,6 +35,7 @@ mod terminal;
 mod tls;
 mod tokens;
 mod transparency;
+mod versions;
 mod waiting;
 mod while_pid;
 
