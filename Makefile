@@ -1,5 +1,6 @@
 # Installs rlock with make: run `make`, then `sudo make install`. Use cargo for everything else.
 # `make static` builds a binary that runs on any Linux system of this architecture.
+# `make dist` builds everything that a release page carries.
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO_TARGET_DIR ?= target
@@ -7,13 +8,14 @@ PROGRAM ?= $(CARGO_TARGET_DIR)/release/rlock
 
 ROOT = $(DESTDIR)$(PREFIX)
 MAN = $(ROOT)/share/man/man1
+DOC = $(ROOT)/share/doc/rlock
 BASH = $(ROOT)/share/bash-completion/completions
 ZSH = $(ROOT)/share/zsh/site-functions
 FISH = $(ROOT)/share/fish/vendor_completions.d
 
 STATIC = $(shell uname -m)-unknown-linux-musl
 
-.PHONY: all static install uninstall
+.PHONY: all static dist install uninstall
 
 all:
 	cargo build --release --locked
@@ -22,10 +24,15 @@ static:
 	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
 	cargo build --release --locked --target $(STATIC)
 
+dist:
+	./packaging/dist
+
 install:
 	install -D -m 755 "$(PROGRAM)" "$(ROOT)/bin/rlock"
-	install -d "$(MAN)"
+	install -d "$(MAN)" "$(DOC)/docs"
 	install -m 644 man/*.1 "$(MAN)"
+	install -m 644 README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE "$(DOC)"
+	install -m 644 docs/* "$(DOC)/docs"
 	install -D -m 644 completions/rlock.bash "$(BASH)/rlock"
 	install -D -m 644 completions/_rlock "$(ZSH)/_rlock"
 	install -D -m 644 completions/rlock.fish "$(FISH)/rlock.fish"
@@ -33,3 +40,4 @@ install:
 uninstall:
 	rm -f "$(ROOT)/bin/rlock" "$(MAN)"/rlock.1 "$(MAN)"/rlock-*.1
 	rm -f "$(BASH)/rlock" "$(ZSH)/_rlock" "$(FISH)/rlock.fish"
+	rm -rf "$(DOC)"

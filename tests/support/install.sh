@@ -70,3 +70,9 @@ need_target() {
     present rustup || die "no standard library for $1; install it (rustup not found)"
     rustup target add "$1" || die "cannot install the standard library for $1"
 }
+
+# need_tool PROGRAM builds a cargo subcommand that is missing.
+need_tool() {
+    PATH="$PATH:$PWD/target/tools/bin"
+    present "$1" || cargo install --quiet --locked --root target/tools "$1" || die "cannot install $1"
+}
