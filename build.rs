@@ -14,9 +14,10 @@ fn main() -> io::Result<()> {
 
 /// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a
 /// twin of the same name in `src/store/model/`.
-const PARTS: [&str; 15] = [
+const PARTS: [&str; 16] = [
     "lock",
     "transaction",
+    "details",
     "fence",
     "revocation",
     "counts",

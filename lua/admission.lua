@@ -17,18 +17,17 @@ local function admissible(mode, called, their_mode)
 end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
--- again. `named_owner` is the owner if a user chose it. `...` are more details to write, 'renewed'
--- among them. A `wanted` fence is from one of several servers, whose holders have no numbers.
-local function grant(token, mode, deadline, wanted, named_owner, ...)
+-- again. The caller has set the other details, 'renewed' among them. A `wanted` fence is from one of
+-- several servers, whose holders have no numbers. `...` are more fields of the state to write.
+local function grant(token, details, deadline, wanted, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
-  if not lock.live or lock.mode ~= 'exclusive' then lock.mode = mode end
-  if wanted == 0 then slots('take', token) end
+  if not lock.live or lock.mode ~= 'exclusive' then lock.mode = details.mode end
+  if wanted == 0 then slots('take', token, details) end
   lock.count, lock.live = lock.count + 1, true
-  set_deadline(token, deadline, 'fence', lock.fence, 'mode', lock.mode, token .. ':fence', lock.fence,
-    token .. ':acquired', int(now), ...)
-  if named_owner then change_owner_count(named_owner, 1) end
-  if token == TOKEN then own.fence, own.standing = lock.fence, nil end
+  details.fence, details.acquired, details.standing = lock.fence, int(now), ''
+  set_deadline(token, details, deadline, 'fence', lock.fence, 'mode', lock.mode, ...)
+  if details.named ~= '' then change_owner_count(details.owner, 1) end
 end
 
 -- On one of several servers, a waiter is not granted the lock but called: it may now settle for the
@@ -58,27 +57,28 @@ local function admit()
       if called == 0 and not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
       return nil, called
     end
-    local mode, alive, owner, named, reentrant, origin = unpack(redis.call('HMGET', STATE,
-      head .. ':mode', head .. ':alive', head .. ':owner', head .. ':named', head .. ':reentrant',
-      head .. ':origin'))
-    if tonumber(alive or 0) < now then
+    local details = details_of(head)
+    local mode, comes_alone = details.mode, details.origin == ''
+    if (tonumber(details.alive) or 0) < now then
       redis.call('ZREM', QUEUE, head)
       delete_details(head)
       work = work + 1
     elseif lock.leftovers then
       wake(head)
       return head, called
-    elseif called < BATCH and (origin or called == 0) and not is_ahead(last_fence())
-      and (admissible(mode, called, their_mode) or may_enter(mode, owner, named, reentrant)) then
-      if origin then
+    elseif called < BATCH and (not comes_alone or called == 0) and not is_ahead(last_fence())
+      and (admissible(mode, called, their_mode) or may_enter(details)) then
+      if not comes_alone then
         if not is_called(head) then
-          redis.call('HSET', STATE, head .. ':alive', int(now + CLAIM_WINDOW))
+          details.alive = int(now + CLAIM_WINDOW)
+          write_details(head, details)
           if head ~= TOKEN then wake(head, next_fence(0)) end
         end
         called, tokens, their_mode = called + 1, tokens .. head .. ' ', their_mode or mode
       else
         redis.call('ZREM', QUEUE, head)
-        grant(head, mode, now + CLAIM_WINDOW, 0, named and owner, head .. ':renewed', '')
+        details.renewed = ''
+        grant(head, details, now + CLAIM_WINDOW, 0)
         wake(head)
         work = work + 1
       end
@@ -103,10 +103,9 @@ local function is_kept_out(position, mode)
   local agreed, their_mode = 0, nil
   local older = position > 1 and redis.call('ZRANGE', QUEUE, 0, math.min(position - 2, BATCH - 1)) or {}
   for _, token in ipairs(older) do
-    local origin, alive, theirs = unpack(redis.call('HMGET', STATE, token .. ':origin',
-      token .. ':alive', token .. ':mode'))
-    if origin == 'agreed' and tonumber(alive or 0) >= now then
-      agreed, their_mode = agreed + 1, their_mode or theirs
+    local details = details_of(token)
+    if details.origin == 'agreed' and (tonumber(details.alive) or 0) >= now then
+      agreed, their_mode = agreed + 1, their_mode or details.mode
     end
   end
   return agreed > 0 and not admissible(mode, agreed, their_mode)

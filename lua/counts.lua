@@ -25,12 +25,11 @@ end
 -- Takes a hold out of the counters, before it is dropped or released early.
 local function uncount(token)
   if lock.reinstated == 0 and not lock.named then return end
-  local standing, fence, owner, named = unpack(redis.call('HMGET', STATE,
-    token .. ':standing', token .. ':fence', token .. ':owner', token .. ':named'))
-  if standing == 'revoked' then
+  local details = details_of(token)
+  if details.standing == 'revoked' then
     lock.reinstated = lock.reinstated - 1
     redis.call('HSET', STATE, 'reinstated', int(lock.reinstated))
-  elseif named and hold_state(standing, fence) == 'held' then
-    change_owner_count(owner, -1)
+  elseif details.named ~= '' and hold_state(details) == 'held' then
+    change_owner_count(details.owner, -1)
   end
 end

@@ -3,10 +3,11 @@
 -- Reads:   lock.fence, micros
 -- Changes: nothing
 
--- The last fence granted; 0 if there is none, or if it is not a number.
+-- The last fence granted; 0 if there is none, or if it is not a number. Larger ones than any that was
+-- granted cannot be written as whole numbers.
 local function last_fence()
   local last = tonumber(lock.fence or 0)
-  return last and last > 0 and last or 0
+  return last and last > 0 and math.min(last, 2 ^ 53) or 0
 end
 
 -- Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a

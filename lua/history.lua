@@ -16,25 +16,22 @@ local MAX_ENTRY = 6 * MAX_DETAIL
 -- How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
 -- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
 -- whose details are lost.
-local function ending_of(standing, fence, otherwise)
-  if standing == 'cooling' or not fence then return nil end
-  if standing == 'revoked' then return 'forgotten', '' end
-  if hold_state(standing, fence) == 'revoked' then return revocation(standing) end
+local function ending_of(details, otherwise)
+  if details.standing == 'cooling' or details.fence == '' then return nil end
+  if details.standing == 'revoked' then return 'forgotten', '' end
+  if hold_state(details) == 'revoked' then return revocation(details.standing) end
   return otherwise, ''
 end
 
 -- The entry for a hold that ends with this outcome of its command; nil if it is already on record.
 -- `by` is given, instead of an outcome, if the caller of the script ends it.
 local function history_entry(token, ending, ended, outcome, by)
-  local details = redis.call('HMGET', STATE, token .. ':acquired', token .. ':fence',
-    token .. ':mode', token .. ':about', token .. ':standing', token .. ':since')
-  local standing, since = details[5], details[6]
-  if not by then ending, by = ending_of(standing, details[2], ending) end
+  local details = details_of(token)
+  if not by then ending, by = ending_of(details, ending) end
   if not ending then return nil end
-  for i = 1, 4 do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
-  local times = details[1] .. ' ' .. string.sub(first_asked(since, details[1], standing), 1, MAX_DETAIL)
-  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8), times, details[2],
-    details[3], by, details[4] }, '\n')
+  return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8),
+    details.acquired .. ' ' .. first_asked(details), details.fence, details.mode, by,
+    string.sub(details.about, 1, MAX_DETAIL) }, '\n')
 end
 
 -- Never the first write of a script, because it takes memory; and only once the holds are dropped, so

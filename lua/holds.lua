@@ -14,16 +14,19 @@ local function unexpired_hold(token)
 end
 
 -- When a holder first asked for its hold; '' if unknown, as for a reinstated hold.
-local function first_asked(since, acquired, standing)
-  if since and since ~= '' then return since end
-  return standing ~= 'revoked' and acquired or ''
+local function first_asked(details)
+  if details.since ~= '' then return details.since end
+  return details.standing ~= 'revoked' and details.acquired or ''
 end
 
 -- The deadline of the calling token's hold if it holds the lock: unexpired and neither revoked nor
 -- cooling.
 local function valid_hold()
-  return hold_state(own.standing, own.fence) == 'held' and unexpired_hold(TOKEN) or nil
+  return hold_state(own) == 'held' and unexpired_hold(TOKEN) or nil
 end
+
+-- Whether a hold with these details was granted to a waiter that has not claimed it yet.
+local function is_unclaimed(details) return details.fence ~= '' and details.renewed == '' end
 
 -- Makes the guard show that this hold, the one with the latest deadline, is live, and gives every
 -- key an expiry. `...` are more fields of the state to write. Only for a guard that is rlock's or
@@ -42,10 +45,13 @@ local function set_guard_to_latest(...)
   set_guard(latest[1], latest[2], ...)
 end
 
--- Gives the hold this deadline, earlier or later than before. `...` as for set_guard().
-local function set_deadline(token, deadline, ...)
+-- Gives the hold this deadline, earlier or later than before, and these details. `...` as for
+-- set_guard().
+local function set_deadline(token, details, deadline, ...)
   redis.call('ZADD', HOLDS, int(deadline), token)
-  if lock.count > 1 then set_guard_to_latest(...) else set_guard(token, int(deadline), ...) end
+  local field, value = 'details:' .. token, encoded(details)
+  if lock.count > 1 then return set_guard_to_latest(field, value, ...) end
+  set_guard(token, int(deadline), field, value, ...)
 end
 
 -- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is
@@ -53,8 +59,9 @@ end
 -- because memory is full. `...` as for set_guard().
 local function extend(ttl, at_least, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
-  local deadline = math.max(now + ttl, tonumber(own.keep_until or 0), at_least)
-  set_deadline(TOKEN, deadline, TOKEN .. ':renewed', int(now), TOKEN .. ':ttl', int(ttl), ...)
+  local deadline = math.max(now + ttl, tonumber(own.keep_until) or 0, at_least)
+  own.renewed, own.ttl = int(now), int(ttl)
+  set_deadline(TOKEN, own, deadline, ...)
   return deadline - now
 end
 
@@ -71,7 +78,7 @@ end
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
-    if detail(token, 'mode') == 'exclusive' then return end
+    if details_of(token).mode == 'exclusive' then return end
   end
   lock.mode = 'shared'
   redis.call('HSET', STATE, 'mode', lock.mode)

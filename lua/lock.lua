@@ -21,10 +21,7 @@
 --                                      'floor:by' and 'floor:at' record how, by whom and when
 --                            'reinstated', 'named', 'named:<OWNER>'  see counts.lua
 --                            'slots', 'slots:<BLOCK>'  see slots.lua
---                          and of each hold or waiter the fields '<token>:<DETAIL>', among them
---                            'renewed'  when its holder last asked for it; '' if it was granted to
---                                       a waiter that has not claimed it yet
---                            'since'    when it was queued; none for a hold that was granted at once
+--                            'details:<TOKEN>'  of each hold or waiter; see details.lua
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served; see queue.lua for --next
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua
@@ -35,7 +32,7 @@
 --                   ahead of the script in the same flight would not stop it
 -- ARGV[2] token     of the hold or waiter that calls; '' if none
 --
--- All times are the server's, in milliseconds; a fence counts microseconds. int() writes numbers,
+-- All times are the server's, in milliseconds; a fence counts microseconds. int() writes whole numbers,
 -- because Lua's own notation turns into 1e+14 for large ones.
 --
 -- No call runs for longer than a few milliseconds, whatever happened before it. Later calls finish
@@ -57,4 +54,4 @@ local MAX_LISTED = 100
 -- Longest detail that a reply shows, in bytes.
 local MAX_DETAIL = 4000
 
-local function int(number) return string.format('%.0f', number) end
+local function int(number) return string.format('%d', number) end

@@ -46,16 +46,16 @@ end
 local function why_not_held()
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, TOKEN) or 0)
   if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
-  if unexpired_hold(TOKEN) and hold_state(own.standing, own.fence) == 'revoked' then
+  if unexpired_hold(TOKEN) and hold_state(own) == 'revoked' then
     local how, by, at = revocation(own.standing)
-    if own.standing == 'revoked' or not own.fence then how = 'forgotten' end
+    if own.standing == 'revoked' or own.fence == '' then how = 'forgotten' end
     return how, math.max(now - at, 0), by
   end
   local how, ended, by, complete = recorded(TOKEN)
   if how then return how, math.max(now - ended, 0), by end
   if is_over(TOKEN) then return 'released', -1, '' end
   -- Details without a hold: the key of the holds was deleted.
-  if own.fence then return 'forgotten', -1, '' end
+  if own.fence ~= '' then return 'forgotten', -1, '' end
   -- A complete history would contain it.
   return complete and 'unknown' or 'expired', -1, ''
 end

@@ -17,9 +17,9 @@ local function enclosing_hold(tokens)
   for token in string.gmatch(tokens, '(%S+) ') do
     if unexpired_hold(token) then
       innermost = token
-      local standing, fence, mode = unpack(redis.call('HMGET', STATE,
-        token .. ':standing', token .. ':fence', token .. ':mode'))
-      if hold_state(standing, fence) == 'held' and (mode == 'exclusive' or mode == 'shared') then
+      local details = details_of(token)
+      local mode = details.mode
+      if hold_state(details) == 'held' and (mode == 'exclusive' or mode == 'shared') then
         entered = entered == 'exclusive' and entered or mode
       end
     end
@@ -27,8 +27,8 @@ local function enclosing_hold(tokens)
   return innermost, entered
 end
 
--- Whether a waiter may enter a lock that its owner holds by now.
-local function may_enter(mode, owner, named, reentrant)
-  local outer = reentrant and named and owner_mode(owner)
-  return outer == 'exclusive' or outer == 'shared' and mode == 'shared'
+-- Whether a waiter with these details may enter a lock that its owner holds by now.
+local function may_enter(details)
+  local outer = details.reentrant ~= '' and details.named ~= '' and owner_mode(details.owner)
+  return outer == 'exclusive' or outer == 'shared' and details.mode == 'shared'
 end

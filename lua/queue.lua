@@ -44,12 +44,12 @@ end
 
 -- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
 -- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows with
--- its clock. `...` are the caller's details. Returns its position, from 1, and its ticket.
-local function enqueue(agreed, goes_next, ...)
-  redis.call('HSET', STATE, ...)
+-- its clock. Returns its position, from 1, and its ticket.
+local function enqueue(agreed, goes_next)
   local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
   local ticket = score and ticket_of(score)
-  if not ticket then redis.call('HSET', STATE, TOKEN .. ':since', int(now)) end
+  if not ticket then own.since = int(now) end
+  redis.call('HSET', STATE, 'life', lock.life, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
     if agreed == 0 then
@@ -69,7 +69,7 @@ end
 
 -- Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
 local function remove_waiter(token, how, by)
-  local ttl = tonumber(detail(token, 'ttl') or 0)
+  local ttl = tonumber(details_of(token).ttl) or 0
   if unexpired_hold(token) then drop_hold(token) end
   redis.call('ZREM', QUEUE, token)
   delete_details(token)
@@ -100,7 +100,7 @@ local function millis_to_sleep(position, mode, heartbeat, head)
   elseif position == 1 and lock.live then
     sleep = math.min(sleep, awaited(mode) - now)
   elseif position == 2 and lock.live then
-    sleep = math.min(sleep, awaited(detail(head, 'mode')) + GRACE - now)
+    sleep = math.min(sleep, awaited(details_of(head).mode) + GRACE - now)
   end
   return math.max(sleep, 1)
 end

@@ -4,8 +4,8 @@
 -- Changes: guard, holds, state, history; lock, own
 
 -- An idle lock keeps its fence, its life and the newest request with --supersede, and nothing else.
-local function become_idle()
-  redis.call('UNLINK', STATE)
+local function become_idle(...)
+  redis.call('UNLINK', STATE, ...)
   if lock.fence then
     redis.call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
   else
@@ -16,7 +16,7 @@ local function become_idle()
   lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
   lock.called = ''
   lock.reinstated, lock.floor = 0, 0
-  own = {}
+  own = decoded('')
 end
 
 -- Drops holds whose leases have expired, up to the limit for one call.
@@ -57,9 +57,8 @@ local function reconcile()
     bypass_oom()
     local entries = expired_entries(
       redis.call('ZRANGE', HOLDS, -HISTORY_LENGTH, -1, 'WITHSCORES'))
-    redis.call('UNLINK', HOLDS)
     lock.count = 0
-    become_idle()
+    become_idle(HOLDS)
     return record(entries)
   end
   drop_expired()

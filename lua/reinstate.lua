@@ -17,9 +17,10 @@ local function reinstate(id, about, fence, acquired, ttl, slot)
   if not lock.live then lock.mode = 'exclusive' end
   lock.count, lock.live, lock.reinstated = lock.count + 1, true, lock.reinstated + 1
   lock.fence = int(math.max(last_fence(), tonumber(fence)))
-  set_deadline(id, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
-    'reinstated', int(lock.reinstated), id .. ':mode', 'exclusive',
-    id .. ':about', string.sub(about, 1, MAX_DETAIL), id .. ':fence', fence,
-    id .. ':acquired', acquired, id .. ':renewed', int(now), id .. ':standing', 'revoked',
-    id .. ':slot', slot)
+  local details = decoded('')
+  details.mode, details.about, details.fence = 'exclusive', string.sub(about, 1, MAX_DETAIL), fence
+  details.acquired, details.renewed = acquired, int(now)
+  details.standing, details.slot = 'revoked', slot
+  set_deadline(id, details, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
+    'reinstated', int(lock.reinstated))
 end

@@ -5,15 +5,15 @@
 -- Reads:   lock.floor, now
 -- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
 
--- The state of a hold from its details:
+-- The state of a hold with these details:
 --   'held'     it holds the lock
 --   'revoked'  it no longer holds the lock, but its holder may not know yet. It excludes others until
 --              its holder releases it or its lease expires
 --   'cooling'  its holder released it before its minimum time was up
 -- A hold whose fence was lost, because a key was evicted, counts as revoked.
-local function hold_state(standing, fence)
-  if standing and standing ~= '' then return string.match(standing, '^%l+') end
-  return (tonumber(fence or 0) or 0) <= lock.floor and 'revoked' or 'held'
+local function hold_state(details)
+  if details.standing ~= '' then return string.match(details.standing, '^%l+') end
+  return (tonumber(details.fence) or 0) <= lock.floor and 'revoked' or 'held'
 end
 
 -- Revokes all holds with a fence up to this one. Each excludes others until its holder releases it
@@ -28,7 +28,7 @@ end
 -- How, by whom and when a hold with this standing was revoked: individually, or with all up to the
 -- floor.
 local function revocation(standing)
-  local since, operator = string.match(standing or '', '^revoked (%d+) (.*)$')
+  local since, operator = string.match(standing, '^revoked (%d+) (.*)$')
   if since then return 'revoked', operator, tonumber(since) end
   local how, by, at = unpack(redis.call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
   return how or 'revoked', by or '', tonumber(at or now)

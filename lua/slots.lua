@@ -5,18 +5,18 @@
 --   'slots:<BLOCK>'  one character for each number of a block: '1' if it is taken, else '0'. Those
 --                    beyond its end are free. The Rust model reads all holds instead
 --   'slots'          the same for each block: '1' if all its numbers are taken
---   '<token>:slot'   the number of a hold
+--   the slot of a hold, in its details
 
 -- How many numbers a block has, so that no string is long: copying it takes time.
 local BLOCK = 500
 
 -- Does one of these for a lock with slots, and nothing for any other:
---   'take'   gives a new hold the lowest free number
+--   'take'   gives a new hold with these details the lowest free number
 --   'free'   frees the number of a hold that is about to be dropped
 --   'clear'  frees all numbers
 -- It is one function because each call of a script creates all its functions, but those inside of
 -- this one only if there are slots.
-local function slots(act, token)
+local function slots(act, token, details)
   local most = tonumber(string.sub(lock.mode or '', 7))
   if not most then return end
 
@@ -36,7 +36,7 @@ local function slots(act, token)
   -- The number of a reinstated hold, whose token is only an id, does not count: it is shown, but
   -- another hold may have it by now.
   local function set_of(token, mark)
-    local number = string.len(token) > 8 and tonumber(detail(token, 'slot'))
+    local number = string.len(token) > 8 and tonumber(details_of(token).slot)
     if number then set(number, mark) end
   end
   local function clear()
@@ -60,11 +60,11 @@ local function slots(act, token)
   local number = lowest_number()
   if number > most then return end
   set(number, '1')
-  redis.call('HSET', STATE, token .. ':slot', int(number))
+  details.slot = int(number)
 end
 
 -- The reply to a caller that holds the lock:
 --   { 'granted', fence, number of its slot if it has one }
 local function granted(fence)
-  return { 'granted', fence, lock.mode ~= 'exclusive' and detail(TOKEN, 'slot') or nil }
+  return { 'granted', fence, own.slot ~= '' and own.slot or nil }
 end

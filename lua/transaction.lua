@@ -1,7 +1,7 @@
 -- One call: the time, and the lock as the call finds it.
 --
 -- Reads:   guard, holds, state
--- Changes: `own`, in delete_details(); the state, in delete_details()
+-- Changes: nothing
 --
 -- All parts share these variables, and the header of each names those that it changes:
 --   now, micros  the server's time; constant
@@ -11,7 +11,7 @@
 --                  deleted    whether the guard was deleted under live holds
 --                  foreign    whether another tool holds the lock
 --                  leftovers  whether expired holds or waiters remain, so that nothing can be decided
---   own          the details of the calling token: standing, keep_until, fence, attempt, ttl
+--   own          the details of the calling token; see details.lua
 
 -- Everything that depends on the server's clock. The tests replace it with their own clock.
 local function clock()
@@ -31,16 +31,13 @@ local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
-  'reinstated', 'named', 'called', 'newest', TOKEN .. ':standing', TOKEN .. ':keep', TOKEN .. ':fence',
-  TOKEN .. ':attempt', TOKEN .. ':ttl')
+  'reinstated', 'named', 'called', 'newest', 'details:' .. TOKEN)
 -- Replies cut the life to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   life = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5], notified = fields[6],
   floor = tonumber(fields[7] or 0), reinstated = tonumber(fields[8] or 0), named = fields[9],
   called = fields[10] or '', newest = fields[11],
   count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
-local own = { standing = fields[12], keep_until = fields[13], fence = fields[14], attempt = fields[15],
-  ttl = fields[16] }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
 -- to another tool: the lock stays busy until that key is gone.
@@ -48,17 +45,6 @@ lock.deleted = lock.written and not guard and redis.call('ZCOUNT', HOLDS, int(no
 lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
 if lock.count == 0 then lock.reinstated, lock.named = 0, nil end
-
-local function detail(token, name) return redis.call('HGET', STATE, token .. ':' .. name) end
-
--- Deletes all details of a token, and the other fields of the state given as `...`.
-local function delete_details(token, ...)
-  redis.call('HDEL', STATE, token .. ':mode', token .. ':owner', token .. ':named', token .. ':about',
-    token .. ':since', token .. ':alive', token .. ':fence', token .. ':acquired', token .. ':renewed',
-    token .. ':keep', token .. ':ttl', token .. ':attempt', token .. ':standing', token .. ':reentrant',
-    token .. ':origin', token .. ':slot', ...)
-  if token == TOKEN then own = {} end
-end
 
 -- A server that is out of memory stops a script only at its first write, and only if that write
 -- needs memory. This one needs none and changes nothing, so that later writes succeed.

@@ -7,36 +7,30 @@
 -- them; those whose leases last longest matter most.
 local MAX_REMINDED = 3
 
--- Details of a hold or a waiter, each short enough that the reply can be read.
-local function details_of(token, ...)
-  local fields = {}
-  for i, name in ipairs({ ... }) do fields[i] = token .. ':' .. name end
-  local details = redis.call('HMGET', STATE, unpack(fields))
-  for i = 1, #fields do details[i] = string.sub(details[i] or '', 1, MAX_DETAIL) end
-  return details
-end
+-- A text that is short enough for a reply.
+local function cut(text) return string.sub(text, 1, MAX_DETAIL) end
 
 -- A waiter, and whether it is presumed alive:
 --   { id, mode, about, since, 'next' with --next or '' }
 -- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one
 -- that is not reinstated.
 local function shown_waiter(token, score)
-  local alive, mode, about, since = unpack(details_of(token, 'alive', 'mode', 'about', 'since'))
-  return { string.sub(token, 1, 8), mode, about, since, is_next(score) and 'next' or '' },
-    (tonumber(alive) or 0) >= now
+  local details = details_of(token)
+  return { string.sub(token, 1, 8), cut(details.mode), cut(details.about), cut(details.since),
+    is_next(score) and 'next' or '' }, (tonumber(details.alive) or 0) >= now
 end
 
 -- A hold, and its state:
 --   { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held,
 --     time of its first request or '', number of its slot or '' }
 local function shown_hold(token, deadline)
-  local owner, mode, about, fence, acquired, renewed, standing, since, slot = unpack(details_of(token,
-    'owner', 'mode', 'about', 'fence', 'acquired', 'renewed', 'standing', 'since', 'slot'))
-  local its_state = hold_state(standing, fence)
+  local details = details_of(token)
+  local its_state = hold_state(details)
   if its_state == 'held' and lock.deleted then its_state = 'revoked' end
-  return { string.sub(token, 1, 8), owner, mode, about, fence, acquired,
-    renewed ~= '' and renewed or acquired, deadline, its_state == 'held' and '' or its_state,
-    first_asked(since, acquired, standing), slot }, its_state
+  local renewed = details.renewed ~= '' and details.renewed or details.acquired
+  return { string.sub(token, 1, 8), cut(details.owner), cut(details.mode), cut(details.about),
+    cut(details.fence), cut(details.acquired), cut(renewed), deadline,
+    its_state == 'held' and '' or its_state, cut(first_asked(details)), cut(details.slot) }, its_state
 end
 
 -- The waiters that are presumed alive, from index `from` on, as shown_waiter() shows them.
@@ -73,8 +67,7 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
     holders[#holders + 1] = shown
   end
-  local cut = function(text) return string.sub(text or '', 1, MAX_DETAIL) end
-  return { int(now), state, cut(lock.live and lock.mode), left, cut(lock.fence), lock.life or '',
+  return { int(now), state, cut(lock.live and lock.mode or ''), left, cut(lock.fence or ''), lock.life or '',
     number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 

@@ -13,10 +13,8 @@ const HOLDS: &str = "
     for i = 1, ARGV[1] do
         token = string.format('%08d-of-a-hold', i)
         redis.call('ZADD', KEYS[2], deadline, token)
-        redis.call('HSET', KEYS[3], token .. ':mode', 'shared', token .. ':owner', token,
-            token .. ':about', 'h\\nu\\n1\\nc\\nexec\\n', token .. ':fence', i, token .. ':ttl', 30000,
-            token .. ':acquired', now, token .. ':renewed', now, token .. ':attempt', 1)
-        if ARGV[3] ~= '' then redis.call('HSET', KEYS[3], token .. ':standing', ARGV[3]) end
+        redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'shared', token, '', 30000, 1,
+            i, now, now, '', '', '', ARGV[3], '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
     end
     redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'life', 'l')
     if deadline > now then redis.call('SET', KEYS[1], token, 'PXAT', deadline) end";
@@ -26,9 +24,8 @@ const WAITERS: &str = "
     for i = 1, ARGV[1] do
         local token = string.format('w%07d-of-a-waiter', i)
         redis.call('ZADD', KEYS[4], i, token)
-        redis.call('HSET', KEYS[3], token .. ':mode', 'exclusive', token .. ':owner', token,
-            token .. ':about', 'h\\nu\\n1\\nc\\nexec\\n', token .. ':alive', ARGV[2],
-            token .. ':since', 1, token .. ':ttl', 30000, token .. ':attempt', 1)
+        redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'exclusive', token, '', 30000, 1,
+            '', '', '', 1, ARGV[2], '', '', '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
     end
     redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'life', 'l')";
 
@@ -169,7 +166,7 @@ fn no_call_takes_long_when_fifty_thousand_slots_are_taken() {
     let server = Server::start();
     let many = MANY.to_string();
     let holds = HOLDS.replace("'shared'", "'slots:60000'");
-    let holds = holds.replace("':attempt', 1)", "':attempt', 1, token .. ':slot', i)");
+    let holds = holds.replace("ARGV[3], '', '', ''", "ARGV[3], '', '', i");
     let holds = holds
         + "\nfor block = 1, ARGV[1] / 500 do
             redis.call('HSET', KEYS[3], 'slots:' .. block, string.rep('1', 500))

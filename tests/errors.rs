@@ -1003,7 +1003,9 @@ fn a_lock_with_too_much_data_hides_no_other() {
         assert!(listed.out().contains(&format!("\n{name}")), "{listed:?}");
     }
     let fill = "local token = redis.call('GET', KEYS[1])
-        redis.call('HSET', KEYS[2], token .. ':about', string.rep('x', 70000000))";
+        local field = 'details:' .. token
+        local details = redis.call('HGET', KEYS[2], field)
+        redis.call('HSET', KEYS[2], field, details .. string.rep('x', 70000000))";
     server.cli(&["EVAL", fill, "2", "rlock:huge", "{rlock:huge}?state"]);
     let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
     assert_eq!(listed.code(), 0, "{listed:?}");

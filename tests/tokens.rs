@@ -28,7 +28,7 @@ fn a_wrong_token_a_prefix_and_an_expired_token_change_nothing() {
     let token = acquire(&server, &[], "L");
     let before = server.stored("L");
     let longer = format!("{token}x");
-    let fields = format!("{token}:about");
+    let fields = format!("details:{token}");
     for wrong in [&expired, &token[..8], &token[..35], &longer, &fields, "x", "guard", "ticket"] {
         for command in ["renew", "release"] {
             let output = run(&mut server.rlock([command, "L", wrong]));

@@ -70,29 +70,27 @@ local function supersede(arrival)
   redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
 end
 
-local details = { TOKEN .. ':mode', MODE, TOKEN .. ':about', string.sub(ABOUT, 1, MAX_DETAIL),
-  TOKEN .. ':ttl', ARGV[3], TOKEN .. ':attempt', ARGV[12] }
-local function add(name, value)
-  details[#details + 1], details[#details + 2] = TOKEN .. ':' .. name, value
+-- Sets the details that a hold and a waiter have in common.
+local function describe(owner, named)
+  own.mode, own.owner, own.named = MODE, owner, named and '1' or ''
+  own.ttl, own.attempt, own.about = ARGV[3], ARGV[12], string.sub(ABOUT, 1, MAX_DETAIL)
 end
 -- A lock without a life gets a new one: the end of the fresh owner, which is random.
 local function its_life() return lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12) end
 
 -- Grants the lock to the caller.
 local function take(owner, named)
-  add('owner', owner)
-  if named then add('named', '1') end
-  add('renewed', int(now))
-  if AT_LEAST > 0 then add('keep', int(now + AT_LEAST)) end
+  describe(owner, named)
+  own.renewed = int(now)
+  if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
   -- A server that evicted the queue may still have the time at which the caller joined it.
-  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then add('since', int(now)) end
-  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner, 'life', its_life(),
-    unpack(details))
+  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
+  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'life', its_life())
   return granted(lock.fence)
 end
 
 -- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
-if not (guard or lock.written or lock.ticket or own.attempt or TICKET or SUPERSEDE)
+if not (guard or lock.written or lock.ticket or own.attempt ~= '' or TICKET or SUPERSEDE)
   and lock.count == 0 and WANTED == 0 and LIFE == ''
   and not is_over(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH, OWNER ~= '')
@@ -102,7 +100,7 @@ reconcile()
 if is_over(TOKEN) then return how_ended() or { 'over', why_not_held() } end
 if lock.leftovers then return { 'again' } end
 -- The hold was revoked before the client learned of it: report the removal.
-if string.find(own.standing or '', '^revoked ') and unexpired_hold(TOKEN) then
+if string.find(own.standing, '^revoked ') and unexpired_hold(TOKEN) then
   local _, by = revocation(own.standing)
   local entry = history_entry(TOKEN, 'released', now, '')
   remove_waiter(TOKEN, 'removed', by)
@@ -110,9 +108,9 @@ if string.find(own.standing or '', '^revoked ') and unexpired_hold(TOKEN) then
   record({ entry })
   return { 'removed', by }
 end
-if own.attempt and ATTEMPT <= tonumber(own.attempt) then
+if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
-  if valid_hold() and detail(TOKEN, 'renewed') ~= '' then return granted(own.fence) end
+  if valid_hold() and own.renewed ~= '' then return granted(own.fence) end
   if not TICKET then return { 'again' } end
   -- Two of several servers may be the same one. Another attempt for the overtaken request would undo
   -- what the later one has done.
@@ -132,7 +130,7 @@ end
 -- A caller that asks again no longer relies on its revoked hold, nor on one that too few servers
 -- granted: then it has a ticket.
 if unexpired_hold(TOKEN)
-  and (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own.standing, own.fence) == 'revoked') then
+  and (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked') then
   drop_hold(TOKEN)
 end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
@@ -153,13 +151,13 @@ if lock.leftovers then return { 'again' } end
 
 -- hold_again(): the caller already holds the lock.
 if valid_hold() then
-  if AT_LEAST > 0 then own.keep_until = int(tonumber(detail(TOKEN, 'acquired')) + AT_LEAST) end
+  if AT_LEAST > 0 then own.keep_until = int(tonumber(own.acquired) + AT_LEAST) end
   if WANTED > 0 and tonumber(own.fence) ~= WANTED then
     lock.fence = next_fence(WANTED)
     own.fence = lock.fence
   end
-  extend(TTL, 0, 'fence', lock.fence, TOKEN .. ':fence', own.fence,
-    TOKEN .. ':keep', own.keep_until or '0', TOKEN .. ':attempt', ARGV[12])
+  own.attempt = ARGV[12]
+  extend(TTL, 0, 'fence', lock.fence)
   redis.call('DEL', MAIL)
   return granted(own.fence)
 end
@@ -170,8 +168,8 @@ local owner, named = OWNER, OWNER ~= ''
 if named then
   entered = owner_mode(owner)
 elseif enclosing then
-  owner = detail(enclosing, 'owner') or ''
-  named = detail(enclosing, 'named')
+  local theirs = details_of(enclosing)
+  owner, named = theirs.owner, theirs.named ~= ''
 end
 if owner == '' then owner = FRESH end
 if not REENTRANT then entered = nil end
@@ -191,13 +189,12 @@ if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
 
 lock.life = its_life()
-add('owner', owner)
-if named then add('named', '1') end
-if REENTRANT then add('reentrant', '1') end
+describe(owner, named)
+own.reentrant = REENTRANT and '1' or ''
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
-add('alive', int(now + 2 * HEARTBEAT + CLAIM_WINDOW))
-if TICKET then add('origin', TICKET > 0 and 'agreed' or 'proposed') end
-local position, ticket = enqueue(TICKET, NEXT, 'life', lock.life, unpack(details))
+own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
+if TICKET then own.origin = TICKET > 0 and 'agreed' or 'proposed' end
+local position, ticket = enqueue(TICKET, NEXT)
 if not TICKET then
   local turn = math.max(position - calls, 1)
   if turn == 1 then notify_head(TOKEN) end
@@ -213,12 +210,13 @@ if lock.leftovers then return { 'again' } end
 redis.call('DEL', MAIL)
 if entered or is_called(TOKEN) then
   if WANTED == 0 then
-    redis.call('HSET', STATE, TOKEN .. ':alive', int(now + CLAIM_WINDOW))
+    own.alive = int(now + CLAIM_WINDOW)
+    write_details(TOKEN, own)
     return { 'placed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
   end
   redis.call('ZREM', QUEUE, TOKEN)
-  grant(TOKEN, MODE, now + math.max(TTL, AT_LEAST), WANTED, named and owner,
-    TOKEN .. ':renewed', int(now), TOKEN .. ':keep', AT_LEAST > 0 and int(now + AT_LEAST) or '0')
+  own.renewed, own.keep_until = int(now), AT_LEAST > 0 and int(now + AT_LEAST) or ''
+  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED)
   return granted(lock.fence)
 end
 if enclosing then

@@ -15,10 +15,10 @@ local function entry_of(token)
 end
 
 -- The fast path: only the caller holds the lock, and no client waits for it.
-if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and valid_hold()
-  and tonumber(own.keep_until or 0) <= now then
-  local entry, ttl = entry_of(TOKEN), tonumber(own.ttl or 0)
-  drop_hold(TOKEN)
+if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and hold_state(own) == 'held'
+  and (tonumber(own.keep_until) or 0) <= now then
+  local entry, ttl = entry_of(TOKEN), tonumber(own.ttl) or 0
+  become_idle(GUARD, HOLDS)
   mark_over(TOKEN, ttl)
   record({ entry })
   return { 'released' }
@@ -29,7 +29,7 @@ reconcile()
 local held = valid_hold()
 local unexpired = held or unexpired_hold(TOKEN)
 local reply = held and { 'released' } or { 'not-held', why_not_held() }
-local ttl = tonumber(own.ttl or 0)
+local ttl = tonumber(own.ttl) or 0
 -- Ids are public, so an id does not release a hold. A reinstated hold is stored under its id, and
 -- the whole token releases it.
 local id = string.sub(TOKEN, 1, 8)
@@ -43,19 +43,19 @@ if TOKEN ~= id then
 end
 local entry = ended and entry_of(ended)
 
-local cools = held and tonumber(own.keep_until or 0) > now
+local cools = held and (tonumber(own.keep_until) or 0) > now
 if cools or not ended then bypass_oom() end
 if cools then
   uncount(TOKEN)
-  redis.call('HSET', STATE, TOKEN .. ':standing', 'cooling')
-  set_deadline(TOKEN, own.keep_until)
+  own.standing = 'cooling'
+  set_deadline(TOKEN, own, own.keep_until)
 elseif ended then
   drop_hold(ended)
 end
 -- A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on other
 -- servers, it no longer waits: a late copy of its request may have queued it again.
 local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
-if not is_queued or recorded(TOKEN) or detail(TOKEN, 'origin') then
+if not is_queued or recorded(TOKEN) or own.origin ~= '' then
   if is_queued then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)

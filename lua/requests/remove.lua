@@ -43,20 +43,20 @@ bypass_oom()
 local shown = deadline and shown_hold(target, int(deadline))
   or (shown_waiter(target, redis.call('ZSCORE', QUEUE, target)))
 local reply = { deadline and 'revoked' or 'removed', shown, int(now) }
-local standing, fence, renewed, ttl = unpack(redis.call('HMGET', STATE, target .. ':standing',
-  target .. ':fence', target .. ':renewed', target .. ':ttl'))
+local details = details_of(target)
 local by, entry = string.sub(BY, 1, MAX_DETAIL), nil
-if not deadline or renewed == '' then
+if not deadline or is_unclaimed(details) then
   remove_waiter(target, 'removed', by)
-elseif standing == 'cooling' then
+elseif details.standing == 'cooling' then
   drop_hold(target)
 elseif NOW then
   entry = history_entry(target, 'revoked', now, '', by)
-  mark_over(target, tonumber(ttl or 0))
+  mark_over(target, tonumber(details.ttl) or 0)
   drop_hold(target)
-elseif hold_state(standing, fence) == 'held' then
+elseif hold_state(details) == 'held' then
   uncount(target)
-  redis.call('HSET', STATE, target .. ':standing', 'revoked ' .. int(now) .. ' ' .. by)
+  details.standing = 'revoked ' .. int(now) .. ' ' .. by
+  write_details(target, details)
 end
 admit()
 if entry then record({ entry }) end

@@ -13,7 +13,7 @@ local reply
 if deadline then
   -- exec and a keeper rely on the lease that they have. Only a script that called acquire may
   -- shorten its lease.
-  local kind = string.match(detail(TOKEN, 'about'), '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
+  local kind = string.match(own.about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
   local at_least = kind == 'acquire' and 0 or deadline
   reply = { 'renewed', own.fence, extend(tonumber(ARGV[3]) or tonumber(own.ttl), at_least) }
 else

@@ -27,15 +27,14 @@ if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
 local next_hold, entries = FROM, {}
 local batch = redis.call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
 for i, token in ipairs(batch) do
-  local standing, fence, renewed, ttl = unpack(redis.call('HMGET', STATE, token .. ':standing',
-    token .. ':fence', token .. ':renewed', token .. ':ttl'))
-  local cooling, meant = standing == 'cooling', tonumber(fence or 0) <= UP_TO
+  local details = details_of(token)
+  local cooling, meant = details.standing == 'cooling', (tonumber(details.fence) or 0) <= UP_TO
   if NOW and meant then
     if not cooling and i > #batch - HISTORY_LENGTH then
       entries[#entries + 1] = history_entry(token, 'revoked', now, '', BY)
     end
     -- A waiter that did not claim its grant yet keeps waiting with its token.
-    if renewed ~= '' then mark_over(token, tonumber(ttl or 0)) end
+    if not is_unclaimed(details) then mark_over(token, tonumber(details.ttl) or 0) end
     drop_hold(token)
   elseif cooling and meant and not lock.foreign then
     -- Its holder has already released it, so it can go at once.

@@ -128,7 +128,14 @@ impl Server {
             format!("HGETALL {{rlock:{name}}}?state"),
             format!("ZRANGE {{rlock:{name}}}?queue 0 -1 WITHSCORES"),
         ];
-        questions.iter().map(|ask| self.cli(&ask.split(' ').collect::<Vec<_>>())).collect()
+        // The fields of a hash come in any order.
+        let sorted = |reply: String| {
+            let mut lines: Vec<&str> = reply.lines().collect();
+            lines.sort_unstable();
+            lines.join("\n")
+        };
+        let ask = |ask: &String| sorted(self.cli(&ask.split(' ').collect::<Vec<_>>()));
+        questions.iter().map(ask).collect()
     }
 
     /// The token of the first waiter, which rlock itself shows to nobody.

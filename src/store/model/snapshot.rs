@@ -19,8 +19,8 @@ pub(in crate::store) struct RecordedHold {
     pub(in crate::store) token: String,
     /// When the hold expires, in milliseconds on the server's clock.
     pub(in crate::store) deadline: u64,
-    /// The values of `DETAILS`.
-    pub(in crate::store) details: [Option<String>; Self::DETAILS.len()],
+    /// The value of its field in the state; see `lua/details.lua`.
+    pub(in crate::store) details: Option<String>,
 }
 
 impl Snapshot {
@@ -53,25 +53,28 @@ impl Snapshot {
 }
 
 impl RecordedHold {
-    /// The fields of the state that describe one hold; the hold's token and a colon precede each.
-    pub(in crate::store) const DETAILS: [&str; 8] =
-        ["owner", "mode", "about", "fence", "acquired", "renewed", "standing", "slot"];
+    /// The field of the state that describes the hold.
+    pub(in crate::store) fn field(&self) -> String {
+        ["details:", &self.token].concat()
+    }
 
     fn hold(self) -> Hold {
         let Self { token, deadline, details } = self;
-        let [owner, mode, about, fence, acquired, renewed, standing, slot] = details;
-        let acquired = parsed(acquired);
-        let standing = standing.unwrap_or_default();
+        let lines: Vec<&str> = details.as_deref().unwrap_or_default().splitn(16, '\n').collect();
+        // A text in another form has no details.
+        let [mode, owner, _, _, _, fence, acquired, renewed, _, _, _, standing, _, _, slot, about] =
+            <[&str; 16]>::try_from(lines).unwrap_or_default();
+        let acquired = acquired.parse().ok();
         Hold {
-            owner: owner.unwrap_or_default(),
-            mode: mode.and_then(|mode| mode.try_into().ok()).unwrap_or(Mode::Exclusive),
-            about: about.unwrap_or_default(),
-            fence: parsed(fence).unwrap_or(0),
+            owner: owner.to_owned(),
+            mode: mode.to_owned().try_into().unwrap_or(Mode::Exclusive),
+            about: about.to_owned(),
+            fence: fence.parse().unwrap_or(0),
             acquired: acquired.unwrap_or(0),
             // Without a queue, as `first_asked` in `lua/holds.lua`.
             since: acquired.filter(|_| standing != "revoked"),
-            renewed: parsed(renewed),
-            slot: parsed(slot),
+            renewed: renewed.parse().ok(),
+            slot: slot.parse().ok(),
             // Who revoked it does not matter here.
             standing: match standing.split(' ').next() {
                 Some("revoked") => HoldState::Revoked,

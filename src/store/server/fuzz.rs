@@ -71,8 +71,9 @@ pub(crate) fn snapshots(bytes: &[u8]) {
         state.insert(field, value);
     }
     let hold = |(token, deadline): (String, u64)| {
-        let detail = |detail| state.get(&format!("{token}:{detail}")).cloned();
-        RecordedHold { details: RecordedHold::DETAILS.map(detail), token, deadline }
+        let mut hold = RecordedHold { token, deadline, details: None };
+        hold.details = state.get(&hold.field()).cloned();
+        hold
     };
     let holds = holds.into_iter().map(hold).collect();
     let fields = Snapshot::FIELDS.map(|field| state.get(field).cloned());

@@ -149,13 +149,11 @@ fn details(keys: &[Key], outlines: &[Outline]) -> Vec<Cmd> {
     let locks = keys.iter().zip(outlines);
     let question = |(key, outline): (&Key, &Outline)| {
         let Outline::Held(snapshot) = outline else { return None };
-        let fields = Snapshot::FIELDS.len() + snapshot.holds.len() * RecordedHold::DETAILS.len();
+        let fields = Snapshot::FIELDS.len() + snapshot.holds.len();
         let mut question = Cmd::with_capacity(2 + fields, 64 * (2 + fields));
         question.arg("HMGET").arg(key.side("state")).arg(&Snapshot::FIELDS);
         for hold in &snapshot.holds {
-            for detail in RecordedHold::DETAILS {
-                question.arg([hold.token.as_str(), ":", detail].concat());
-            }
+            question.arg(hold.field());
         }
         Some(question)
     };
@@ -192,7 +190,7 @@ impl Outline {
             token,
             // Deadlines are whole milliseconds below 2^53, so the cast is exact.
             deadline: deadline as u64,
-            details: Default::default(),
+            details: None,
         };
         let holds = holds.into_iter().map(hold).collect();
         Ok(Some(Snapshot { guard: Some(guard), fields: Default::default(), holds }))
@@ -214,11 +212,11 @@ impl Outline {
         let mut values = values.into_iter();
         snapshot.fields = std::array::from_fn(|_| values.next().flatten());
         for hold in &mut snapshot.holds {
-            hold.details = std::array::from_fn(|_| values.next().flatten());
+            hold.details = values.next().flatten();
         }
         // A hold without details has just ended, or the server evicted them.
-        let is_complete = |hold: &RecordedHold| hold.details.iter().any(Option::is_some);
-        Ok(if snapshot.holds.iter().all(is_complete) { snapshot.view(now) } else { None })
+        let is_complete = snapshot.holds.iter().all(|hold| hold.details.is_some());
+        Ok(if is_complete { snapshot.view(now) } else { None })
     }
 }
 

@@ -1,0 +1,65 @@
+-- Details: what is known of a hold or a waiter.
+--
+-- Reads:   state, fields
+-- Changes: in the state 'details:<TOKEN>'; own
+--
+-- One field of the state has all details of a token, one per line, because each field costs time. A
+-- detail that is missing is ''. Times are in milliseconds.
+--   mode        'exclusive', 'shared' or 'slots:N'
+--   owner       lets a request enter a lock again; see owners.lua
+--   named       '1' if a user chose the owner
+--   ttl         the length of the lease, in milliseconds
+--   attempt     the number of the last request
+--   fence       of a hold
+--   acquired    when the hold was granted
+--   renewed     when its holder last asked for it; '' if it was granted to a waiter that has not
+--               claimed it yet
+--   since       when it was queued; '' for a hold that was granted at once
+--   alive       until when a waiter is presumed alive
+--   keep_until  until when a hold is kept even if released sooner
+--   standing    see revocation.lua
+--   reentrant   '1' if a waiter may enter a lock that its owner holds
+--   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
+--   slot        the number of a hold; see slots.lua
+--   about       the client, shown to others: several lines, so it comes last
+
+local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', 15) .. '(.*)$'
+
+-- '' has no details, and neither has a text that is not in this form.
+local function decoded(text)
+  local mode, owner, named, ttl, attempt, fence, acquired, renewed, since, alive, keep_until,
+    standing, reentrant, origin, slot, about = string.match(text, ONE_PER_LINE)
+  return { mode = mode or '', owner = owner or '', named = named or '', ttl = ttl or '',
+    attempt = attempt or '', fence = fence or '', acquired = acquired or '', renewed = renewed or '',
+    since = since or '', alive = alive or '', keep_until = keep_until or '',
+    standing = standing or '', reentrant = reentrant or '', origin = origin or '', slot = slot or '',
+    about = about or '' }
+end
+
+-- The details of the calling token.
+local own = decoded(fields[12] or '')
+
+-- The details of any token. Those of the calling token are always the same table. It calls HMGET and
+-- not HGET, so that inspect needs the right to one command only.
+local function details_of(token)
+  if token == TOKEN then return own end
+  return decoded(redis.call('HMGET', STATE, 'details:' .. token)[1] or '')
+end
+
+-- The value of the field with these details.
+local function encoded(it)
+  return it.mode .. '\n' .. it.owner .. '\n' .. it.named .. '\n' .. it.ttl .. '\n'
+    .. it.attempt .. '\n' .. it.fence .. '\n' .. it.acquired .. '\n' .. it.renewed .. '\n' .. it.since
+    .. '\n' .. it.alive .. '\n' .. it.keep_until .. '\n' .. it.standing .. '\n' .. it.reentrant .. '\n'
+    .. it.origin .. '\n' .. it.slot .. '\n' .. it.about
+end
+
+local function write_details(token, details)
+  redis.call('HSET', STATE, 'details:' .. token, encoded(details))
+end
+
+-- Deletes the details of a token, and the fields of the state given as `...`.
+local function delete_details(token, ...)
+  redis.call('HDEL', STATE, 'details:' .. token, ...)
+  if token == TOKEN then own = decoded('') end
+end
