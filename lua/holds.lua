@@ -32,9 +32,9 @@ local function is_unclaimed(details) return details.fence ~= '' and details.rene
 -- key an expiry. `...` are more fields of the state to write. Only for a guard that is rlock's or
 -- absent.
 local function set_guard(token, deadline, ...)
-  write_guard(token, deadline)
+  write_guard(token, int(deadline))
   redis.call('HSET', STATE, 'guard', token, ...)
-  local expiry = int(math.max(tonumber(deadline), now) + DAY)
+  local expiry = int(math.max(deadline, now) + DAY)
   redis.call('PEXPIREAT', HOLDS, expiry)
   redis.call('PEXPIREAT', STATE, expiry)
 end
@@ -42,7 +42,7 @@ end
 -- The same for the hold with the latest deadline, after a change to any hold.
 local function set_guard_to_latest(...)
   local latest = redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')
-  set_guard(latest[1], latest[2], ...)
+  set_guard(latest[1], tonumber(latest[2]), ...)
 end
 
 -- Gives the hold this deadline, earlier or later than before, and these details. `...` as for
@@ -51,7 +51,7 @@ local function set_deadline(token, details, deadline, ...)
   redis.call('ZADD', HOLDS, int(deadline), token)
   local field, value = 'details:' .. token, encoded(details)
   if lock.count > 1 then return set_guard_to_latest(field, value, ...) end
-  set_guard(token, int(deadline), field, value, ...)
+  set_guard(token, deadline, field, value, ...)
 end
 
 -- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is

@@ -48,7 +48,7 @@ if cools or not ended then bypass_oom() end
 if cools then
   uncount(TOKEN)
   own.standing = 'cooling'
-  set_deadline(TOKEN, own, own.keep_until)
+  set_deadline(TOKEN, own, tonumber(own.keep_until))
 elseif ended then
   drop_hold(ended)
 end
