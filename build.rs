@@ -12,8 +12,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` have a
-/// twin of the same name in `src/store/model/`.
+/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` and
+/// `details` have a twin of the same name in `src/store/model/`.
 const PARTS: [&str; 16] = [
     "lock",
     "transaction",
