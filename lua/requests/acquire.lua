@@ -129,8 +129,8 @@ if WANTED > 0 and not valid_hold() then
 end
 -- A caller that asks again no longer relies on its revoked hold, nor on one that too few servers
 -- granted: then it has a ticket.
-if unexpired_hold(TOKEN)
-  and (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked') then
+if (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked')
+  and unexpired_hold(TOKEN) then
   drop_hold(TOKEN)
 end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
