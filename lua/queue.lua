@@ -14,9 +14,9 @@ local FOREIGN_POLL = 1000
 -- keys, so it is in the same slot on the same server, and matches the same ACL pattern.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
--- The message is the fence that a called waiter would get; nil for any other waiter.
-local function wake(token, fence)
-  redis.call('RPUSH', mailbox_of(token), fence or 'look')
+-- The message is 'head' to a new head, the fence that a called waiter would get, or nil for any other.
+local function wake(token, message)
+  redis.call('RPUSH', mailbox_of(token), message or 'look')
   redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
 end
 
@@ -26,7 +26,7 @@ local function notify_head(head)
   if head == lock.notified then return end
   lock.notified = head
   redis.call('HSET', STATE, 'head', head)
-  if head ~= TOKEN then wake(head) end
+  if head ~= TOKEN then wake(head, 'head') end
 end
 
 -- The score of a waiter with --next is its ticket minus this offset, which sorts it first. Tickets, which

@@ -162,6 +162,21 @@ fn a_first_waiter_that_leaves_costs_nothing() {
 }
 
 #[test]
+fn a_new_head_listens_for_its_grant_before_it_asks() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let next = waiter(&server, &[], "L", "next");
+    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let asked = server.calls_of("evalsha");
+    // The second message stands for the grant.
+    server.cli(&["RPUSH", &mailbox, "head", "look"]);
+    until("it has asked once", || server.calls_of("evalsha") == asked + 1);
+    assert!(server.calls_of("blpop") >= 2);
+    first.finish();
+    assert_eq!(next.finish().out(), "ENTERED next");
+}
+
+#[test]
 fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
