@@ -25,7 +25,7 @@ use crate::system::clock::Instant;
 pub(crate) use crate::system::poll::Interrupt;
 pub(crate) use failure::{Failure, Fate};
 #[cfg(any(test, fuzzing))]
-pub(crate) use server::fuzz;
+pub(crate) use {local::copies, server::fuzz};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 #[derive(Clone, Debug)]

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
-use crate::support::{self, Finished, Running, Server, acquire, binary, holder, run, waiter};
+use crate::support::{
+    self, Finished, Running, Server, acquire, binary, holder, run, state_file, waiter,
+};
 use serde_json::Value;
 
 fn names(document: &Value) -> Vec<&str> {
@@ -629,11 +631,9 @@ fn forge(server: &Server, text: &str, forged: &str) {
         return;
     }
     let forged = serde_json::to_string(forged).unwrap();
-    for file in std::fs::read_dir(server.locks()).unwrap().flatten() {
-        let kept = std::fs::read_to_string(file.path()).unwrap();
-        let kept = kept.replace(text, forged.trim_matches('"'));
-        std::fs::write(file.path(), kept).unwrap();
-    }
+    let file = server.locks().join(".rlock:L.state");
+    let kept = state_file::read(&file).replace(text, forged.trim_matches('"'));
+    state_file::write(&file, &kept);
 }
 
 #[test]

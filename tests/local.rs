@@ -1,7 +1,7 @@
 //! `local:`, locks on one host without a server: what differs from a server.
 
-use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc;
 
-use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, until};
+use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, state_file, until};
 use tempfile::TempDir;
 
 /// A directory of locks.
@@ -55,8 +55,15 @@ impl Turn {
         Self { state: state.to_owned(), _locked: locked }
     }
 
-    /// Replaces the state, which another process has locked already.
-    fn pass_on(self) -> Self {
+    /// Writes the state again.
+    fn change(&self) {
+        let content = fs::read(&self.state).unwrap();
+        let state = OpenOptions::new().write(true).open(&self.state).unwrap();
+        state.write_all_at(&content, 0).unwrap();
+    }
+
+    /// Replaces the file, which the next process has locked already.
+    fn replace(self) -> Self {
         let new = self.state.with_extension("new");
         fs::copy(&self.state, &new).unwrap();
         let next = Self::take(&new);
@@ -143,11 +150,17 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     let token = run(&mut local.rlock(&["acquire", "L"])).out();
     let whole = fs::read_to_string(local.state()).unwrap();
     let half = &whole[..whole.len() / 2];
-    let other_version = whole.replace("rlock lock 2", "rlock lock 3");
-    let (before, start) = whole.split_once("\"start\":").unwrap();
+    let other_version = whole.replace("rlock lock 3", "rlock lock 4");
+    let changed = whole.replace("\"start\":1", "\"start\":2");
+    let json = state_file::read(&local.state());
+    let earlier = |json: &str| format!("rlock lock 2\n{json}\n");
+    let (before, start) = json.split_once("\"start\":").unwrap();
     let rest = start.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let far = format!("{before}\"start\":{}{rest}", u64::MAX);
-    for content in ["", half, "something else", &other_version, "\u{0}\u{0}", &far] {
+    let far = earlier(&format!("{before}\"start\":{}{rest}", u64::MAX));
+    let cut = earlier(&json[..json.len() / 2]);
+    let zeros = "\u{0}".repeat(whole.len());
+    let damaged = ["", half, "something else", &other_version, &changed, &zeros, &far, &cut];
+    for content in damaged {
         fs::write(local.state(), content).unwrap();
         for arguments in [
             &["exec", "-n", "L", "true"][..],
@@ -169,6 +182,16 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_state_of_the_earlier_format_keeps_its_holder() {
+    let local = Local::new();
+    let token = run(&mut local.rlock(&["acquire", "L"])).out();
+    state_file::write(&local.state(), &state_file::read(&local.state()));
+    assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 75);
+    assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
+    assert!(fs::read_to_string(local.state()).unwrap().starts_with("rlock lock 3 "));
+}
+
+#[test]
 fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
     let local = Local::new();
     run(&mut local.rlock(&["exec", "L", "true"]));
@@ -184,13 +207,19 @@ fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
 #[test]
 fn a_full_disk_is_69_and_changes_nothing() {
     let local = Local::new();
-    let about = "x".repeat(100);
+    let about = "x".repeat(500);
     for _ in 0..10 {
         run(&mut local.rlock(&["exec", "--label", &about, "L", "true"]));
     }
-    let token = run(&mut local.rlock(&["acquire", "L"])).out();
-    let before = fs::read_to_string(local.state()).unwrap();
-    assert!(before.len() > 1024, "{before}");
+    let token = run(&mut local.rlock(&["acquire", "--ttl", "1h", "L"])).out();
+    let seen = || {
+        let mut lock: serde_json::Value =
+            serde_json::from_str(&run(&mut local.rlock(&["inspect", "--json", "L"])).out())
+                .unwrap();
+        assert!(lock[0]["ttl_ms"].take().as_u64().unwrap() < 3_600_000);
+        assert!(lock[0]["holders"][0]["ttl_ms"].take().is_u64());
+        lock
+    };
     // No file may grow, which a program cannot tell from a full disk except by the name of the error.
     let limited = |kibibytes: u32, arguments: &str| {
         let script = format!("trap '' XFSZ; ulimit -f {kibibytes}; {} {arguments}", binary());
@@ -200,12 +229,20 @@ fn a_full_disk_is_69_and_changes_nothing() {
         run(&mut shell)
     };
     let release = format!("release L {token}");
-    for (kibibytes, arguments) in [(1, &*release), (0, &release), (0, "exec M true")] {
-        let output = limited(kibibytes, arguments);
-        assert_eq!(output.code(), 69, "{output:?}");
-        assert!(output.err().contains("too large"), "{output:?}");
+    // The second change is to the other copy of the state.
+    for change in [&["renew", "L", &token][..], &["renew", "L", &token]] {
+        let before = seen();
+        // With 4, the first page of a copy is written.
+        for (kibibytes, arguments) in
+            [(4, &*release), (1, &release), (0, &release), (0, "exec M true")]
+        {
+            let output = limited(kibibytes, arguments);
+            assert_eq!(output.code(), 69, "{output:?}");
+            assert!(output.err().contains("too large"), "{output:?}");
+            assert_eq!(seen(), before);
+        }
+        assert_eq!(run(&mut local.rlock(change)).code(), 0);
     }
-    assert_eq!(fs::read_to_string(local.state()).unwrap(), before);
     assert!(!local.locks().join("rlock:M.lock").exists());
     assert!(!local.locks().join(".rlock:M.state").exists());
     let left = fs::read_dir(local.locks()).unwrap().count();
@@ -234,10 +271,13 @@ fn a_client_outwaits_other_processes_as_long_as_they_take_turns() {
     let mut turn = Turn::take(&local.state());
     let mut client = Running::start(&mut local.rlock(&["exec", "--io-timeout", "6s", "L", "true"]));
     // Together, the turns take longer than the client waits for a process that is stopped.
-    for _ in 0..7 {
+    for replaces in [false, true, false, false, true, true, false] {
         until("the client waits", || has_opened(&client, &local.state()));
         thread::sleep(Duration::from_secs(1));
-        turn = turn.pass_on();
+        turn.change();
+        if replaces {
+            turn = turn.replace();
+        }
     }
     assert!(client.process.is_running());
     drop(turn);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::{Finished, LongerWait, READY, Running, rlock, run};
+use crate::support::{Finished, LongerWait, READY, Running, rlock, run, state_file};
 use tempfile::TempDir;
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -248,9 +248,9 @@ fn a_reboot_keeps_the_fence() {
     // As if a clock that was far ahead had granted it.
     let ahead = before + 10_000_000;
     let state = host.locks().join(".rlock:L.state");
-    let text = fs::read_to_string(&state).unwrap();
+    let text = state_file::read(&state);
     let [was, is] = [before, ahead].map(|fence| format!("\"fence\":{fence}"));
     assert!(text.contains(&was));
-    fs::write(&state, text.replace(&was, &is)).unwrap();
+    state_file::write(&state, &text.replace(&was, &is));
     assert_eq!(host.fence(Boot(2)), ahead + 1);
 }

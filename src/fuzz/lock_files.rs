@@ -12,13 +12,17 @@ use crate::duration::Ttl;
 use crate::lock::view::Outcome;
 use crate::lock::{Key, Mode, Owner, Prefix, Token};
 use crate::store::location::Location;
-use crate::store::{Answer, Failure, Request, Revocation, Store};
+use crate::store::{Answer, Failure, Request, Revocation, Store, copies};
 
-/// Checks the files of `local:`. The first byte selects a request and whether the lock has a guard,
-/// and the rest is the state. A state that cannot be read is left as it is, and what rlock writes can
-/// be read again.
+/// Checks the files of `local:`. The first byte selects a request, whether the lock has a guard, and
+/// whether the rest is the whole state file or only the content of a copy in it. A state that cannot
+/// be read is left as it is, and what rlock writes can be read again.
 pub fn lock_files(bytes: &[u8]) {
     let Some((request, state)) = bytes.split_first() else { return };
+    let state = &*match request & 0x20 {
+        0 => state.to_vec(),
+        _ => copies::new_file([&[0; copies::HEADER], state].concat()),
+    };
     let directory = Directory::with(state, request & 0x10 == 0).expect("a temporary directory");
     let url = format!("local:{}", directory.0.display());
     let location = Location::parse(&[&url], None).expect("a URL");

@@ -2,6 +2,7 @@
 //! reads and writes.
 
 mod clock;
+pub(crate) mod copies;
 mod directory;
 mod draft;
 mod error;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use clock::Clock;
 pub(crate) use directory::Directory;
 use error::Error;
-use file::LockFile;
+use file::{LockFile, Purpose};
 use mailbox::Mailbox;
 
 use super::model::Lock;
@@ -64,26 +65,26 @@ impl Local {
     fn open(
         &mut self,
         key: &Key,
-        may_create: bool,
+        purpose: Purpose,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<LockFile>, Failure> {
         let clock = self.clock()?;
-        LockFile::open(&self.directory, key, may_create, &clock, self.io_timeout, interrupt)
+        LockFile::open(&self.directory, key, purpose, &clock, self.io_timeout, interrupt)
             .map_err(|error| self.failure(error))
     }
 
     /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a
-    /// file is changed in memory only, unless `may_create`.
+    /// file is changed in memory only, unless `purpose` is to create it.
     fn change<T>(
         &mut self,
         key: &Key,
-        may_create: bool,
+        purpose: Purpose,
         interrupt: Interrupt<'_>,
         act: impl FnOnce(&mut Lock, u64) -> T,
         keep_mail: impl FnOnce(&mut Self, &mut LockFile, &T) -> Result<(), Failure>,
     ) -> Result<T, Failure> {
-        let Some(mut file) = self.open(key, may_create, interrupt)? else {
-            // An unknown lock is free, and without `may_create` the change cannot take it.
+        let Some(mut file) = self.open(key, purpose, interrupt)? else {
+            // An unknown lock is free, and only a request, which creates it, can take it.
             return Ok(act(&mut Lock::default(), 0));
         };
         let now = file.now();
@@ -134,7 +135,7 @@ impl Local {
     }
 
     fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
-        self.change(key, false, None, act, |_, _, _| Ok(()))
+        self.change(key, Purpose::Change, None, act, |_, _, _| Ok(()))
     }
 
     fn failure(&self, error: Error) -> Failure {
@@ -166,7 +167,7 @@ impl Store for Local {
         let answer = decided(|attempt| {
             self.change(
                 &request.key,
-                true,
+                Purpose::Create,
                 interrupt,
                 |lock, now| lock.acquire(request, attempt, seen, now),
                 |this, file, verdict| this.keep_mailbox(file, token, verdict),
@@ -200,7 +201,7 @@ impl Store for Local {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         let renew = |lock: &mut Lock, now| lock.renew(token, ttl, now);
-        self.change(key, false, interrupt, renew, |_, _, _| Ok(()))
+        self.change(key, Purpose::Change, interrupt, renew, |_, _, _| Ok(()))
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
@@ -227,7 +228,7 @@ impl Store for Local {
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        let file = self.open(key, false, None)?;
+        let file = self.open(key, Purpose::Inspect, None)?;
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.lock.inspect(file.now())))
     }
 

@@ -17,6 +17,7 @@ pub mod random;
 pub mod sandbox;
 pub mod sentinels;
 pub mod server;
+pub mod state_file;
 pub mod trace;
 
 pub use limit::until;
@@ -116,7 +117,7 @@ impl Server {
     /// All stored data about a lock, to detect changes.
     pub fn stored(&self, name: &str) -> Vec<String> {
         if self.is_local() {
-            let text = std::fs::read_to_string(self.file_of(name)).unwrap();
+            let text = state_file::read(&self.file_of(name));
             // Without the ended tokens, to which every release adds.
             let over = text.find("\"over\":[").unwrap_or(text.len());
             let end = text[over..].find(']').map_or(text.len(), |end| over + end);
@@ -143,8 +144,7 @@ impl Server {
         if !self.is_local() {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
-        let text = std::fs::read_to_string(self.file_of(name)).unwrap();
-        let state: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        let state: Value = serde_json::from_str(&state_file::read(&self.file_of(name))).unwrap();
         state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
 

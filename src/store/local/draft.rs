@@ -1,24 +1,32 @@
-//! How a state is replaced in one step: a draft with the new state is renamed over the old one.
+//! How a state file is replaced in one step: a draft with the new state is renamed over it.
 //!
 //! The draft is a new file each time. The file system then writes its content before it records the
 //! rename, so a power failure leaves the old state or the new one.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::fchown;
+use std::io;
+use std::os::unix::fs::{FileExt, fchown};
 
 use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
+use super::copies;
 use super::directory::Place;
 use super::folder::Folder;
 use super::names::new_draft;
 
-/// Replaces the state `old`, which this process has locked.
-pub(super) fn replace(place: &Place, old: &FileStat, text: &[u8]) -> io::Result<()> {
-    let mut draft = Draft::new(&place.folder, old)?;
-    draft.file.write_all(text)?;
+/// Replaces the state file `old`, which this process has locked, by one with room for this copy.
+pub(super) fn replace(place: &Place, old: &FileStat, copy: Vec<u8>) -> io::Result<()> {
+    let draft = Draft::new(&place.folder, old)?;
+    fill(&draft.file, copy)?;
     draft.rename(&place.state)
+}
+
+/// Writes the first copy to a new file. The file has no content until this is complete.
+pub(super) fn fill(file: &File, copy: Vec<u8>) -> io::Result<()> {
+    let content = copies::new_file(copy);
+    file.set_len(content.len() as u64)?;
+    file.write_all_at(&content, 0)
 }
 
 /// A file that is being written. It is removed when dropped, unless it has been renamed.

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
+use super::copies::{self, Room};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
@@ -25,8 +27,8 @@ use crate::report::Fault;
 use crate::store::model::Lock;
 use crate::system::poll::Interrupt;
 
-/// The first line of every state. The number changes with the format.
-const HEADER: &str = "rlock lock 2\n";
+/// How a state of an earlier format begins. The state follows, without a second copy.
+const EARLIER: &[u8] = b"rlock lock 2\n";
 
 /// The content of a guard, for users who open it.
 const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the lock.\n";
@@ -34,14 +36,26 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
     place: Place,
-    _locked: Flock<File>,
+    locked: Flock<File>,
     status: FileStat,
+    /// Where in the file the next state goes; `None` if it needs a new file.
+    next: Option<Room>,
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
     /// The name of each waiter's mailbox, by the waiter's token. The name does not contain the
     /// token, because other users may list the directory.
     pub(super) mail: BTreeMap<String, String>,
+}
+
+/// What a state is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Only to read it.
+    Inspect,
+    Change,
+    /// To change it, and to create it if it is missing.
+    Create,
 }
 
 /// The content of a state.
@@ -53,18 +67,20 @@ struct Content {
 }
 
 impl LockFile {
-    /// Opens the state, and waits to lock it as `locking::lock` does. Creates it if `may_create`;
-    /// `None` if it is missing.
+    /// Opens the state, and waits to lock it as `locking::lock` does; `None` if it is missing and
+    /// not to be created.
     pub(super) fn open(
         directory: &Directory,
         key: &Key,
-        may_create: bool,
+        purpose: Purpose,
         clock: &Clock,
         patience: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Self>, Error> {
+        let may_create = purpose == Purpose::Create;
         let Some(place) = directory.place(key, may_create)? else { return Ok(None) };
-        let access = if may_create { OFlag::O_RDWR } else { OFlag::O_RDONLY };
+        let is_inspected = purpose == Purpose::Inspect;
+        let access = if is_inspected { OFlag::O_RDONLY } else { OFlag::O_RDWR };
         let (locked, status) = loop {
             if let Some(locked) = locking::lock(&place, access, patience, interrupt)? {
                 break locked;
@@ -102,26 +118,31 @@ impl LockFile {
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
-        let mut text = String::new();
-        locked.read_to_string(&mut text).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => damaged(&place),
-            _ => fail(error),
-        })?;
-        let content = match text.as_str() {
-            // A new file, unless there is a guard: then its content was lost.
-            "" if !has_guard && !may_create => return Ok(None),
-            "" if !has_guard => {
+        let mut bytes = Vec::new();
+        locked.read_to_end(&mut bytes).map_err(fail)?;
+        let (content, next) = match &*bytes {
+            // A new file, which may have its length already. With a guard, its content was lost.
+            bytes if !has_guard && bytes.iter().all(|&byte| byte == 0) => {
+                if !may_create {
+                    return Ok(None);
+                }
+                // A guard, which the first change makes, needs a state.
                 let new = Content::default();
-                let begun = text_of(&new, &status).and_then(|text| locked.write_all(&text));
-                if let Err(error) = begun {
+                if let Err(error) = copy_of(&new, 0).and_then(|copy| draft::fill(&locked, copy)) {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
-                new
+                (new, None)
             }
-            text => {
-                let json = text.strip_prefix(HEADER).ok_or_else(|| damaged(&place))?;
-                serde_json::from_str::<Content>(json).map_err(|_| damaged(&place))?
+            bytes => {
+                let (json, next) = match bytes.strip_prefix(EARLIER) {
+                    Some(json) => (json, None),
+                    None => copies::newest(bytes)
+                        .map(|(json, next)| (json, Some(next)))
+                        .ok_or_else(|| damaged(&place))?,
+                };
+                let content = serde_json::from_slice(json).map_err(|_| damaged(&place))?;
+                (content, next)
             }
         };
         let Content { mut lock, dates, mail } = content;
@@ -129,7 +150,7 @@ impl LockFile {
             lock.lose_guard();
         }
         let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
-        Ok(Some(Self { place, _locked: locked, status, has_guard, timeline, lock, mail }))
+        Ok(Some(Self { place, locked, status, next, has_guard, timeline, lock, mail }))
     }
 
     /// The time for the lock, in milliseconds since the epoch.
@@ -150,7 +171,7 @@ impl LockFile {
         orphaned.iter().filter_map(|token| self.mail.remove(token)).collect()
     }
 
-    /// Replaces the state by the lock as it is now, in one step, and unlocks it.
+    /// Makes the lock as it is now the state, in one step, and unlocks it.
     pub(super) fn write(mut self) -> Result<(), Error> {
         let state = self.place.path(&self.place.state);
         let fail = |error: io::Error| Error::of(&state, &error);
@@ -161,8 +182,14 @@ impl LockFile {
         }
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
-        let text = text_of(&content, &self.status).map_err(fail)?;
-        draft::replace(&self.place, &self.status, &text).map_err(fail)
+        let mut copy = copy_of(&content, self.status.st_size).map_err(fail)?;
+        match self.next.filter(|next| next.suits(copy.len())) {
+            Some(next) => {
+                next.complete(&mut copy);
+                self.locked.write_all_at(&copy, next.offset as u64).map_err(fail)
+            }
+            None => draft::replace(&self.place, &self.status, copy).map_err(fail),
+        }
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
@@ -201,12 +228,12 @@ fn damaged(place: &Place) -> Error {
     Error::Unusable(fault.with_remedy(remedy))
 }
 
-/// The text of a state. The length of the file `before` is an estimate of its length.
-fn text_of(content: &Content, before: &FileStat) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(before.st_size).unwrap_or(0);
-    let mut text = Vec::with_capacity(length.saturating_add(1024));
-    text.extend_from_slice(HEADER.as_bytes());
-    serde_json::to_writer(&mut text, content)?;
-    text.push(b'\n');
-    Ok(text)
+/// A copy of a state without its header. The length of the file is an estimate of its length.
+fn copy_of(content: &Content, file_length: i64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(file_length / 2).unwrap_or(0);
+    let mut copy = Vec::with_capacity(length.saturating_add(1024));
+    copy.resize(copies::HEADER, 0);
+    serde_json::to_writer(&mut copy, content)?;
+    copy.push(b'\n');
+    Ok(copy)
 }

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -23,7 +21,7 @@ use crate::system::thread;
 pub(super) type Locked = (Flock<File>, FileStat);
 
 /// Opens the state of a lock, and waits to lock it; `None` if it is missing. Gives up once no other
-/// process has replaced the state for `patience`, because then one of them is probably stopped. With
+/// process has changed the state for `patience`, because then one of them is probably stopped. With
 /// many processes, the wait may take much longer.
 ///
 /// Waits in the kernel's queue, which is fair, unlike retrying. flock(2) has no timeout, so another
@@ -35,17 +33,16 @@ pub(super) fn lock(
     patience: Duration,
     interrupt: Interrupt<'_>,
 ) -> Result<Option<Locked>, Error> {
-    let replacements = Arc::new(AtomicUsize::new(0));
-    match lock_current(place, access, FlockArg::LockExclusiveNonblock, &replacements) {
+    match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
         Err(Error::Busy) => {}
         done => return done,
     }
     let fail =
         |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
-    let (place, counted) = (place.clone(), Arc::clone(&replacements));
-    let locking = move || lock_current(&place, access, FlockArg::LockExclusive, &counted);
+    let locked = place.clone();
+    let locking = move || lock_current(&locked, access, FlockArg::LockExclusive);
     let locking = thread::call("flock", locking).map_err(fail)?;
-    let mut seen = replacements.load(Ordering::Relaxed);
+    let mut seen = last_change(place);
     loop {
         let until = Instant::now() + patience;
         match wait(Some((locking.as_fd(), Want::Read)), interrupt, until).map_err(fail)? {
@@ -53,7 +50,7 @@ pub(super) fn lock(
             Woken::Interrupted => return Err(Error::Interrupted),
             Woken::TimedOut => {}
         }
-        let now = replacements.load(Ordering::Relaxed);
+        let now = last_change(place);
         if now == seen {
             break;
         }
@@ -62,14 +59,14 @@ pub(super) fn lock(
     locking.result().unwrap_or(Err(Error::Busy))
 }
 
-/// Opens the state and locks it. Starts over if another file has become the state meanwhile, which
-/// happens often with many processes, and adds one to `replacements`.
-fn lock_current(
-    place: &Place,
-    access: OFlag,
-    how: FlockArg,
-    replacements: &AtomicUsize,
-) -> Result<Option<Locked>, Error> {
+/// Which file the state is, and when it was last changed; `None` if that is unknown.
+fn last_change(place: &Place) -> Option<impl PartialEq> {
+    let status = place.folder.status_of(&place.state).ok()??;
+    Some((status.st_ino, status.st_mtime, status.st_mtime_nsec))
+}
+
+/// Opens the state and locks it. Starts over if another file has become the state meanwhile.
+fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Error> {
     let Place { folder, state, .. } = place;
     let fail = |error: io::Error| Error::of(&place.path(state), &error);
     loop {
@@ -86,7 +83,6 @@ fn lock_current(
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
             return Ok(Some((locked, status)));
         }
-        replacements.fetch_add(1, Ordering::Relaxed);
     }
 }
 

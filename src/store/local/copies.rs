@@ -1,0 +1,217 @@
+//! The format of a state file, which a change overwrites in place.
+//!
+//! The file has room for two copies of the state. A change overwrites the older copy, so a process
+//! that is killed during the change leaves the newer one. A header with a sequence number and a
+//! checksum precedes each copy: only a copy that is whole counts, and the larger number is the newer.
+//!
+//! After a power failure, some pages of a file may be on disk without others. Each copy therefore
+//! begins on a page of its own, and the checksum detects a copy whose pages are from different
+//! changes.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How each copy begins. The number changes with the format.
+const MARK: &[u8] = b"rlock lock 3 ";
+
+/// The length of a header: the mark, and then the sequence number, the length of the content and
+/// the checksum in hexadecimal, separated by spaces and ended by a line break.
+pub(crate) const HEADER: usize = MARK.len() + 16 + 1 + 8 + 1 + 16 + 1;
+
+/// How many bytes a system writes to disk at once.
+const PAGE: usize = 4096;
+
+/// The part of a file for a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// The sequence number of the copy.
+    sequence: u64,
+    /// Where the copy begins.
+    pub(super) offset: usize,
+    /// The longest copy that fits.
+    size: usize,
+}
+
+impl Room {
+    /// The room for the first copy of `length` bytes in a new file.
+    fn in_new_file(length: usize) -> Self {
+        Self { sequence: 1, offset: 0, size: length.next_power_of_two().max(PAGE) }
+    }
+
+    /// Whether a copy of `length` bytes fits, and would not leave most of the room unused.
+    pub(super) fn suits(&self, length: usize) -> bool {
+        length <= self.size && Self::in_new_file(length).size >= self.size / 8
+    }
+
+    /// Adds the header to a copy for this room. The first `HEADER` bytes are free for it.
+    pub(super) fn complete(&self, copy: &mut [u8]) {
+        let Some((header, content)) = copy.split_at_mut_checked(HEADER) else { return };
+        let (sequence, length) = (self.sequence, content.len());
+        let checksum = xxh3_64_with_seed(content, sequence);
+        let fields = format!("{sequence:016x} {length:08x} {checksum:016x}\n");
+        let bytes = MARK.iter().chain(fields.as_bytes());
+        header.iter_mut().zip(bytes).for_each(|(old, new)| *old = *new);
+    }
+}
+
+/// Makes the whole content of a new file from its first copy, for whose header the first `HEADER`
+/// bytes are free.
+///
+/// The file has the room for the second copy from the start, so that later changes need no space on
+/// the disk. If they did, a power failure might leave the old part of a copy without the new part.
+pub(crate) fn new_file(mut copy: Vec<u8>) -> Vec<u8> {
+    let room = Room::in_new_file(copy.len());
+    room.complete(&mut copy);
+    copy.resize(2 * room.size, 0);
+    copy
+}
+
+/// Returns the content of the newest copy in a file, and the room for the next one; `None` if no
+/// copy is whole.
+pub(super) fn newest(file: &[u8]) -> Option<(&[u8], Room)> {
+    // A file that has lost a part might have lost the newest copy.
+    let size = file.len() / 2;
+    if size < PAGE || !file.len().is_power_of_two() {
+        return None;
+    }
+    let (one, other) = file.split_at(size);
+    let one = whole(one).map(|(sequence, content)| (sequence, content, size));
+    let other = whole(other).map(|(sequence, content)| (sequence, content, 0));
+    let (sequence, content, offset) = one.into_iter().chain(other).max_by_key(|copy| copy.0)?;
+    Some((content, Room { sequence: sequence.checked_add(1)?, offset, size }))
+}
+
+/// Returns the sequence number and the content of a copy; `None` if it is not whole.
+fn whole(room: &[u8]) -> Option<(u64, &[u8])> {
+    let (header, rest) = room.split_at_checked(HEADER)?;
+    let fields = header.strip_prefix(MARK)?.strip_suffix(b"\n")?;
+    let mut fields = std::str::from_utf8(fields).ok()?.split(' ');
+    let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
+    let (sequence, length, checksum) = (number()?, number()?, number()?);
+    let content = rest.get(..usize::try_from(length).ok()?)?;
+    (xxh3_64_with_seed(content, sequence) == checksum).then_some((sequence, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn copy(content: &[u8], room: Room) -> Vec<u8> {
+        let mut copy = vec![0; HEADER];
+        copy.extend_from_slice(content);
+        room.complete(&mut copy);
+        copy
+    }
+
+    fn file_with(content: &[u8]) -> Vec<u8> {
+        new_file([&[0; HEADER], content].concat())
+    }
+
+    /// The file after the first `written` bytes of a copy were written.
+    fn overwritten(file: &[u8], copy: &[u8], room: Room, written: usize) -> Vec<u8> {
+        let mut file = file.to_vec();
+        file[room.offset..room.offset + written].copy_from_slice(&copy[..written]);
+        file
+    }
+
+    /// Contents that may reach beyond a page, some of them in a larger file than they need.
+    fn contents() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let content = prop::collection::vec(any::<u8>(), 0..3 * PAGE);
+        prop::collection::vec(content, 2..6)
+    }
+
+    fn content_of(file: &[u8]) -> &[u8] {
+        newest(file).unwrap().0
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_part_of_a_write_leaves_the_old_state_and_the_whole_of_it_the_new_one(
+            contents in contents(),
+            parts in prop::collection::vec(any::<prop::sample::Index>(), 8),
+        ) {
+            let mut file = file_with(&contents[0]);
+            for pair in contents.windows(2) {
+                let [old, new] = [&pair[0], &pair[1]];
+                prop_assert_eq!(content_of(&file), old.as_slice());
+                let (_, room) = newest(&file).unwrap();
+                let copy = copy(new, room);
+                if !room.suits(copy.len()) {
+                    file = file_with(new);
+                    continue;
+                }
+                let pages = (0..copy.len()).step_by(PAGE).chain(0..HEADER + 1);
+                let pages = pages.filter(|&written| written < copy.len());
+                for written in parts.iter().map(|part| part.index(copy.len())).chain(pages) {
+                    let torn = overwritten(&file, &copy, room, written);
+                    prop_assert_eq!(content_of(&torn), old.as_slice(), "{} bytes", written);
+                    // A writer that follows puts the state in the same place.
+                    prop_assert_eq!(newest(&torn).unwrap().1, room);
+                }
+                file = overwritten(&file, &copy, room, copy.len());
+                prop_assert_eq!(content_of(&file), new.as_slice());
+            }
+        }
+
+        #[test]
+        fn a_state_whose_pages_are_from_different_changes_does_not_count(
+            contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 3 * PAGE), 4),
+            pages in prop::collection::vec(any::<bool>(), 8),
+        ) {
+            let mut files = vec![file_with(&contents[0])];
+            for content in &contents[1..] {
+                let last = files.last().unwrap();
+                let (_, room) = newest(last).unwrap();
+                let copy = copy(content, room);
+                files.push(overwritten(last, &copy, room, copy.len()));
+            }
+            // Some pages of the last change of each copy are missing on disk.
+            let [before, after] = [&files[1], &files[3]];
+            let mut disk = before.clone();
+            for (page, _) in pages.iter().enumerate().filter(|(_, on_disk)| **on_disk) {
+                let part = page * PAGE..(page + 1) * PAGE;
+                disk[part.clone()].copy_from_slice(&after[part]);
+            }
+            if let Some((content, _)) = newest(&disk) {
+                prop_assert!(contents.iter().any(|it| it == content));
+            } else {
+                let is_torn = |copy: &[bool]| copy.contains(&true) && copy.contains(&false);
+                // The last page of each room has nothing but zeros.
+                prop_assert!(is_torn(&pages[..4]) && is_torn(&pages[4..]));
+            }
+        }
+
+        #[test]
+        fn a_file_that_has_lost_its_end_does_not_count(
+            content in prop::collection::vec(any::<u8>(), 0..2 * PAGE),
+            length in any::<prop::sample::Index>(),
+        ) {
+            let file = file_with(&content);
+            prop_assert!(newest(&file[..length.index(file.len())]).is_none());
+        }
+
+        #[test]
+        fn no_changed_byte_goes_unnoticed(
+            content in prop::collection::vec(any::<u8>(), 0..2 * PAGE),
+            at in any::<prop::sample::Index>(),
+            by in 1..=u8::MAX,
+        ) {
+            let mut file = file_with(&content);
+            let at = at.index(HEADER + content.len());
+            file[at] ^= by;
+            // A digit of the header may change between upper and lower case.
+            prop_assert!(newest(&file).is_none_or(|it| at < HEADER && it.0 == content.as_slice()));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_much_too_large_for_its_state_is_replaced() {
+        let room = Room::in_new_file(100_000);
+        assert_eq!(new_file(vec![0; 100_000]).len(), 2 * 131_072);
+        assert!(room.suits(131_072) && room.suits(16_384) && room.suits(8_193));
+        assert!(!room.suits(131_073) && !room.suits(8_192));
+        assert!(Room::in_new_file(0).suits(0));
+    }
+}
