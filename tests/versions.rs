@@ -191,13 +191,22 @@ fn a_file_of_0_1_0_is_refused_and_stays_as_it_is() {
     ] {
         let refused = run(rlock(arguments).env("RLOCK_URL", &url));
         assert_eq!(refused.code(), 78, "{arguments:?}: {refused:?}");
-        let remedy = format!("{}", file.display());
-        assert!(refused.err().contains("if the lock is not in use, remove"), "{refused:?}");
-        assert!(refused.err().ends_with(&remedy), "{refused:?}");
+        let fault = format!("{}: lock file of rlock 0.1.0", file.display());
+        assert!(refused.err().contains(&fault), "{refused:?}");
         assert_eq!(fs::read_to_string(&file).unwrap(), LOCK_FILE);
     }
     fs::remove_file(&file).unwrap();
     assert_eq!(run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url)).code(), 0);
+}
+
+#[test]
+fn a_file_that_0_1_0_put_in_place_of_a_deleted_one_is_not_taken_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("local:{}", directory.path().display());
+    assert_eq!(run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url)).code(), 0);
+    fs::write(directory.path().join("rlock:L.lock"), LOCK_FILE).unwrap();
+    let refused = run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url));
+    assert_eq!(refused.code(), 78, "{refused:?}");
 }
 
 #[test]
