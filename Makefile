@@ -1,6 +1,6 @@
 # Installs rlock with make: run `make`, then `sudo make install`. Use cargo for everything else.
 # `make static` builds a binary that runs on any Linux system of this architecture.
-# `make dist` builds everything that a release page carries.
+# `make dist` builds all files of a release.
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO_TARGET_DIR ?= target

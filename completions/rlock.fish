@@ -77,7 +77,7 @@ end
 complete -c rlock -f
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a exec -d 'Run a command while holding a lock'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a acquire -d 'Acquire a lock and print the token to renew or release it'
-complete -c rlock -n 'test (count (commandline -opc)) = 1' -a renew -d 'Renew a held lock for --ttl from now'
+complete -c rlock -n 'test (count (commandline -opc)) = 1' -a renew -d 'Renew the lease of a held lock'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a release -d 'Release a held lock'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -a inspect -d 'Show the holders and waiters of locks'
 complete -c rlock -n 'test (count (commandline -opc)) = 1' -s h -l help -d 'Print help (see more with '\''--help'\'')'
@@ -180,7 +180,7 @@ complete -c rlock -n 'contains options (__rlock_expects inspect)' -s q -l quiet 
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s v -l verbose -d 'Print each step with its time'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l attention -d 'List only locks that need attention; exit 1 if there are any'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l older-than -x -a '10s 30s 1m 5m 1h' -d 'List only locks that have been held for longer than DURATION'
-complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a "age\t'Longest held first' name\t'By name' waiting\t'Most waiters first' lease\t'Soonest end of the lease first'" -d 'Sort the list by ORDER'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a "age\t'Longest held first' name\t'Alphabetical' waiting\t'Most waiters first' lease\t'First lease to expire first'" -d 'Sort the list by ORDER'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l names -d 'Print only the names, one per line'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s W -l watch -a '10s 30s 1m 5m 1h' -d 'Refresh every DURATION, by default every second'

@@ -17,8 +17,8 @@ local function admissible(mode, called, their_mode)
 end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
--- again. The caller has set the other details, 'renewed' among them. A `wanted` fence is from one of
--- several servers, whose holders have no numbers. `...` are more fields of the state to write.
+-- again. The caller has set the other details, including 'renewed'. A `wanted` fence is from one of
+-- several servers, whose holders have no slot numbers. `...` are more fields of the state to write.
 local function grant(token, details, deadline, wanted, ...)
   drop_remains()
   lock.fence = next_fence(wanted)

@@ -1,10 +1,10 @@
--- Details: what is known of a hold or a waiter.
+-- The details of a hold or a waiter.
 --
 -- Reads:   state, fields
 -- Changes: in the state 'details:<TOKEN>'; own
 --
--- One field of the state has all details of a token, one per line, because each field costs time. A
--- detail that is missing is ''. Times are in milliseconds.
+-- One field of the state contains all details of a token, one per line, because each field costs time.
+-- A missing detail is ''. Times are in milliseconds.
 --   mode        'exclusive', 'shared' or 'slots:N'
 --   owner       lets a request enter a lock again; see owners.lua
 --   named       '1' if a user chose the owner
@@ -15,8 +15,8 @@
 --   renewed     when its holder last asked for it; '' if it was granted to a waiter that has not
 --               claimed it yet
 --   since       when it was queued; '' for a hold that was granted at once
---   alive       until when a waiter is presumed alive
---   keep_until  until when a hold is kept even if released sooner
+--   alive       when a waiter stops being presumed alive
+--   keep_until  until when a hold is kept even if it is released sooner
 --   standing    see revocation.lua
 --   reentrant   '1' if a waiter may enter a lock that its owner holds
 --   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
@@ -25,7 +25,7 @@
 
 local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', 15) .. '(.*)$'
 
--- '' has no details, and neither has a text that is not in this form.
+-- All details are '' if the text is '' or not in this form.
 local function decoded(text)
   local mode, owner, named, ttl, attempt, fence, acquired, renewed, since, alive, keep_until,
     standing, reentrant, origin, slot, about = string.match(text, ONE_PER_LINE)
@@ -39,8 +39,8 @@ end
 -- The details of the calling token.
 local own = decoded(fields[12] or '')
 
--- The details of any token. Those of the calling token are always the same table. It calls HMGET and
--- not HGET, so that inspect needs the right to one command only.
+-- The details of any token. Those of the calling token are always the same table. It calls HMGET, not
+-- HGET, so that inspect needs permission for only one of these commands.
 local function details_of(token)
   if token == TOKEN then return own end
   return decoded(redis.call('HMGET', STATE, 'details:' .. token)[1] or '')

@@ -3,8 +3,8 @@
 -- Reads:   lock.fence, micros
 -- Changes: nothing
 
--- The last fence granted; 0 if there is none, or if it is not a number. Larger ones than any that was
--- granted cannot be written as whole numbers.
+-- The last fence granted; 0 if there is none, or if it is not a number. It is at most 2^53, because
+-- int() cannot write every larger number, and rlock never grants one.
 local function last_fence()
   local last = tonumber(lock.fence or 0)
   return last and last > 0 and math.min(last, 2 ^ 53) or 0

@@ -14,7 +14,7 @@ local FOREIGN_POLL = 1000
 -- keys, so it is in the same slot on the same server, and matches the same ACL pattern.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
 
--- The message is 'head' to a new head, the fence that a called waiter would get, or nil for any other.
+-- The message is 'head' for a new head, the fence that a called waiter would get, or nil for any other.
 local function wake(token, message)
   redis.call('RPUSH', mailbox_of(token), message or 'look')
   redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))

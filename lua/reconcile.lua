@@ -4,6 +4,7 @@
 -- Changes: guard, holds, state, history; lock, own
 
 -- An idle lock keeps its fence, its life and the newest request with --supersede, and nothing else.
+-- `...` are more keys to delete.
 local function become_idle(...)
   redis.call('UNLINK', STATE, ...)
   if lock.fence then

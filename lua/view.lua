@@ -7,7 +7,7 @@
 -- them; those whose leases last longest matter most.
 local MAX_REMINDED = 3
 
--- A text that is short enough for a reply.
+-- The text, cut to the length that a reply may show.
 local function cut(text) return string.sub(text, 1, MAX_DETAIL) end
 
 -- A waiter, and whether it is presumed alive:

@@ -66,8 +66,8 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 
 /// A distributed lock for shell scripts, on Redis or Valkey
 ///
-/// rlock runs a command while no other host runs one under the same lock. It keeps its locks on a
-/// Redis or Valkey server, on several independent servers, or in files on one host.
+/// rlock runs a command while holding a lock, so the command runs on only one host at a time. Locks
+/// live on a Redis or Valkey server, on several independent servers, or in files on one host.
 ///
 /// Every lock is a lease: if the holder dies, the lock soon becomes free. rlock renews the lease
 /// while the command runs, and stops the command if the lock is lost.
@@ -142,7 +142,7 @@ COMMAND cannot be run.")
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
     ///
-    /// For a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the lock
+    /// Use it in a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the lock
     /// while the script runs. Without --while-pid, nothing renews the lease: the script must renew
     /// or release the lock before the lease expires.
     #[command(
@@ -161,10 +161,10 @@ the lock was lost while the keeper started, 69 if no server is usable, 78 for a 
 64 for a usage error.")
     )]
     Acquire(Acquire),
-    /// Renew a held lock for --ttl from now
+    /// Renew the lease of a held lock
     ///
-    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. For
-    /// those two, a renewal never shortens the lease.
+    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. It never
+    /// shortens the lease of those two.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

@@ -110,8 +110,8 @@ pub const TABLE: &[(&str, &[Meaning])] = &[
         "128+n",
         &[(
             &["exec", "acquire"],
-            "signal n stopped rlock while it was waiting, and it has left the queue; it terminates \
-             by that signal, which a shell shows as 128+n",
+            "rlock received signal n while it was waiting; it left the queue and terminated by that \
+             signal, which a shell shows as 128+n",
         )],
     ),
 ];

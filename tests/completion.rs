@@ -11,7 +11,7 @@ use crate::support::{Finished, Server, acquire, binary, run};
 
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/completions");
 
-/// After a key, these shells print the line.
+/// A key binding makes these shells print the current line.
 const BASH: &str = r#"
 stty cols 400
 PS1='$ '
@@ -54,7 +54,7 @@ struct Shell {
     kind: Kind,
     directory: TempDir,
     url: String,
-    /// Fish says without a terminal how it completes a line.
+    /// `None` for fish, which prints its completions without a terminal.
     terminal: Option<Terminal>,
 }
 
@@ -103,7 +103,7 @@ impl Shell {
         command
     }
 
-    /// Types keys, and returns what the line is then.
+    /// Types keys, and returns the line as it then is.
     fn line(&mut self, keys: &str) -> String {
         let terminal = self.terminal.as_mut().unwrap();
         terminal.types(&format!("{keys}{SHOW_LINE}"));

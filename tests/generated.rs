@@ -1,6 +1,6 @@
 //! The man pages, the completions, the table in the README and the tables of the quick reader match the
 //! program.
-//! `UPDATE=1 cargo test --test generated` writes them anew.
+//! `UPDATE=1 cargo test --test generated` regenerates them.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs;

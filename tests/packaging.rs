@@ -1,4 +1,4 @@
-//! An installation has the program, its man pages and completions. A removal leaves nothing.
+//! An installation contains the program, its man pages and completions. A removal leaves nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn make_installs_and_uninstalls() {
     assert_eq!(files(target.path()), Vec::<String>::new());
 }
 
-/// Packs the tested binary, because a release build would take long. Returns the tarball.
+/// Packs the tested binary, because a release build would take too long. Returns the tarball.
 fn pack(directory: &Path) -> PathBuf {
     let binary_to_pack = directory.join("rlock");
     let stripped = binary_to_pack.display().to_string();
@@ -86,7 +86,7 @@ fn with_extension(directory: &Path, extension: &str) -> PathBuf {
     entries.find(|path| path.extension().is_some_and(|it| it == extension)).unwrap()
 }
 
-/// Makes a release page of the packed tarball, as `packaging/dist` does.
+/// Packs a tarball and writes its checksum next to it, as `packaging/dist` does.
 fn release(directory: &Path) -> PathBuf {
     let tarball = pack(directory);
     let sums = run(Command::new("sha256sum").arg(name_of(&tarball)).current_dir(directory));
@@ -137,7 +137,7 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
     let froms = [tarball.display().to_string(), page.path().display().to_string(), url];
     for from in froms {
         let prefix = TempDir::new().unwrap();
-        // It replaces a program that runs.
+        // The second installation replaces the first.
         for _ in 0..2 {
             let output = install(&from, prefix.path());
             assert_eq!(output.code(), 0, "{from}: {output:?}");
@@ -200,7 +200,7 @@ fn make_installs_the_build_of_cargo_below_any_prefix() {
     make("install", &[&target, &destination, "PREFIX=/opt/r lock"]);
     is_complete(&files(&root.join("opt/r lock")), &INSTALLED);
     assert_eq!(files(&root).len(), files(&root.join("opt/r lock")).len());
-    // The files of others stay.
+    // Files of other programs stay.
     let other = root.join("opt/r lock/share/man/man1/other.1");
     fs::write(&other, "").unwrap();
     make("uninstall", &[&destination, "PREFIX=/opt/r lock"]);

@@ -2,7 +2,7 @@
 //!
 //! `versions/0.1.0/` contains what 0.1.0 sends to a server: the scripts, captured with `MONITOR`
 //! from that release, without the part that they share. The keys and arguments here were captured
-//! along with them. `versions/meet` builds 0.1.0 and lets the two programs themselves meet.
+//! along with them. `versions/meet` builds 0.1.0 and runs the two programs together.
 
 use std::fs;
 use std::process::Command;
@@ -139,7 +139,7 @@ fn the_queue_of_0_1_0_does_not_delay_a_release() {
     let first = acquire(&server, &[], "L");
     assert_eq!(request(&server, "exclusive", "10000")[0], "queued");
     assert_eq!(run(&mut server.rlock(["release", "L", &first])).code(), 0);
-    // The waiter of 0.1.0 has not looked yet, so the lock is free.
+    // The waiter of 0.1.0 has not checked the lock yet, so it is free.
     let second = acquire(&server, &["-n"], "L");
     assert_eq!(request(&server, "exclusive", "10000")[0], "queued");
     assert_eq!(run(&mut server.rlock(["release", "L", &second])).code(), 0);
@@ -214,7 +214,7 @@ fn version_0_1_0_refuses_a_file_of_this_one() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("local:{}", directory.path().display());
     assert_eq!(run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url)).code(), 0);
-    // 0.1.0 opens this file, also if the lock is free, and ends with status 78 unless the file begins
+    // 0.1.0 opens this file even if the lock is free, and exits with status 78 unless the file begins
     // as its own files do.
     let file = fs::read_to_string(directory.path().join("rlock:L.lock")).unwrap();
     assert!(!file.starts_with("rlock lock 1\n"), "{file}");

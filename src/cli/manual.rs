@@ -4,13 +4,14 @@
 use crate::exit::{ALL, Subcommands};
 
 /// The date on the pages, that of the release.
-pub const DATE: &str = "2026-11-22";
+pub const DATE: &str = "2026-11-23";
 
-/// What the variables do that are the default for an option. The option names its variable.
+/// Describes the variables that set the default of an option. The help of the option names its
+/// variable.
 pub const DEFAULTS: &str =
     "Defaults for the options with these names. An empty value counts as unset.";
 
-/// Each other variable that rlock reads or sets.
+/// All other variables that rlock reads or sets.
 pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
         ALL,
@@ -22,7 +23,7 @@ pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
         ALL,
         "RLOCK_USERNAME, RLOCK_PASSWORD",
-        "Username and password for the server, unless the URL or --password-file has them.",
+        "Username and password for the server, unless the URL or --password-file contains them.",
     ),
     (
         ALL,
@@ -32,43 +33,43 @@ pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
         &["exec", "acquire"],
         "RLOCK_NAME",
-        "Set for the command of exec, and by acquire --shell: the name of the lock.",
+        "Set by exec for its command, and by acquire --shell: the name of the lock.",
     ),
     (
         &["exec", "acquire", "renew", "release"],
         "RLOCK_TOKEN",
-        "Set for the command of exec, and by acquire --shell; read by renew and release: the token \
-         of the hold.",
+        "Set by exec for its command, and by acquire --shell; read by renew and release: the token of \
+         the hold.",
     ),
     (
         &["exec", "acquire"],
         "RLOCK_FENCE",
-        "Set for the command of exec, and by acquire --shell: the fencing token. It is larger than \
+        "Set by exec for its command, and by acquire --shell: the fencing token. It is larger than \
          that of every earlier hold of the lock, so a resource can reject a late holder.",
     ),
     (
         &["exec", "acquire"],
         "RLOCK_SLOT",
-        "Set for the command of exec, and by acquire --shell, with --slots N: the slot number of the \
+        "Set by exec for its command, and by acquire --shell, with --slots N: the slot number of the \
          holder, from 1 to N. Otherwise, and on several independent servers, it is unset.",
     ),
     (
         &["exec", "acquire"],
         "RLOCK_HELD",
-        "Set for the command of exec, and by acquire --shell: all enclosing holds as key=token, the \
+        "Set by exec for its command, and by acquire --shell: all enclosing holds as key=token, the \
          innermost last. exec and acquire read it to detect a lock that an enclosing command holds.",
     ),
     (
         &["acquire"],
         "RLOCK_KEEPER_TOKEN, RLOCK_KEEPER_PASSWORD, RLOCK_KEEPER_TLS_CA, RLOCK_KEEPER_TLS_CERT, \
          RLOCK_KEEPER_TLS_KEY",
-        "Set for the keeper of --while-pid: the token, and what acquire read from pipes. Do not set \
-         them yourself.",
+        "Set by acquire for the keeper of --while-pid: the token, and what acquire read from pipes. \
+         Do not set them yourself.",
     ),
     (
         &["exec", "acquire", "release"],
         "LOGNAME, USER",
-        "Name of the user that inspect shows. The first that is set counts.",
+        "Name of the user that inspect shows. rlock uses the first one that is set.",
     ),
     (&["exec"], "PATH", "Directories in which exec searches for the command."),
     (
@@ -101,7 +102,11 @@ pub const RESULT: &[(&str, &str)] = &[
          not-held, unreachable, config, usage or internal, among others.",
     ),
     ("name", "Name of the lock."),
-    ("token, fence, ttl_ms, slot", "The hold: its token, fencing token, lease and slot number."),
+    (
+        "token, fence, ttl_ms, slot",
+        "The hold: its token, its fencing token, the milliseconds until its lease expires, and its \
+         slot number.",
+    ),
     ("revoked[]", "The holders that release --force has revoked, as in rlock-inspect(1)."),
     ("removed", "The waiter that release --force --id has removed, as in rlock-inspect(1)."),
     ("exit, message", "On failure: the exit status and the message."),
@@ -119,11 +124,11 @@ pub const JSON: &[(&str, &str)] = &[
     ("name, key", "Name of the lock, and its key on the server: the prefix and the name."),
     (
         "state",
-        "held; free: only if inspect was given this name; cooling: released, but kept for --at-least; revoked: no longer held, but not released \
-         yet; foreign: held by another tool.",
+        "held; free: only if inspect was given this name; cooling: released, but kept for --at-least; \
+         revoked: no longer held, but not released yet; foreign: held by another tool.",
     ),
     ("mode", "exclusive, shared or slots."),
-    ("slots", "Largest number of holders, if the mode is slots."),
+    ("slots", "Maximum number of holders, if the mode is slots."),
     ("fence", "Last fencing token of the lock."),
     (
         "ttl_ms",
@@ -150,8 +155,8 @@ pub const JSON: &[(&str, &str)] = &[
     ("holders[].ttl_ms", "Milliseconds until the lease expires."),
     (
         "holders[].slot",
-        "Number of the holder, from 1 to slots, if the mode is slots. Null on several independent \
-         servers.",
+        "Slot number of the holder, from 1 to slots, if the mode is slots. Null on several \
+         independent servers.",
     ),
     ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
     ("waiters[].position", "Position in the queue, from 1."),

@@ -62,7 +62,8 @@ pub(crate) struct Common {
     pub(crate) tls_key: Option<PathBuf>,
     /// Print failures only, not waiting or busy messages
     ///
-    /// Hides that the command was superseded, but not that an operator removed it.
+    /// Also hides that the command was superseded, but not that an operator removed it from the
+    /// queue.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -84,9 +85,9 @@ pub(crate) struct Terms {
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
     ///
-    /// Each holder has a slot number from 1 to N, the lowest that is free: in RLOCK_SLOT for exec and
-    /// acquire --shell, and as slot in acquire --json. On several independent servers, holders have
-    /// no slot numbers.
+    /// Each holder gets the lowest free slot number from 1 to N: in RLOCK_SLOT with exec and acquire
+    /// --shell, and as slot in acquire --json. On several independent servers, holders have no slot
+    /// numbers.
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
@@ -105,20 +106,21 @@ pub(crate) struct Terms {
     pub(crate) next: bool,
     /// Cancel older waiters that also use --supersede
     ///
-    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Useful for
-    /// deployments, where a newer one makes an older one pointless. Not with --nonblock or --wait 0.
+    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Use this for
+    /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock and
+    /// --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy
     ///
-    /// Also if the waiter was superseded or removed. Errors such as an unreachable server keep their
-    /// own status.
+    /// The same applies if the waiter was superseded or removed. Errors such as an unreachable server
+    /// keep their own status.
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
     pub(crate) conflict_exit_code: u8,
     /// Keep the lock for at least DURATION after acquiring it
     ///
     /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
-    /// itself does not wait. Useful for cron jobs on hosts whose clocks differ.
+    /// itself does not wait. Use this for cron jobs on hosts whose clocks differ.
     #[arg(long, value_name = "DURATION")]
     pub(crate) at_least: Option<BoundedDuration>,
     /// Enter a lock that an enclosing exec or the same owner holds

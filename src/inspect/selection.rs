@@ -23,11 +23,11 @@ pub(crate) struct Selection {
 pub(crate) enum Order {
     /// Longest held first
     Age,
-    /// By name
+    /// Alphabetical
     Name,
     /// Most waiters first
     Waiting,
-    /// Soonest end of the lease first
+    /// First lease to expire first
     Lease,
 }
 

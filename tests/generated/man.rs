@@ -182,8 +182,8 @@ fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_positionals()
 }
 
-/// The options for the synopsis, those of the server last. Options of one group, or which all conflict
-/// with each other, are alternatives.
+/// The options for the synopsis, those of the server last. Options in one group, and options that all
+/// conflict with each other, are alternatives.
 fn alternatives(command: &Command) -> Vec<String> {
     let in_one_group = |one: &Arg, other: &Arg| {
         let mut groups = command.get_groups().filter(|group| !(*group).clone().is_multiple());
@@ -213,7 +213,7 @@ fn alternatives(command: &Command) -> Vec<String> {
     groups.iter().map(group).collect()
 }
 
-/// An ellipsis that ends no sentence.
+/// An ellipsis that roff does not take for the end of a sentence.
 const DOTS: &str = "...\\&";
 
 /// An option by its shortest name, or a positional argument, with their values.
@@ -292,7 +292,7 @@ fn filled(text: &str) -> String {
     for word in text.split_whitespace().map(escaped) {
         match lines.last_mut() {
             Some(line) if line.len() + 1 + word.len() <= 78 => *line += &format!(" {word}"),
-            // A line must not begin like a request.
+            // A line must not begin like a roff request.
             _ if word.starts_with('.') => lines.push(format!("\\&{word}")),
             _ => lines.push(word),
         }

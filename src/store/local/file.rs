@@ -225,7 +225,7 @@ fn is_of_0_1_0(visible: &FileStat) -> bool {
 fn made_by_0_1_0(place: &Place) -> Error {
     let guard = place.path(&place.guard);
     let fault = Fault::new(format!("{}: lock file of rlock 0.1.0", guard.display()));
-    Error::Unusable(fault.with_remedy("upgrade its users; if the lock is not in use, remove it"))
+    Error::Unusable(fault.with_remedy("stop all rlock 0.1.0 commands, then remove this file"))
 }
 
 fn make_guard(place: &Place) -> Result<(), Error> {
