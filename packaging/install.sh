@@ -13,7 +13,7 @@ die() {
 
 case $#:${1:-}:${2:-/} in
 [12]:[!-]*:/*) ;;
-*) die 'usage: sh install.sh TARBALL|DIRECTORY|URL [PREFIX]' ;;
+*) die 'usage: sh install.sh TARBALL|DIRECTORY|URL [/PREFIX]' ;;
 esac
 from=${1%/}
 prefix=${2:-/usr/local}
@@ -29,7 +29,7 @@ case $from in
     from=$(dirname "$from")
     ;;
 *.tar.gz) die "$from is not for this machine; use the tarball for $machine" ;;
-*) name="rlock-.*-$machine-linux.tar.gz" ;;
+*) name="rlock-[^/ ]*-$machine-linux.tar.gz" ;;
 esac
 
 work=$(mktemp -d)
@@ -45,7 +45,8 @@ fetch() {
 }
 
 fetch SHA256SUMS
-grep -x "[0-9a-f]*  $name" "$work/SHA256SUMS" >"$work/sum" || die "no $name in $from/SHA256SUMS"
+grep -x "[0-9a-f]*  $name" "$work/SHA256SUMS" >"$work/sum" ||
+    die "the tarball for $machine is not in $from/SHA256SUMS"
 [ "$(wc -l <"$work/sum")" = 1 ] || die "several versions in $from; pass one tarball"
 name=$(cut -d ' ' -f 3 "$work/sum")
 fetch "$name"
