@@ -22,7 +22,8 @@ fn memory(server: &Server) {
     waiter.finish();
 }
 
-fn mebibytes(pid: u32, field: &str) -> f64 {
+/// A field of a process's status in `/proc`, in MiB.
+pub(crate) fn mebibytes(pid: u32, field: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let kibibytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());

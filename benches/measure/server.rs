@@ -1,8 +1,10 @@
 //! What a lock costs the server and the network.
 
-use std::process::Stdio;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::process::mebibytes;
 use crate::statistics::micros_per_script;
 use crate::support::proxy::Proxy;
 use crate::support::{self, Server};
@@ -54,7 +56,25 @@ fn inspection() {
             start.elapsed()
         })
         .collect();
-    println!("inspect of {LOCKS} locks: {:.0} ms", median(&mut times).as_secs_f64() * 1000.0);
+    println!(
+        "inspect of {LOCKS} locks: {:.0} ms, {:.1} MiB of memory, {:.1} MiB with --json",
+        median(&mut times).as_secs_f64() * 1000.0,
+        peak_memory(&mut support::rlock(["inspect"]), &server),
+        peak_memory(&mut support::rlock(["inspect", "--json"]), &server),
+    );
+}
+
+/// The most memory that a command has used, in MiB, when it begins to print.
+fn peak_memory(command: &mut Command, server: &Server) -> f64 {
+    command.env("RLOCK_URL", server.tcp_url()).stdout(Stdio::piped());
+    let mut inspect = command.spawn().expect("rlock runs");
+    let mut stdout = inspect.stdout.take().expect("stdout is a pipe");
+    stdout.read_exact(&mut [0]).expect("there are locks");
+    let peak = mebibytes(inspect.id(), "VmHWM");
+    // It has written no more than fits into the pipe.
+    std::io::copy(&mut stdout, &mut std::io::sink()).expect("the list ends");
+    assert!(inspect.wait().is_ok_and(|status| status.success()));
+    peak
 }
 
 fn round_trips(server: &Server) {
