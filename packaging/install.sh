@@ -5,6 +5,8 @@
 #         directory or URL, the script installs the tarball for this machine.
 # PREFIX  an absolute path; /usr/local by default
 set -eu
+# Others may use what is installed.
+umask 022
 
 die() {
     printf 'install.sh: %s\n' "$1" >&2
@@ -52,8 +54,11 @@ name=$(cut -d ' ' -f 3 "$work/sum")
 fetch "$name"
 (cd "$work" && sha256sum -c sum >/dev/null) || die "$name is damaged: it does not match SHA256SUMS"
 
-# tar replaces files instead of overwriting them, so a running rlock keeps its binary.
-{ mkdir -p "$prefix" && tar -xzf "$work/$name" -C "$prefix" --strip-components=1; } ||
+# tar replaces files instead of overwriting them, so a running rlock keeps its binary. Directories must
+# stay as they are: they may be links, such as /bin, or have another owner and mode.
+tar -tzf "$work/$name" | grep -v '/$' >"$work/files" || die "$name is not a release of rlock"
+{ mkdir -p "$prefix" &&
+    xargs tar -xzf "$work/$name" -C "$prefix" --strip-components=1 -- <"$work/files"; } ||
     die "cannot install to $prefix; run this as root or pass another PREFIX"
 installed=$("$prefix/bin/rlock" --version) || die "$prefix/bin/rlock does not run on this machine"
 printf 'installed %s as %s\n' "$installed" "$prefix/bin/rlock"

@@ -1,6 +1,7 @@
 //! An installation contains the program, its man pages and completions. A removal leaves nothing.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -154,6 +155,25 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
             ],
         );
     }
+}
+
+#[test]
+fn an_installation_leaves_the_directories_of_others_as_they_are() {
+    let page = TempDir::new().unwrap();
+    release(page.path());
+    let directory = TempDir::new().unwrap();
+    let prefix = directory.path().join("prefix");
+    let [programs, share] = [directory.path().join("programs"), prefix.join("share")];
+    for made in [&programs, &share] {
+        fs::create_dir_all(made).unwrap();
+    }
+    symlink(&programs, prefix.join("bin")).unwrap();
+    fs::set_permissions(&share, Permissions::from_mode(0o2750)).unwrap();
+    let output = install(&page.path().display().to_string(), &prefix);
+    assert_eq!(output.code(), 0, "{output:?}");
+    assert!(fs::symlink_metadata(prefix.join("bin")).unwrap().is_symlink());
+    assert!(programs.join("rlock").exists());
+    assert_eq!(fs::metadata(&share).unwrap().permissions().mode() & 0o7777, 0o2750);
 }
 
 #[test]
