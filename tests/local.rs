@@ -718,6 +718,22 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
 }
 
 #[test]
+fn a_lock_is_shared_from_its_next_use_after_its_directory_is() {
+    let group = Group::new();
+    let [one, other] = Group::USERS;
+    let mode = |mode| fs::set_permissions(group.locks(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o770);
+    assert_eq!(run(&mut group.rlock(one, &["exec", "L", "true"])).code(), 0);
+    mode(0o2770);
+    for user in [one, other] {
+        let output = run(&mut group.rlock(user, &["exec", "L", "true"]));
+        assert_eq!(output.code(), 0, "{output:?}");
+    }
+    let state = fs::metadata(group.locks().join(".rlock:L.state")).unwrap();
+    assert_eq!(state.permissions().mode() & 0o777, 0o660);
+}
+
+#[test]
 fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
     let group = Group::new();
     let [one, other] = Group::USERS;

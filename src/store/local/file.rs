@@ -183,7 +183,10 @@ impl LockFile {
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
         let mut copy = copy_of(&content, self.status.st_size).map_err(fail)?;
-        match self.next.filter(|next| next.suits(copy.len())) {
+        // A new file also gets the mode that a directory shared since then requires.
+        let suits =
+            |next: &Room| next.suits(copy.len()) && self.place.folder.has_mode(&self.status);
+        match self.next.filter(suits) {
             Some(next) => {
                 next.complete(&mut copy);
                 self.locked.write_all_at(&copy, next.offset as u64).map_err(fail)

@@ -57,6 +57,13 @@ impl Folder {
         if self.is_shared() { own | Mode::S_IRGRP | Mode::S_IWGRP } else { own }
     }
 
+    /// Whether a file has the mode that a new one would get. A directory may become shared, or stop
+    /// being shared, after the file was made.
+    pub(super) fn has_mode(&self, file: &FileStat) -> bool {
+        let permissions = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO;
+        Mode::from_bits_truncate(file.st_mode) & permissions == self.mode()
+    }
+
     /// Makes a directory in this one, unless it exists.
     pub(super) fn make_within(&self, name: &str) -> io::Result<()> {
         match mkdirat(&self.descriptor, name, Mode::S_IRWXU) {
