@@ -29,10 +29,9 @@ dist:
 
 install:
 	install -D -m 755 "$(PROGRAM)" "$(ROOT)/bin/rlock"
-	install -d "$(MAN)" "$(DOC)/docs"
-	install -m 644 man/*.1 "$(MAN)"
-	install -m 644 README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE "$(DOC)"
-	install -m 644 docs/* "$(DOC)/docs"
+	install -D -m 644 -t "$(MAN)" man/*.1
+	install -D -m 644 -t "$(DOC)" README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
+	install -D -m 644 -t "$(DOC)/docs" docs/*
 	install -D -m 644 completions/rlock.bash "$(BASH)/rlock"
 	install -D -m 644 completions/_rlock "$(ZSH)/_rlock"
 	install -D -m 644 completions/rlock.fish "$(FISH)/rlock.fish"
