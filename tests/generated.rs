@@ -80,7 +80,7 @@ fn help_names_the_exit_statuses_of_the_man_page() {
         let words = sentence.split(|c: char| !c.is_ascii_digit());
         let mut named: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         named.sort_unstable();
-        // A bug, or a signal, is the same for every program.
+        // Every subcommand can end by a bug or a signal, so the help leaves these statuses out.
         let table =
             man::statuses(Some(subcommand.get_name())).into_iter().map(|(status, _)| status);
         let mut wanted: Vec<&str> =

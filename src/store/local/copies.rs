@@ -5,7 +5,7 @@
 //! checksum precedes each copy: only a copy that is whole counts, and the larger number is the newer.
 //!
 //! After a power failure, some pages of a file may be on disk without others. Each copy therefore
-//! begins on a page of its own, and the checksum detects a copy whose pages are from different
+//! begins on a new page, and the checksum detects a copy whose pages are from different
 //! changes.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
