@@ -129,9 +129,9 @@ impl Server {
             format!("HGETALL {{rlock:{name}}}?state"),
             format!("ZRANGE {{rlock:{name}}}?queue 0 -1 WITHSCORES"),
         ];
-        // The fields of a hash come in any order.
+        // The fields of a hash come in any order, and `cli` trims the blank lines of the last one.
         let sorted = |reply: String| {
-            let mut lines: Vec<&str> = reply.lines().collect();
+            let mut lines: Vec<&str> = reply.lines().filter(|line| !line.is_empty()).collect();
             lines.sort_unstable();
             lines.join("\n")
         };
