@@ -4,6 +4,9 @@
 //! run of rlock takes about 1 ms.
 #![no_main]
 
+#[cfg(target_env = "musl")]
+mod allocator;
+
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
