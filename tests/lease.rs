@@ -125,6 +125,8 @@ fn a_lost_lock_ends_processes_that_have_left_the_group() {
         "setsid sleep 1000 & echo $!; wait",
         "(trap '' TERM; setsid sleep 1000 & echo $!); sleep 1000",
         "(setsid sh -c 'setsid sleep 1000 & echo $!' &); sleep 1000",
+        // One whose name is not text.
+        "setsid sh -c 'printf \"\\377\" >/proc/$$/comm; echo $$; sleep 1000; :' & wait",
         // The command itself.
         "trap '' TERM; exec setsid sh -c 'echo $$; while :; do sleep 0.01; done'",
     ] {

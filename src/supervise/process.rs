@@ -42,15 +42,22 @@ impl Process {
     }
 
     pub(super) fn read(pid: Pid) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The program's name before this may contain any character, even parentheses.
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(stat: &[u8]) -> Option<Self> {
+        // The program's name before this may contain any byte, even parentheses. It ends after 15
+        // bytes, perhaps within a character.
+        let stat = String::from_utf8_lossy(stat);
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
         let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
         let (parent, group, session) = (number()?, number()?, number()?);
-        // Skips 15 fields.
-        let started = fields.nth(15)?.parse().ok()?;
-        let is_dead = matches!(state, "Z" | "X");
+        // Skips 13 fields.
+        let threads: u64 = fields.nth(13)?.parse().ok()?;
+        let started = fields.nth(1)?.parse().ok()?;
+        // The state is that of the main thread, which may end before the others.
+        let is_dead = matches!(state, "Z" | "X") && threads <= 1;
         Some(Self { parent, group, session, is_dead, started })
     }
 
@@ -96,5 +103,35 @@ impl Process {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line whose fields after the state are 4, 5, 6 and so on, except the number of threads.
+    fn stat(name: &[u8], state: char, threads: u32) -> Vec<u8> {
+        let before: Vec<String> = (4..20).map(|field| field.to_string()).collect();
+        let after = format!(") {state} {} {threads} 21 22 23\n", before.join(" "));
+        [b"3 (", name, after.as_bytes()].concat()
+    }
+
+    #[test]
+    fn a_process_is_read_whatever_its_name() {
+        for name in [&b"sh"[..], b"", b") Z 1 (", "\u{e9}".as_bytes(), b"cut \xc3", b"two\nlines"] {
+            let process = Process::parse(&stat(name, 'S', 1)).unwrap();
+            let ids = (process.parent, process.group, process.session);
+            assert_eq!(ids, (Pid::from_raw(4), Pid::from_raw(5), Pid::from_raw(6)));
+            assert_eq!((process.started, process.is_dead), (22, false));
+        }
+    }
+
+    #[test]
+    fn a_process_lives_until_its_last_thread_has_ended() {
+        for (state, threads, is_dead) in [('Z', 1, true), ('X', 0, true), ('Z', 2, false)] {
+            let process = Process::parse(&stat(b"sh", state, threads)).unwrap();
+            assert_eq!(process.is_dead, is_dead, "{state} {threads}");
+        }
     }
 }

@@ -341,6 +341,6 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
 
 /// Has the process ended? A zombie counts as ended.
 pub fn is_gone(pid: &str) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    state.map_or(true, |state| state.contains(") Z "))
+    let state = std::fs::read(format!("/proc/{pid}/stat"));
+    state.map_or(true, |state| String::from_utf8_lossy(&state).contains(") Z "))
 }
