@@ -143,27 +143,45 @@ fn a_lost_lock_ends_processes_that_have_left_the_group() {
 #[test]
 fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
     let server = Server::start();
-    let beat = server.directory().join("beat");
-    // It ends after a while even if a broken build does not end it.
-    let chain = "use POSIX 'setsid'; $SIG{TERM} = 'IGNORE'; $| = 1;
+    let held = server.directory().join("held");
+    // All links share the lock on this file: it lasts until the last of them has ended. They end
+    // after a while even if a broken build does not end them.
+    let chain = "use POSIX 'setsid'; use Fcntl ':flock'; $SIG{TERM} = 'IGNORE'; $| = 1;
+        open my $held, '>', $ARGV[0] or die; flock $held, LOCK_EX or die;
         my $end = time + 60; my $count = 0; exit if fork;
         while (time < $end) {
             setsid(); exit if fork;
             if (++$count == 50) { print \"UP\\n\"; close STDOUT; close STDERR }
-            utime undef, undef, $ARGV[0];
         }";
-    std::fs::write(&beat, "").unwrap();
     let script = "perl -e \"$0\" \"$1\"; exec sleep 60";
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script, chain]);
-    let mut first = Running::start(command.arg(&beat));
+    let mut first = Running::start(command.arg(&held));
     assert_eq!(first.line(), "UP");
+    let mut lock = Command::new("flock");
+    lock.arg("--nonblock").arg(&held).arg("true");
+    assert_eq!(run(&mut lock).code(), 1);
     server.revoke("L");
     assert_eq!(first.process.wait().unwrap().code(), Some(76));
-    let seen = || std::fs::metadata(&beat).unwrap().modified().unwrap();
-    let last = seen();
-    // Each link of a chain that lives touches the file within a few milliseconds.
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(seen(), last);
+    assert_eq!(run(&mut lock).code(), 0);
+}
+
+#[test]
+fn no_dead_process_remains_while_another_holds_out_after_a_loss() {
+    let server = Server::start();
+    let script = "exec 3<&0; trap '' TERM; setsid sh -c 'read _; (true & echo $!); read _' <&3 &
+        trap - TERM; echo $$; exec sleep 60";
+    // The grace period is a third of the TTL, and covers all that follows.
+    let mut first =
+        Running::start(&mut server.rlock(["exec", "--ttl", "15s", "L", "sh", "-c", script]));
+    let command = first.line();
+    server.revoke("L");
+    until("the command has ended", || is_gone(&command));
+    first.say("");
+    let orphan = format!("/proc/{}", first.line());
+    until("the orphan is reaped", || !std::path::Path::new(&orphan).exists());
+    assert!(first.process.is_running());
+    first.say("");
+    assert_eq!(first.end().code(), 76);
 }
 
 #[test]

@@ -3,14 +3,24 @@
 
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
+use std::thread;
+use std::time::Duration;
 
 use nix::libc::{self, c_int};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::process::{Process, ROUNDS};
+use super::process::Process;
 use crate::lock::Token;
+
+/// The limit on rounds of [`Descendants::kill_all`]. A process that starts another and ends in a
+/// loop escapes most rounds, but not many in a row. The limit ends the loop if a descendant cannot
+/// be killed: it waits for a disk, belongs to another user, or is restarted by such a process.
+const KILL_ROUNDS: u32 = 1000;
+
+/// How long killed processes get to end before rlock looks for them again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);
@@ -49,31 +59,33 @@ impl Descendants {
         }
     }
 
-    /// Kills the same processes, and those that they start meanwhile.
+    /// Kills the command and all its descendants, and those that they start meanwhile. Returns once
+    /// they have ended, or cannot be killed.
     pub(super) fn kill_all(&mut self, command: &Child) {
-        let mut before = None;
-        for _ in 0..ROUNDS {
-            // A process that starts another and ends at once is found here, not by the scan below.
+        let mut killed = HashSet::new();
+        for _ in 0..KILL_ROUNDS {
             self.kill_adopted(command);
+            self.reap_all(command);
             let all = Process::all();
-            let found = self.beyond(command, &all);
-            for process in &found {
-                let _ = kill(*process, Signal::SIGKILL);
-            }
-            let children = found.is_empty().then(|| children_in(&all));
-            if children.is_some() && children == before {
+            if self.none_left(command, &all) {
                 return;
             }
-            if children.is_none() {
-                self.reap_adopted(command);
+            let mut is_new = false;
+            for (process, _) in self.live(command, &all) {
+                is_new |= kill(process, Signal::SIGKILL).is_ok() && killed.insert(process);
             }
-            before = children;
+            if !is_new {
+                thread::sleep(PAUSE);
+            }
         }
     }
 
+    /// Kills the children of rlock. A process that starts another and ends at once is found here:
+    /// this takes a fraction of the time of a scan, in which it would have ended.
     fn kill_adopted(&self, command: &Child) {
-        // None of them has been reaped, so each still has its process ID.
-        for child in Process::children().unwrap_or_default() {
+        // The newest is the last, and the most likely to be alive. None of them has been reaped, so
+        // each still has its process ID.
+        for child in Process::children().unwrap_or_default().into_iter().rev() {
             if child != command.pid() && self.is_of(command, child) {
                 let _ = kill(child, Signal::SIGKILL);
             }
@@ -81,17 +93,22 @@ impl Descendants {
     }
 
     /// Whether no descendant is left, not even in the command's group.
+    pub(super) fn are_gone(&mut self, command: &Child) -> bool {
+        self.reap_all(command);
+        self.none_left(command, &Process::all())
+    }
+
+    /// Whether no descendant was left after this scan of all processes.
     ///
-    /// During a scan of all processes, one may start another and end. It then becomes a child of
-    /// rlock or leaves one behind, and rlock reaps none meanwhile. So the first scan has missed
-    /// nothing only if a second one finds the same children.
-    pub(super) fn are_gone(&self, command: &Child) -> bool {
-        let first = Process::all();
-        if !self.live(command, &first).is_empty() {
+    /// During a scan, a process may start another and end. The new process then is a child of rlock
+    /// or leaves one behind, and rlock reaps none meanwhile. So the first scan has missed nothing
+    /// only if a second one finds the same children.
+    fn none_left(&self, command: &Child, first: &HashMap<Pid, Process>) -> bool {
+        if !self.live(command, first).is_empty() {
             return false;
         }
         let second = Process::all();
-        self.live(command, &second).is_empty() && children_in(&first) == children_in(&second)
+        self.live(command, &second).is_empty() && children_in(first) == children_in(&second)
     }
 
     /// Why some of the descendants that a signal to the command does not reach cannot be found;
@@ -147,22 +164,41 @@ impl Descendants {
             || !self.strangers.contains(&child) && Process::was_given(child, self.token.as_str())
     }
 
-    /// Reaps adopted children that have ended, but not the command.
+    /// Reaps adopted children that have ended, but not the command. Once the command has ended,
+    /// children after it in the kernel's list remain. If the kernel does not hide the leader of its
+    /// group, all of them remain.
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
-            // Once the command has ended, children after it in the kernel's list remain until rlock
-            // ends. If the kernel does not hide the leader of its group, all of them remain.
-            if command.reserves(ended) || reap(ended).is_err() {
+            if command.reserves(ended) || !self.reap(ended) {
                 return;
             }
-            // From now on the kernel may reuse the process ID. The orphans that it left are now
-            // children of rlock.
-            for stranger in &mut self.strangers {
-                if *stranger == ended {
-                    *stranger = GONE;
-                }
+        }
+    }
+
+    /// Reaps all adopted children that have ended, even if the command has ended too. Otherwise,
+    /// processes that each start the next and end would use up the process IDs of the machine. They
+    /// would also slow the search for the last of them, until it escapes.
+    fn reap_all(&mut self, command: &Child) {
+        for child in Process::children().unwrap_or_default() {
+            if !command.reserves(child) {
+                self.reap(child);
             }
         }
+    }
+
+    /// Reaps this child if it has ended. Returns whether it had.
+    fn reap(&mut self, child: Pid) -> bool {
+        if !matches!(ended(libc::P_PID, child.as_raw().unsigned_abs(), 0), Ok(Some(_))) {
+            return false;
+        }
+        // From now on the kernel may reuse the process ID. The orphans that it left are now
+        // children of rlock.
+        for stranger in &mut self.strangers {
+            if *stranger == child {
+                *stranger = GONE;
+            }
+        }
+        true
     }
 }
 
@@ -175,10 +211,6 @@ fn children_in(all: &HashMap<Pid, Process>) -> HashSet<Pid> {
 fn has_children() -> bool {
     // The only error is ECHILD: there are none.
     ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok()
-}
-
-fn reap(child: Pid) -> nix::Result<Option<Pid>> {
-    ended(libc::P_PID, child.as_raw().unsigned_abs(), 0)
 }
 
 /// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
