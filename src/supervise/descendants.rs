@@ -4,23 +4,19 @@
 use std::collections::{HashMap, HashSet};
 use std::mem::MaybeUninit;
 use std::thread;
-use std::time::Duration;
 
 use nix::libc::{self, c_int};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::process::Process;
+use super::process::{PAUSE, Process};
 use crate::lock::Token;
 
 /// The limit on rounds of [`Descendants::kill_all`]. A process that starts another and ends in a
 /// loop escapes most rounds, but not many in a row. The limit ends the loop if a descendant cannot
 /// be killed: it waits for a disk, belongs to another user, or is restarted by such a process.
 const KILL_ROUNDS: u32 = 1000;
-
-/// How long killed processes get to end before rlock looks for them again.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// A process ID that no process has.
 const GONE: Pid = Pid::from_raw(0);

@@ -1,13 +1,13 @@
 //! The processes of this machine or container, as /proc lists them.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, DirEntry};
+use std::time::Duration;
 
 use nix::unistd::{Pid, getpid};
 
-/// The limit on scans for processes. A scan may miss processes that are started during it, but only
-/// those whose parent has been signaled already, so far fewer scans suffice.
-pub(super) const ROUNDS: u32 = 100;
+/// How long processes get to follow a signal before rlock looks at them again.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
@@ -16,6 +16,9 @@ pub(super) struct Process {
     pub(super) group: Pid,
     pub(super) session: Pid,
     pub(super) is_dead: bool,
+    /// Whether its main thread has stopped or ended. In the line of a thread: whether this thread
+    /// has.
+    is_halted: bool,
     /// In clock ticks since boot. Together with the process ID it identifies a process.
     pub(super) started: u64,
 }
@@ -58,7 +61,15 @@ impl Process {
         let started = fields.nth(1)?.parse().ok()?;
         // The state is that of the main thread, which may end before the others.
         let is_dead = matches!(state, "Z" | "X") && threads <= 1;
-        Some(Self { parent, group, session, is_dead, started })
+        let is_halted = matches!(state, "T" | "t" | "Z" | "X");
+        Some(Self { parent, group, session, is_dead, is_halted, started })
+    }
+
+    /// Whether all its threads have stopped or ended.
+    pub(super) fn has_halted(pid: Pid) -> bool {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let read = |thread: DirEntry| Self::parse(&fs::read(thread.path().join("stat")).ok()?);
+        threads.filter_map(read).all(|thread| thread.is_halted)
     }
 
     /// The children of rlock, if the kernel keeps a list of them. This takes a fraction of the time

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::thread;
 
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
@@ -11,12 +12,16 @@ use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal};
 use rustix::process::{kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal};
 
-use super::process::{Process, ROUNDS};
+use super::process::{PAUSE, Process};
 use crate::report::Report;
 use crate::system::poll::{Want, is_ready};
 
 /// How many descriptors are kept free to read /proc and to report the loss.
 const RESERVE: rlim_t = 8;
+
+/// The limit on searches for descendants to stop. A process stops late if it waits for a disk, or
+/// for a child that it started with vfork(2).
+const ROUNDS: u32 = 100;
 
 /// The limit on open descriptors if the system does not tell.
 const USUAL_LIMIT: rlim_t = 1024;
@@ -65,15 +70,25 @@ impl Watched {
     pub(super) fn kill(&mut self) {
         self.signal(Signal::STOP);
         for _ in 0..ROUNDS {
+            // A process that is starting another finishes that before it stops. So a search misses
+            // none only if all have stopped before it.
+            let have_halted = self.have_halted();
             let found = self.find_descendants();
-            if found.is_empty() {
+            if found.is_empty() && have_halted {
                 break;
             }
             for descendant in found {
                 descendant.signal(Signal::STOP);
             }
+            thread::sleep(PAUSE);
         }
         self.signal(Signal::KILL);
+    }
+
+    /// Whether the process and its descendants have stopped or ended.
+    fn have_halted(&self) -> bool {
+        (has_ended(self.process.as_fd()) || Process::has_halted(self.pid))
+            && self.descendants.iter().all(|one| one.has_ended() || Process::has_halted(one.pid))
     }
 
     /// Signals children before their parents. When the end of a parent orphans a group, the kernel
@@ -220,4 +235,36 @@ fn log(line: &str) {
         socket.set_nonblocking(true)?;
         socket.send_to(line.as_bytes(), "/dev/log")
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn what_a_process_is_starting_while_it_is_killed_is_killed_too() {
+        // Its size makes fork(2) take as long as a search for descendants.
+        let script = "$| = 1; my @memory = map { [$_] } 1 .. 3e5; print \"READY\\n\"; while (1) {
+            my $child = fork // next;
+            if (!$child) { sleep 10; print 'escaped'; exit }
+            kill KILL => $child; waitpid $child, 0 }";
+        // A search that does not wait for the fork misses the child in most attempts.
+        for _ in 0..10 {
+            let mut perl = Command::new("perl");
+            let mut perl = perl.args(["-e", script]).stdout(Stdio::piped()).spawn().unwrap();
+            let mut told = BufReader::new(perl.stdout.take().unwrap());
+            assert_eq!(told.by_ref().lines().next().unwrap().unwrap(), "READY");
+            let pid = rustix::process::Pid::from_child(&perl);
+            let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+            Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill();
+            // The end of this pipe is that of the last process.
+            let mut rest = String::new();
+            told.read_to_string(&mut rest).unwrap();
+            assert_eq!(rest, "");
+            perl.wait().unwrap();
+        }
+    }
 }
