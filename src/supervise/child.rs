@@ -53,9 +53,8 @@ impl Child {
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
-        let mut stack = Stack::new();
         let group = match command.group {
-            Group::New => Some(OwnGroup::create(&mut stack)?),
+            Group::New => Some(OwnGroup::create()?),
             Group::Inherited => None,
         };
         let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
@@ -71,9 +70,10 @@ impl Child {
             failed.send(&report);
             127
         };
+        let mut stack = Stack::new();
         // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
         // allocation, no lock.
-        let pid = unsafe { fork(&in_child, &mut stack, Some(libc::SIGCHLD)) }.named("clone")?;
+        let pid = unsafe { fork(&in_child, &mut stack) }.named("clone")?;
         // Otherwise the pipe would stay open.
         drop(report);
         let child = Self { pid, group };

@@ -11,42 +11,39 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, setpgid};
 
-use super::fork::{Stack, fork};
+use super::fork::{Ending, fork_to_end};
 use crate::system::call::Named;
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
 /// ID.
 pub(super) struct OwnGroup {
-    leader: Pid,
+    leader: Ending,
 }
 
 impl OwnGroup {
     /// Makes an empty group. Call this with all signals blocked.
-    pub(super) fn create(stack: &mut Stack) -> io::Result<Self> {
-        // SAFETY: all signals are blocked, and the new process ends at once.
-        let mut start = |at_end| unsafe { fork(&|| 0, stack, at_end) };
+    pub(super) fn create() -> io::Result<Self> {
         // Without a signal at its end, it is also hidden from a wait for "any child", with which
         // `descendants` looks for orphans of the command. qemu-user insists on SIGCHLD.
-        let leader = match start(None) {
-            Err(Errno::EINVAL) => start(Some(libc::SIGCHLD)),
+        let leader = match fork_to_end(None) {
+            Err(Errno::EINVAL) => fork_to_end(Some(libc::SIGCHLD)),
             started => started,
         };
-        let leader = leader.named("clone")?;
-        let group = Self { leader };
-        setpgid(leader, leader).named("setpgid")?;
+        let group = Self { leader: leader.named("clone")? };
+        setpgid(group.id(), group.id()).named("setpgid")?;
         Ok(group)
     }
 
     pub(super) fn id(&self) -> Pid {
-        self.leader
+        self.leader.process
     }
 }
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
         // It may have been stopped on its way to the end, in a group that nobody continues.
-        let _ = kill(self.leader, Signal::SIGKILL);
+        let _ = kill(self.id(), Signal::SIGKILL);
         // Process 1 of a container might never reap it.
-        while waitpid(self.leader, Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
+        while waitpid(self.id(), Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
     }
 }
