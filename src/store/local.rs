@@ -22,8 +22,8 @@ use error::Error;
 use file::{LockFile, Purpose};
 use mailbox::Mailbox;
 
-use super::model::Lock;
-use super::waiting::answered;
+use super::model::{Lock, Message};
+use super::waiting::{answered, sleep};
 use super::{
     Answer, Failure, Fate, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
     Seen, Store, Verdict, decided,
@@ -93,15 +93,17 @@ impl Local {
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_mail();
-        let woken: Vec<String> =
-            woken.iter().filter_map(|it| file.mail.get(&it.token).cloned()).collect();
+        let woken: Vec<(String, Message)> = woken
+            .iter()
+            .filter_map(|it| Some((file.mail.get(&it.token)?.clone(), it.message)))
+            .collect();
         // Waiters that were killed did not remove their mailboxes.
         let orphaned = file.take_orphaned_mail();
         let folder = file.folder().clone();
         file.write().map_err(|error| self.failure(error))?;
         // A waiter that was removed has an orphaned mailbox too, and must learn of it.
-        for mail in &woken {
-            mailbox::wake(&folder, mail);
+        for (mail, message) in &woken {
+            mailbox::wake(&folder, mail, *message);
         }
         for mail in &orphaned {
             mailbox::remove(&folder, mail);
@@ -188,9 +190,10 @@ impl Store for Local {
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
         let Some(mailbox) = &self.mailbox else { return Ok(()) };
-        let woken = answered(&mailbox.arrival(), interrupt, Instant::now() + at_most);
-        mailbox.empty();
-        woken.map(|_| ())
+        sleep(at_most, |at_most| {
+            answered(&mailbox.arrival(), interrupt, Instant::now() + at_most)?;
+            Ok(mailbox.says_head())
+        })
     }
 
     fn renew(

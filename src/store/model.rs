@@ -29,7 +29,7 @@ mod snapshot;
 mod transaction;
 mod view;
 
-pub(crate) use lock::{Lock, Mail};
+pub(crate) use lock::{Lock, Mail, Message};
 pub(super) use snapshot::{RecordedHold, Snapshot};
 use transaction::Transaction;
 

@@ -15,6 +15,24 @@ pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Fail
     result(woken, false).map(|_| ())
 }
 
+/// How long a new head waits for its grant before it asks when the lease of the new holder expires.
+const HEAD_PAUSE: Duration = Duration::from_millis(10);
+
+/// Waits until a message arrives that a waiter has to act on. `hear` waits at most this long for one
+/// message, and returns whether it says that the waiter is the new head of the queue.
+///
+/// A release wakes the new holder and the new head at once. The question of the head can wait, so it
+/// does not delay the claim of the new holder. A short command makes it needless.
+pub(super) fn sleep(
+    at_most: Duration,
+    mut hear: impl FnMut(Duration) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
+    if hear(at_most)? {
+        hear(at_most.min(HEAD_PAUSE))?;
+    }
+    Ok(())
+}
+
 /// Waits for the answer to a request that has been sent. Returns false if `until` came first;
 /// errors are those of `pause`.
 pub(super) fn answered(

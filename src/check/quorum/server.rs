@@ -4,7 +4,7 @@ use crate::check::world::{NOW, TICK, now};
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Fence, Token};
 use crate::report::Fault;
-use crate::store::model::Lock;
+use crate::store::model::{Lock, Message};
 use crate::store::quorum::decision::{Reply, What as Order};
 use crate::store::{Answer, Failure, Fate, Part, Renewal, Request, Verdict};
 use crate::system::clock::Instant;
@@ -115,7 +115,11 @@ impl Server {
         }
         for mail in self.lock.take_mail() {
             let to = crate::check::scope::whose(&mail.token).0;
-            self.lines[to].mail.push(mail.fence);
+            let called = match mail.message {
+                Message::Called(fence) => Some(fence),
+                Message::Head | Message::Look => None,
+            };
+            self.lines[to].mail.push(called);
         }
     }
 

@@ -9,6 +9,10 @@ use nix::fcntl::OFlag;
 
 use super::folder::Folder;
 use super::names::{is_mail, new_mail};
+use crate::store::model::Message;
+
+/// The message to a new head of the queue.
+const HEAD: u8 = b'h';
 
 /// The waiter's end. Messages stay in the pipe while it is open. It is removed when dropped.
 pub(super) struct Mailbox {
@@ -42,10 +46,13 @@ impl Mailbox {
         self.pipe.as_fd()
     }
 
-    /// Reads and drops all messages.
-    pub(super) fn empty(&self) {
-        let mut messages = [0; 64];
-        while matches!((&self.pipe).read(&mut messages), Ok(1..)) {}
+    /// Reads all messages. Returns whether there are any, and all say that the waiter is the new head
+    /// of the queue.
+    pub(super) fn says_head(&self) -> bool {
+        let mut messages = Vec::new();
+        // The error says that there are no more: the pipe does not block.
+        let _ = (&self.pipe).read_to_end(&mut messages);
+        !messages.is_empty() && messages.iter().all(|message| *message == HEAD)
     }
 }
 
@@ -56,9 +63,13 @@ impl Drop for Mailbox {
 }
 
 /// Wakes the waiter that reads a mailbox. A dead waiter does not respond, and loses its position.
-pub(super) fn wake(folder: &Folder, name: &str) {
+pub(super) fn wake(folder: &Folder, name: &str, message: Message) {
+    let byte = match message {
+        Message::Head => HEAD,
+        Message::Look | Message::Called(_) => b'!',
+    };
     if is_mail(name) {
-        let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(b"!"));
+        let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(&[byte]));
     }
 }
 

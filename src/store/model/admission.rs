@@ -1,6 +1,6 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{BATCH, CLAIM_WINDOW, DAY, Hold, Origin, Waiter};
+use super::lock::{BATCH, CLAIM_WINDOW, DAY, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::lock::view::HoldState;
 use crate::lock::{Mode, Slot};
@@ -94,7 +94,7 @@ impl Transaction<'_> {
                 self.lock.queue.remove(modes.len());
                 work += 1;
             } else if self.leftovers {
-                self.wake(&head.token, None);
+                self.wake(&head.token, Message::Look);
                 return (Some(head), modes.len());
             } else if modes.len() < BATCH
                 && (!is_own || modes.is_empty())
@@ -103,7 +103,7 @@ impl Transaction<'_> {
             {
                 if is_own {
                     self.lock.queue.remove(0);
-                    self.wake(&head.token, None);
+                    self.wake(&head.token, Message::Look);
                     let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
                     self.grant(head, None, self.now + window, 0, 0);
                     work += 1;
@@ -122,7 +122,7 @@ impl Transaction<'_> {
         let rest = self.lock.queue.get(modes.len()).cloned();
         if let Some(rest) = &rest {
             self.leftovers = true;
-            self.wake(&rest.token, None);
+            self.wake(&rest.token, Message::Look);
         }
         (rest, modes.len())
     }
@@ -137,7 +137,7 @@ impl Transaction<'_> {
             waiter.alive = until;
         }
         if token != caller {
-            self.wake(token, Some(self.next_fence(0)));
+            self.wake(token, Message::Called(self.next_fence(0)));
         }
     }
 

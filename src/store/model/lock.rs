@@ -208,8 +208,18 @@ pub(crate) enum Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Mail {
     pub(crate) token: String,
-    /// The fence that a called waiter would get.
-    pub(crate) fence: Option<u64>,
+    pub(crate) message: Message,
+}
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Message {
+    /// The waiter is the new head of the queue.
+    Head,
+    /// The waiter is called, and would get this fence.
+    Called(u64),
+    /// The waiter has another reason to ask again.
+    Look,
 }
 
 impl Waiter {

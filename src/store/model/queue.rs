@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Mail, Waiter};
+use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
 use super::over::EndedBy;
 use super::transaction::Transaction;
 use crate::lock::Mode;
@@ -13,20 +13,19 @@ const GRACE: u64 = 500;
 const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
-    /// `fence` is the one that a called waiter would get.
-    pub(super) fn wake(&mut self, token: &str, fence: Option<u64>) {
+    pub(super) fn wake(&mut self, token: &str, message: Message) {
         if !seeded(Flaw::WakesNobody) {
-            self.lock.mail.push(Mail { token: token.to_owned(), fence });
+            self.lock.mail.push(Mail { token: token.to_owned(), message });
         }
     }
 
     /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
-    /// head when it is woken, or from the reply to its own call.
+    /// head from a message, or from the reply to its own call.
     pub(super) fn notify_head(&mut self, head: &str, caller: &str) {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
             if head != caller && !seeded(Flaw::TellsNoHead) {
-                self.wake(head, None);
+                self.wake(head, Message::Head);
             }
         }
     }
@@ -72,7 +71,7 @@ impl Transaction<'_> {
         }
         self.mark_ended(token, ttl, how, by);
         if token != caller {
-            self.wake(token, None);
+            self.wake(token, Message::Look);
         }
     }
 

@@ -13,14 +13,12 @@ use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Fence, Id, Key, Owner, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
+use crate::store::waiting::sleep;
 use crate::store::wire::{self, Value};
 use crate::store::{
     Answer, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request, Revocation,
     Seen, Store, Ticket, Verdict, decided, undecided,
 };
-
-/// How long a new head waits for its grant before it asks when the lease of the new holder expires.
-const HEAD_PAUSE: Duration = Duration::from_millis(10);
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
 /// damaged lock, needs more.
@@ -202,13 +200,10 @@ impl<T: Topology> Store for Scripted<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<(), Failure> {
-        // A release wakes the new holder and the new head at once. The question of the head can wait,
-        // so it does not delay the claim of the new holder. A short command makes it needless.
-        let message = self.hear(request, at_most, interrupt)?;
-        if matches!(message, Some(Value::BulkString(text)) if text == b"head") {
-            self.hear(request, at_most.min(HEAD_PAUSE), interrupt)?;
-        }
-        Ok(())
+        sleep(at_most, |at_most| {
+            let message = self.hear(request, at_most, interrupt)?;
+            Ok(matches!(message, Some(Value::BulkString(text)) if text == b"head"))
+        })
     }
 
     fn renew(

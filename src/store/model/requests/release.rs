@@ -4,7 +4,7 @@
 use crate::lock::view::{Ending, HoldState, Outcome};
 use crate::seeded::{Flaw, seeded};
 use crate::store::Release;
-use crate::store::model::lock::Origin;
+use crate::store::model::lock::{Message, Origin};
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
@@ -52,7 +52,7 @@ impl Transaction<'_> {
         let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token).0 };
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {
-            self.wake(&head.token, None);
+            self.wake(&head.token, Message::Look);
         }
         self.record(entry);
         release
