@@ -205,10 +205,13 @@ impl fmt::Display for Fence {
 
 /// Which holds may coexist. Different modes exclude each other, and so do different numbers of
 /// slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) enum Mode {
     /// One hold.
+    #[default]
     Exclusive,
     /// Any number of holds.
     Shared,

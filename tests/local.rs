@@ -150,16 +150,34 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     let token = run(&mut local.rlock(&["acquire", "L"])).out();
     let whole = fs::read_to_string(local.state()).unwrap();
     let half = &whole[..whole.len() / 2];
-    let other_version = whole.replace("rlock lock 3", "rlock lock 4");
+    let [earlier, later] =
+        ["3", "5"].map(|it| whole.replace("rlock lock 4", &format!("rlock lock {it}")));
     let changed = whole.replace("\"start\":1", "\"start\":2");
-    let json = state_file::read(&local.state());
-    let earlier = |json: &str| format!("rlock lock 2\n{json}\n");
-    let (before, start) = json.split_once("\"start\":").unwrap();
+    let content = state_file::read(&local.state());
+    let with_checksum = |content: &str| {
+        state_file::write(&local.state(), content);
+        fs::read_to_string(local.state()).unwrap()
+    };
+    let (before, start) = content.split_once("\"start\":").unwrap();
     let rest = start.trim_start_matches(|digit: char| digit.is_ascii_digit());
-    let far = earlier(&format!("{before}\"start\":{}{rest}", u64::MAX));
-    let cut = earlier(&json[..json.len() / 2]);
+    let far = with_checksum(&format!("{before}\"start\":{}{rest}", u64::MAX));
+    let cut = with_checksum(&content[..content.len() / 2]);
+    let other_waiter = with_checksum(&format!("{content}{{\"owner\":\"me\"}}\n"));
+    let oldest = format!("rlock lock 2\n{content}");
     let zeros = "\u{0}".repeat(whole.len());
-    let damaged = ["", half, "something else", &other_version, &changed, &zeros, &far, &cut];
+    let damaged = [
+        "",
+        half,
+        "something else",
+        &oldest,
+        &earlier,
+        &later,
+        &changed,
+        &zeros,
+        &far,
+        &cut,
+        &other_waiter,
+    ];
     for content in damaged {
         fs::write(local.state(), content).unwrap();
         for arguments in [
@@ -179,16 +197,6 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     }
     fs::write(local.state(), whole).unwrap();
     assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
-}
-
-#[test]
-fn a_state_of_the_earlier_format_keeps_its_holder() {
-    let local = Local::new();
-    let token = run(&mut local.rlock(&["acquire", "L"])).out();
-    state_file::write(&local.state(), &state_file::read(&local.state()));
-    assert_eq!(run(&mut local.rlock(&["exec", "-n", "L", "true"])).code(), 75);
-    assert_eq!(run(&mut local.rlock(&["release", "L", &token])).code(), 0);
-    assert!(fs::read_to_string(local.state()).unwrap().starts_with("rlock lock 3 "));
 }
 
 #[test]

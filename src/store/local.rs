@@ -90,12 +90,13 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks(now);
+        file.remember_mail();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &mut file, &answer)?;
         let woken = file.lock.take_mail();
         let woken: Vec<(String, Message)> = woken
             .iter()
-            .filter_map(|it| Some((file.mail.get(&it.token)?.clone(), it.message)))
+            .filter_map(|it| Some((file.mailbox(&it.token)?.to_owned(), it.message)))
             .collect();
         // Waiters that were killed did not remove their mailboxes.
         let orphaned = file.take_orphaned_mail();
@@ -122,7 +123,7 @@ impl Local {
             Verdict::Answer(Answer::Queued { .. }) => {}
             Verdict::Again => return Ok(()),
             Verdict::Answer(_) | Verdict::Placed(_) | Verdict::FenceAhead(_) => {
-                file.mail.remove(token);
+                file.set_mailbox(token, None);
                 return Ok(());
             }
         }
@@ -131,7 +132,7 @@ impl Local {
             None => Mailbox::open(file.folder())
                 .map_err(|error| self.failure(Error::of(self.directory.path(), &error)))?,
         };
-        file.mail.insert(token.to_owned(), mailbox.name().to_owned());
+        file.set_mailbox(token, Some(mailbox.name()));
         self.mailbox = Some(mailbox);
         Ok(())
     }

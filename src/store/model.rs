@@ -3,7 +3,7 @@
 //! against which random histories test the scripts.
 //!
 //! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
-//! together. `lua/counts.lua` has no twin here, and `snapshot` has none there.
+//! together. `lua/counts.lua` has no twin here, and `snapshot` and `lock/queue` have none there.
 //!
 //! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
 //! of its deadline.
@@ -38,7 +38,7 @@ use crate::duration::Ttl;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Id, Token};
 
-/// The times at which a hold or a position in the queue ends, for comparison.
+/// The times at which a hold ends, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times([u64; 3]);
 
@@ -91,9 +91,8 @@ impl Lock {
         Transaction::begin(&mut self.clone(), now).inspect()
     }
 
-    /// Moves the times at which each hold and each position in the queue ends to another clock: by
-    /// the milliseconds that `by` returns for its token. The times at which they began stay,
-    /// because they are only for display.
+    /// Moves the time at which each hold ends to another clock: by the milliseconds that `by` returns
+    /// for its token. The times at which they began stay, because they are only for display.
     pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
@@ -104,10 +103,6 @@ impl Lock {
                 hold.keep_until = hold.keep_until.saturating_add_signed(by);
             }
         }
-        for waiter in &mut self.queue {
-            let by = by(&waiter.token);
-            waiter.alive = waiter.alive.saturating_add_signed(by);
-        }
         let latest = self.holds.iter().map(|hold| hold.deadline).max();
         if let (Some(guard), Some(latest)) = (&mut self.guard, latest) {
             guard.until = Some(latest);
@@ -116,14 +111,10 @@ impl Lock {
 
     /// The times that `shift` moves, by token.
     pub(super) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
-        let waiting =
-            self.queue.iter().map(|waiter| (waiter.token.as_str(), Times([waiter.alive, 0, 0])));
-        waiting.chain(self.holds.iter().map(|hold| {
-            (
-                hold.token.as_str(),
-                Times([hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until]),
-            )
-        }))
+        self.holds.iter().map(|hold| {
+            let times = [hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until];
+            (hold.token.as_str(), Times(times))
+        })
     }
 
     /// Whether the lock has a guard, which is what other tools see.
@@ -156,11 +147,11 @@ impl Lock {
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
-    /// Whether all times are before `limit`, in milliseconds since the epoch, and fencing tokens and
-    /// TTLs are accordingly small, so that no sum of them overflows.
-    pub(super) fn is_before(&self, limit: u64) -> bool {
-        let is_time = |time: u64| time < limit;
-        let is_fence = |fence: u64| fence / 1_000 < limit;
+    /// Whether all times, fencing tokens and TTLs are small enough that no sum of them overflows. Those
+    /// of waiters are checked when they are parsed.
+    pub(super) fn is_plausible(&self) -> bool {
+        let is_time = |time: u64| time < lock::TOO_FAR;
+        let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;
         is_fence(self.fence)
             && is_fence(self.floor.fence)
@@ -173,19 +164,14 @@ impl Lock {
                     && is_fence(hold.fence)
                     && is_ttl(hold.ttl)
             })
-            && self
-                .queue
-                .iter()
-                .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
             && self.history.iter().all(|entry| {
                 let times = [entry.at, entry.acquired];
                 times.into_iter().chain(entry.since).all(is_time) && is_fence(entry.fence)
             })
     }
 
-    /// The tokens of all waiters and holds.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
-        let waiting = self.queue.iter().map(|waiter| waiter.token.as_str());
-        waiting.chain(self.holds.iter().map(|hold| hold.token.as_str()))
+    /// Whether this token has a hold or a position in the queue.
+    pub(crate) fn knows(&self, token: &str) -> bool {
+        self.holds.iter().any(|hold| hold.token == token) || self.queue.position(token).is_some()
     }
 }

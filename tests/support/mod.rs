@@ -144,8 +144,9 @@ impl Server {
         if !self.is_local() {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
-        let state: Value = serde_json::from_str(&state_file::read(&self.file_of(name))).unwrap();
-        state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
+        let state = state_file::read(&self.file_of(name));
+        let waiter: Value = serde_json::from_str(state.lines().nth(1).unwrap()).unwrap();
+        waiter["token"].as_str().unwrap().to_owned()
     }
 
     /// Makes a lock unreadable.

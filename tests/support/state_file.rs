@@ -3,15 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-/// The JSON text of the state, in either format.
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+const MARK: &str = "rlock lock 4 ";
+
+/// The content of the state: a line of JSON for the lock, and one for each waiter.
 pub fn read(file: &Path) -> String {
     let file = fs::read_to_string(file).unwrap();
     // Each copy begins with its sequence number.
-    let newest = file.split("rlock lock 3 ").max().unwrap();
-    newest.lines().nth(1).unwrap().to_owned()
+    let newest = file.split(MARK).max().unwrap();
+    let (header, rest) = newest.split_once('\n').unwrap();
+    let length = header.split(' ').nth(1).unwrap();
+    rest[..usize::from_str_radix(length, 16).unwrap()].to_owned()
 }
 
-/// Writes a state in the earlier format, which has no checksum.
-pub fn write(file: &Path, json: &str) {
-    fs::write(file, format!("rlock lock 2\n{json}\n")).unwrap();
+/// Makes this the content of the state.
+pub fn write(file: &Path, content: &str) {
+    let checksum = xxh3_64_with_seed(content.as_bytes(), 1);
+    let copy = format!("{MARK}{:016x} {:08x} {checksum:016x}\n{content}", 1, content.len());
+    let mut bytes = copy.into_bytes();
+    bytes.resize(2 * bytes.len().next_power_of_two().max(4096), 0);
+    fs::write(file, bytes).unwrap();
 }

@@ -6,15 +6,11 @@ use std::fs;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
+use crate::store::model::lock::{Stamp, plausible};
 use crate::store::model::{Lock, Times};
 use crate::system::clock::Instant;
-
-/// A time from here on means that the file is damaged. In milliseconds since the epoch; it is in
-/// the year 37,648.
-const TOO_FAR: u64 = 1 << 50;
 
 /// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +35,7 @@ impl Clock {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Dates {
     clocks: Vec<Epoch>,
-    /// One for each hold and each queued request, in the order of `Lock::times`.
+    /// One for each hold, in their order. A waiter includes its stamp.
     stamps: Vec<Stamp>,
 }
 
@@ -53,24 +49,6 @@ struct Epoch {
     start: u64,
 }
 
-/// Reads a time that is small enough to add any lease to it.
-fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let time = u64::deserialize(deserializer)?;
-    if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
-}
-
-/// When a hold was last granted or renewed, or a waiter last asked.
-#[derive(Serialize, Deserialize)]
-struct Stamp {
-    /// The index of the clock that its times are by.
-    clock: usize,
-    #[serde(deserialize_with = "plausible")]
-    at: u64,
-    /// When processes with other clocks first saw it in this form, by their own clocks.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    seen: BTreeMap<usize, u64>,
-}
-
 /// The times of a lock by the clock of this process.
 ///
 /// A hold that was granted under another clock counts from when this clock first saw it, because
@@ -80,7 +58,7 @@ pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,
     now: u64,
-    /// The times as they were read, by token.
+    /// The times of the holds as they were read, by token.
     read: HashMap<String, Read>,
     first_sight: bool,
 }
@@ -108,15 +86,17 @@ impl Timeline {
         let now = start.saturating_add(since_boot);
 
         let mut first_sight = false;
+        let mut by = |stamp: &mut Stamp| {
+            if stamp.clock == own {
+                return 0;
+            }
+            first_sight |= !stamp.seen.contains_key(&own);
+            let seen = *stamp.seen.entry(own).or_insert(now);
+            seen.wrapping_sub(stamp.at).cast_signed()
+        };
         let mut read: HashMap<String, Read> = HashMap::new();
         for ((token, times), mut stamp) in lock.times().zip(stamps) {
-            let by = if stamp.clock == own {
-                0
-            } else {
-                first_sight |= !stamp.seen.contains_key(&own);
-                let seen = *stamp.seen.entry(own).or_insert(now);
-                seen.wrapping_sub(stamp.at).cast_signed()
-            };
+            let by = by(&mut stamp);
             read.insert(token.to_owned(), Read { stamp, by, times });
         }
         if read.values().any(|read| read.by != 0) {
@@ -127,7 +107,11 @@ impl Timeline {
                 }
             }
         }
-        lock.is_before(TOO_FAR).then_some(Self { clocks, own, now, read, first_sight })
+        // With a single clock, no stamp is needed, and the waiters can stay as they are.
+        if clocks.len() > 1 {
+            lock.queue.shift(by);
+        }
+        lock.is_plausible().then_some(Self { clocks, own, now, read, first_sight })
     }
 
     /// The time by this clock, in milliseconds since the epoch.
@@ -144,6 +128,10 @@ impl Timeline {
     /// stored by this clock from now on.
     pub(super) fn write(self, lock: &mut Lock) -> Dates {
         let Self { mut clocks, own, now, mut read, .. } = self;
+        let fresh = || Stamp { clock: own, at: now, seen: BTreeMap::new() };
+        for waiter in lock.queue.changed_mut() {
+            waiter.stamp = fresh();
+        }
         let mut moved = HashMap::new();
         let mut stamps = Vec::new();
         for (token, times) in lock.times() {
@@ -154,16 +142,21 @@ impl Timeline {
                     }
                     stamp
                 }
-                _ => Stamp { clock: own, at: now, seen: BTreeMap::new() },
+                _ => fresh(),
             });
         }
         if !moved.is_empty() {
             lock.shift(|token| moved.get(token).copied().unwrap_or(0));
         }
-        // Drop the other clocks once no time refers to them.
-        if stamps.iter().all(|stamp| stamp.clock == own && stamp.seen.is_empty()) {
-            clocks = clocks.into_iter().skip(own).take(1).collect();
-            stamps.iter_mut().for_each(|stamp| stamp.clock = 0);
+        if clocks.len() > 1 {
+            lock.queue.shift_back();
+            let waiting = lock.queue.iter_mut().map(|waiter| &mut waiter.stamp);
+            let mut all: Vec<&mut Stamp> = stamps.iter_mut().chain(waiting).collect();
+            // Drop the other clocks once no time refers to them.
+            if all.iter().all(|stamp| stamp.clock == own && stamp.seen.is_empty()) {
+                clocks = clocks.into_iter().skip(own).take(1).collect();
+                all.iter_mut().for_each(|stamp| stamp.clock = 0);
+            }
         }
         Dates { clocks, stamps }
     }

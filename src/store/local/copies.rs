@@ -8,10 +8,13 @@
 //! begins on a new page, and the checksum detects a copy whose pages are from different
 //! changes.
 
+use std::cmp::Reverse;
+use std::io;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// How each copy begins. The number changes with the format.
-const MARK: &[u8] = b"rlock lock 3 ";
+const MARK: &[u8] = b"rlock lock 4 ";
 
 /// The length of a header: the mark, and then the sequence number, the length of the content and
 /// the checksum in hexadecimal, separated by spaces and ended by a line break.
@@ -65,36 +68,64 @@ pub(crate) fn new_file(mut copy: Vec<u8>) -> Vec<u8> {
     copy
 }
 
-/// Returns the content of the newest copy in a file, and the room for the next one; `None` if no
-/// copy is whole.
-pub(super) fn newest(file: &[u8]) -> Option<(&[u8], Room)> {
+/// Returns the content of the newest copy in a file of `length` bytes, and the room for the next
+/// copy; `None` if no copy is whole. `read` returns a part of the file: its offset and its length are
+/// the arguments. The older copy and the unused rest are not read.
+pub(super) fn newest(
+    length: usize,
+    read: impl Fn(usize, usize) -> io::Result<Vec<u8>>,
+) -> io::Result<Option<(Vec<u8>, Room)>> {
     // A file that has lost a part might have lost the newest copy.
-    let size = file.len() / 2;
-    if size < PAGE || !file.len().is_power_of_two() {
-        return None;
+    let size = length / 2;
+    if size < PAGE || !length.is_power_of_two() {
+        return Ok(None);
     }
-    let (one, other) = file.split_at(size);
-    let one = whole(one).map(|(sequence, content)| (sequence, content, size));
-    let other = whole(other).map(|(sequence, content)| (sequence, content, 0));
-    let (sequence, content, offset) = one.into_iter().chain(other).max_by_key(|copy| copy.0)?;
-    Some((content, Room { sequence: sequence.checked_add(1)?, offset, size }))
+    let mut headers = Vec::new();
+    for (offset, next) in [(0, size), (size, 0)] {
+        headers.extend(Header::parse(&read(offset, HEADER)?).map(|header| (header, offset, next)));
+    }
+    headers.sort_by_key(|(header, ..)| Reverse(header.sequence));
+    for (header, offset, next) in headers {
+        if header.length > size - HEADER {
+            continue;
+        }
+        let content = read(offset + HEADER, header.length)?;
+        if xxh3_64_with_seed(&content, header.sequence) == header.checksum {
+            let sequence = header.sequence.checked_add(1);
+            return Ok(sequence.map(|sequence| (content, Room { sequence, offset: next, size })));
+        }
+    }
+    Ok(None)
 }
 
-/// Returns the sequence number and the content of a copy; `None` if it is not whole.
-fn whole(room: &[u8]) -> Option<(u64, &[u8])> {
-    let (header, rest) = room.split_at_checked(HEADER)?;
-    let fields = header.strip_prefix(MARK)?.strip_suffix(b"\n")?;
-    let mut fields = std::str::from_utf8(fields).ok()?.split(' ');
-    let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
-    let (sequence, length, checksum) = (number()?, number()?, number()?);
-    let content = rest.get(..usize::try_from(length).ok()?)?;
-    (xxh3_64_with_seed(content, sequence) == checksum).then_some((sequence, content))
+/// What precedes a copy.
+struct Header {
+    sequence: u64,
+    length: usize,
+    checksum: u64,
+}
+
+impl Header {
+    /// Parses the first `HEADER` bytes of a copy.
+    fn parse(header: &[u8]) -> Option<Self> {
+        let fields = header.strip_prefix(MARK)?.strip_suffix(b"\n")?;
+        let mut fields = std::str::from_utf8(fields).ok()?.split(' ');
+        let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
+        let (sequence, length, checksum) = (number()?, number()?, number()?);
+        // Eight digits are at most 4 GiB.
+        Some(Self { sequence, length: u32::try_from(length).ok()? as usize, checksum })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn newest(file: &[u8]) -> Option<(Vec<u8>, Room)> {
+        let read = |offset: usize, length| Ok(file[offset..offset + length].to_vec());
+        super::newest(file.len(), read).unwrap()
+    }
 
     fn copy(content: &[u8], room: Room) -> Vec<u8> {
         let mut copy = vec![0; HEADER];
@@ -120,7 +151,7 @@ mod tests {
         prop::collection::vec(content, 2..6)
     }
 
-    fn content_of(file: &[u8]) -> &[u8] {
+    fn content_of(file: &[u8]) -> Vec<u8> {
         newest(file).unwrap().0
     }
 
@@ -135,7 +166,7 @@ mod tests {
             let mut file = file_with(&contents[0]);
             for pair in contents.windows(2) {
                 let [old, new] = [&pair[0], &pair[1]];
-                prop_assert_eq!(content_of(&file), old.as_slice());
+                prop_assert_eq!(&content_of(&file), old);
                 let (_, room) = newest(&file).unwrap();
                 let copy = copy(new, room);
                 if !room.suits(copy.len()) {
@@ -146,12 +177,12 @@ mod tests {
                 let pages = pages.filter(|&written| written < copy.len());
                 for written in parts.iter().map(|part| part.index(copy.len())).chain(pages) {
                     let torn = overwritten(&file, &copy, room, written);
-                    prop_assert_eq!(content_of(&torn), old.as_slice(), "{} bytes", written);
+                    prop_assert_eq!(&content_of(&torn), old, "{} bytes", written);
                     // A writer that follows puts the state in the same place.
                     prop_assert_eq!(newest(&torn).unwrap().1, room);
                 }
                 file = overwritten(&file, &copy, room, copy.len());
-                prop_assert_eq!(content_of(&file), new.as_slice());
+                prop_assert_eq!(&content_of(&file), new);
             }
         }
 
@@ -175,7 +206,7 @@ mod tests {
                 disk[part.clone()].copy_from_slice(&after[part]);
             }
             if let Some((content, _)) = newest(&disk) {
-                prop_assert!(contents.iter().any(|it| it == content));
+                prop_assert!(contents.contains(&content));
             } else {
                 let is_torn = |copy: &[bool]| copy.contains(&true) && copy.contains(&false);
                 // The last page of each room has nothing but zeros.
@@ -202,7 +233,7 @@ mod tests {
             let at = at.index(HEADER + content.len());
             file[at] ^= by;
             // A digit of the header may change between upper and lower case.
-            prop_assert!(newest(&file).is_none_or(|it| at < HEADER && it.0 == content.as_slice()));
+            prop_assert!(newest(&file).is_none_or(|it| at < HEADER && it.0 == content));
         }
     }
 

@@ -5,9 +5,10 @@
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
 //! released it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +26,8 @@ use super::{draft, locking};
 use crate::lock::Key;
 use crate::report::Fault;
 use crate::store::model::Lock;
+use crate::store::model::lock::Queue;
 use crate::system::poll::Interrupt;
-
-/// How a state of an earlier format begins. The state follows, without a second copy.
-const EARLIER: &[u8] = b"rlock lock 2\n";
 
 /// The content of a guard, for users who open it.
 const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the lock.\n";
@@ -43,9 +42,9 @@ pub(super) struct LockFile {
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
-    /// The name of each waiter's mailbox, by the waiter's token. The name does not contain the
-    /// token, because other users may list the directory.
-    pub(super) mail: BTreeMap<String, String>,
+    /// The names of the mailboxes of waiters that were granted the lock and have not claimed it yet,
+    /// by token.
+    mail: BTreeMap<String, String>,
 }
 
 /// What a state is opened for.
@@ -58,12 +57,35 @@ pub(super) enum Purpose {
     Create,
 }
 
-/// The content of a state.
+/// The content of a state, without the waiters, whose lines follow it.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     lock: Lock,
     dates: Dates,
     mail: BTreeMap<String, String>,
+}
+
+impl Content {
+    /// Parses the content of a copy; `None` if rlock did not write it.
+    fn parse(copy: Vec<u8>) -> Option<Self> {
+        let text = String::from_utf8(copy).ok()?;
+        let (first, _) = text.split_once('\n')?;
+        let mut content: Self = serde_json::from_str(first).ok()?;
+        let waiters = first.len() + 1;
+        content.lock.queue = Queue::from_lines(text, waiters)?;
+        Some(content)
+    }
+
+    /// A copy without its header. The length of the file is an estimate of its length.
+    fn copy(&self, file_length: i64) -> io::Result<Vec<u8>> {
+        let length = usize::try_from(file_length / 2).unwrap_or(0);
+        let mut copy = Vec::with_capacity(length.saturating_add(1024));
+        copy.resize(copies::HEADER, 0);
+        serde_json::to_writer(&mut copy, self)?;
+        copy.push(b'\n');
+        self.lock.queue.write_lines(&mut copy)?;
+        Ok(copy)
+    }
 }
 
 impl LockFile {
@@ -111,38 +133,34 @@ impl LockFile {
 
     fn read(
         place: Place,
-        mut locked: Flock<File>,
+        locked: Flock<File>,
         status: FileStat,
         may_create: bool,
         clock: &Clock,
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
-        let mut bytes = Vec::new();
-        locked.read_to_end(&mut bytes).map_err(fail)?;
-        let (content, next) = match &*bytes {
-            // A new file, which may have its length already. With a guard, its content was lost.
-            bytes if !has_guard && bytes.iter().all(|&byte| byte == 0) => {
-                if !may_create {
-                    return Ok(None);
-                }
+        let size = locked.metadata().map_err(fail)?.len();
+        let part = |offset: usize, length: usize| {
+            let mut part = vec![0; length];
+            locked.read_exact_at(&mut part, offset as u64).map(|()| part)
+        };
+        let size = usize::try_from(size).unwrap_or(0);
+        let (content, next) = match copies::newest(size, part).map_err(fail)? {
+            Some((copy, next)) => {
+                (Content::parse(copy).ok_or_else(|| damaged(&place))?, Some(next))
+            }
+            // With a guard, the content was lost.
+            None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
+            None if !may_create => return Ok(None),
+            None => {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
-                if let Err(error) = copy_of(&new, 0).and_then(|copy| draft::fill(&locked, copy)) {
+                if let Err(error) = new.copy(0).and_then(|copy| draft::fill(&locked, copy)) {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
                 (new, None)
-            }
-            bytes => {
-                let (json, next) = match bytes.strip_prefix(EARLIER) {
-                    Some(json) => (json, None),
-                    None => copies::newest(bytes)
-                        .map(|(json, next)| (json, Some(next)))
-                        .ok_or_else(|| damaged(&place))?,
-                };
-                let content = serde_json::from_slice(json).map_err(|_| damaged(&place))?;
-                (content, next)
             }
         };
         let Content { mut lock, dates, mail } = content;
@@ -163,12 +181,37 @@ impl LockFile {
         &self.place.folder
     }
 
+    /// Records the mailbox of a waiter; `None` if it has claimed the lock, or does not wait. The name
+    /// does not contain the token, because other users may list the directory.
+    pub(super) fn set_mailbox(&mut self, token: &str, mailbox: Option<&str>) {
+        self.mail.remove(token);
+        if let Some(mailbox) = mailbox
+            && let Some(waiter) = self.lock.queue.find_mut(token)
+        {
+            mailbox.clone_into(&mut waiter.mailbox);
+        }
+    }
+
+    /// The mailbox of a waiter, or of a token that was granted the lock while it waited.
+    pub(super) fn mailbox(&self, token: &str) -> Option<&str> {
+        let waiting = || Some(&self.lock.queue.find(token)?.mailbox);
+        self.mail.get(token).or_else(waiting).map(String::as_str)
+    }
+
+    /// Remembers the mailboxes of waiters that have left the queue.
+    pub(super) fn remember_mail(&mut self) {
+        let queue = &self.lock.queue;
+        let left = queue.replaced().filter(|waiter| queue.position(&waiter.token).is_none());
+        self.mail.extend(left.map(|waiter| (waiter.token, waiter.mailbox)));
+    }
+
     /// Removes and returns the mailboxes of waiters that are gone.
     pub(super) fn take_orphaned_mail(&mut self) -> Vec<String> {
-        let known: HashSet<&str> = self.lock.tokens().collect();
-        let orphaned = self.mail.keys().filter(|token| !known.contains(token.as_str()));
-        let orphaned: Vec<String> = orphaned.cloned().collect();
-        orphaned.iter().filter_map(|token| self.mail.remove(token)).collect()
+        let mail = mem::take(&mut self.mail).into_iter();
+        let (known, orphaned): (_, BTreeMap<_, _>) =
+            mail.partition(|(token, _)| self.lock.knows(token));
+        self.mail = known;
+        orphaned.into_values().collect()
     }
 
     /// Makes the lock as it is now the state, in one step, and unlocks it.
@@ -182,7 +225,7 @@ impl LockFile {
         }
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
-        let mut copy = copy_of(&content, self.status.st_size).map_err(fail)?;
+        let mut copy = content.copy(self.status.st_size).map_err(fail)?;
         // A new file also gets the mode that a directory shared since then requires.
         let suits =
             |next: &Room| next.suits(copy.len()) && self.place.folder.has_mode(&self.status);
@@ -207,6 +250,13 @@ impl LockFile {
         let removed = removed.and_then(|()| folder.remove(state));
         removed.map_err(|error| Error::of(&self.place.path(state), &error))
     }
+}
+
+/// Whether a state is a new file, which may have its length already.
+fn is_blank(mut state: &File) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    state.read_to_end(&mut bytes)?;
+    Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
 fn has_guard(place: &Place) -> Result<bool, Error> {
@@ -242,14 +292,4 @@ fn damaged(place: &Place) -> Error {
     let fault = Fault::new(format!("{}: damaged lock file", state.display()));
     let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
     Error::Unusable(fault.with_remedy(remedy))
-}
-
-/// A copy of a state without its header. The length of the file is an estimate of its length.
-fn copy_of(content: &Content, file_length: i64) -> io::Result<Vec<u8>> {
-    let length = usize::try_from(file_length / 2).unwrap_or(0);
-    let mut copy = Vec::with_capacity(length.saturating_add(1024));
-    copy.resize(copies::HEADER, 0);
-    serde_json::to_writer(&mut copy, content)?;
-    copy.push(b'\n');
-    Ok(copy)
 }

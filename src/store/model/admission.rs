@@ -91,7 +91,7 @@ impl Transaction<'_> {
             };
             let is_own = head.origin == Origin::Counted;
             if head.alive < self.now {
-                self.lock.queue.remove(modes.len());
+                self.lock.queue.remove(&head.token);
                 work += 1;
             } else if self.leftovers {
                 self.wake(&head.token, Message::Look);
@@ -102,7 +102,7 @@ impl Transaction<'_> {
                 && (self.admissible(head.mode, &modes) || self.may_enter(&head))
             {
                 if is_own {
-                    self.lock.queue.remove(0);
+                    self.lock.queue.remove(&head.token);
                     self.wake(&head.token, Message::Look);
                     let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
                     self.grant(head, None, self.now + window, 0, 0);
@@ -133,7 +133,7 @@ impl Transaction<'_> {
         }
         let window = if seeded(Flaw::NeverLapses) { DAY } else { CLAIM_WINDOW };
         let until = self.now + window;
-        if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
+        if let Some(waiter) = self.lock.queue.find_mut(token) {
             waiter.alive = until;
         }
         if token != caller {

@@ -22,7 +22,7 @@ impl Lock {
             }
             hold.keep_until = hold.keep_until.saturating_sub(back);
         }
-        for waiter in &mut self.queue {
+        for waiter in self.queue.iter_mut() {
             waiter.alive -= back;
         }
         if let Some(until) = self.guard.as_mut().and_then(|guard| guard.until.as_mut()) {
@@ -62,13 +62,13 @@ impl Lock {
                 hold.acquired = now - LONG_AGO;
             }
         }
-        for waiter in &mut self.queue {
+        for waiter in self.queue.iter_mut() {
             waiter.since = 0;
             waiter.alive = waiter.alive.max(now - 1);
         }
         if self.queue.iter().all(|waiter| waiter.origin == Origin::Counted) {
             self.ticket = 0;
-            for waiter in &mut self.queue {
+            for waiter in self.queue.iter_mut() {
                 self.ticket += 1;
                 waiter.ticket = self.ticket;
             }

@@ -1,9 +1,14 @@
 //! What a lock consists of, and the limits that apply everywhere. The serialized names stay those
 //! of earlier versions.
 
-use std::cmp::Ordering;
+mod queue;
 
-use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+pub(crate) use queue::Queue;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::lock::view::{Ending, HoldState};
 use crate::lock::{Mode, Slot};
@@ -16,6 +21,10 @@ pub(crate) const DAY: u64 = 24 * 3_600 * 1_000;
 
 /// The longest lease, a week, in milliseconds.
 pub(super) const LONGEST_TTL: u64 = 7 * DAY;
+
+/// A time from here on means that the lock is damaged. In milliseconds since the epoch; it is in the
+/// year 37,648.
+pub(super) const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
 /// remains for the next call.
@@ -39,8 +48,8 @@ pub(crate) struct Lock {
     #[serde(default)]
     pub(crate) life: String,
     pub(crate) holds: Vec<Hold>,
-    /// First come, first served.
-    pub(crate) queue: Vec<Waiter>,
+    #[serde(skip)]
+    pub(crate) queue: Queue,
     /// The last number assigned in the queue.
     #[serde(default)]
     pub(crate) ticket: u64,
@@ -164,12 +173,13 @@ pub(crate) struct HistoryEntry {
 }
 
 /// A request with a position in the queue.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiter {
+    /// The first field, because `Queue` finds it there without parsing the rest.
     pub(crate) token: String,
     pub(crate) owner: String,
     /// Whether a user chose the owner's name.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) named: bool,
     pub(crate) mode: Mode,
     pub(crate) about: String,
@@ -177,6 +187,7 @@ pub(crate) struct Waiter {
     /// The time until which it is presumed alive.
     pub(crate) alive: u64,
     /// Whether it may enter a lock that its owner holds.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reentrant: bool,
     #[serde(default)]
     pub(crate) ttl: u64,
@@ -185,11 +196,34 @@ pub(crate) struct Waiter {
     /// The number that orders the queue.
     #[serde(default)]
     pub(crate) ticket: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Origin::is_counted")]
     pub(crate) origin: Origin,
     /// Whether it goes ahead of all waiters without this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) next: bool,
+    /// The file name of its mailbox on `local:`, which alone uses this and the stamp.
+    #[serde(default)]
+    pub(crate) mailbox: String,
+    #[serde(default)]
+    pub(crate) stamp: Stamp,
+}
+
+/// When a hold on `local:` was last granted or renewed, or a waiter last asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Stamp {
+    /// The index of the clock that its times are by.
+    pub(crate) clock: usize,
+    #[serde(deserialize_with = "plausible")]
+    pub(crate) at: u64,
+    /// When processes with other clocks first saw it in this form, by their own clocks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) seen: BTreeMap<usize, u64>,
+}
+
+/// Reads a time that is small enough to add any lease to it.
+pub(crate) fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let time = u64::deserialize(deserializer)?;
+    if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
 }
 
 /// Where the ticket of a waiter comes from.
@@ -220,6 +254,14 @@ pub(crate) enum Message {
     Called(u64),
     /// The waiter has another reason to ask again.
     Look,
+}
+
+impl Origin {
+    /// Takes a reference, as serde requires.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_counted(&self) -> bool {
+        *self == Self::Counted
+    }
 }
 
 impl Waiter {

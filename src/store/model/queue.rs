@@ -40,7 +40,7 @@ impl Transaction<'_> {
     /// several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
     /// with its clock. Returns its position, from 1, and its ticket.
     pub(super) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
-        let queued = self.lock.queue.extract_if(.., |other| other.token == waiter.token).next();
+        let queued = self.lock.queue.remove(&waiter.token);
         let restates = agreed.is_some_and(|ticket| ticket > 0);
         if let Some(queued) = &queued {
             (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
@@ -55,15 +55,14 @@ impl Transaction<'_> {
             };
             self.lock.ticket = last.max(waiter.ticket);
         }
-        let (ticket, queue) = (waiter.ticket, &mut self.lock.queue);
-        let index = queue.partition_point(|other| other.place() < waiter.place());
-        queue.insert(index, waiter);
+        let ticket = waiter.ticket;
+        let index = self.lock.queue.insert(waiter);
         (index as u64 + 1, ticket)
     }
 
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
     pub(super) fn remove_waiter(&mut self, token: &str, caller: &str, how: EndedBy, by: &str) {
-        let removed = self.lock.queue.extract_if(.., |waiter| waiter.token == token).next();
+        let removed = self.lock.queue.remove(token);
         let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
         let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
         if hold.is_some() {

@@ -98,7 +98,7 @@ impl Transaction<'_> {
     /// and another attempt would undo what the later request has done.
     fn place_of(&self, token: &str) -> Verdict {
         let queue = &self.lock.queue;
-        let Some(index) = queue.iter().position(|waiter| waiter.token == token) else {
+        let Some((index, waiter)) = queue.position(token).zip(queue.find(token)) else {
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         };
         let called = self.is_called(token).then(|| Fence(self.next_fence(0)));
@@ -106,7 +106,7 @@ impl Transaction<'_> {
             view: self.brief_view(),
             position: index as u64 + 1,
             sleep: Duration::from_millis(CLAIM_WINDOW / 2),
-            ticket: Ticket(queue[index].ticket),
+            ticket: Ticket(waiter.ticket),
             called,
             kept_out: false,
         })
@@ -115,7 +115,7 @@ impl Transaction<'_> {
     /// The attempt of the last request with this token.
     fn last_attempt(&self, token: &str) -> Option<u64> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
-        let waiter = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let waiter = self.lock.queue.find(token);
         hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
     }
 
@@ -135,7 +135,7 @@ impl Transaction<'_> {
                 self.admit(token);
                 return Some(ClientInfo::from_lines(&newest.about));
             }
-            if self.lock.queue.iter().any(|waiter| waiter.token == newest.token) {
+            if self.lock.queue.position(&newest.token).is_some() {
                 self.remove_waiter(&newest.token, token, EndedBy::Newer, &request.client);
             }
         }
@@ -188,7 +188,7 @@ impl Transaction<'_> {
             return Verdict::Answer(Answer::Upgrade);
         }
 
-        let queued = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let queued = self.lock.queue.find(token);
         let waiter = Waiter {
             token: token.to_owned(),
             owner: owner.to_owned(),
@@ -196,17 +196,16 @@ impl Transaction<'_> {
             mode: request.mode,
             about: request.client.clone(),
             since: queued.map_or(now, |waiter| waiter.since),
-            alive: 0,
             reentrant: request.reentrant,
             ttl,
             attempt,
-            ticket: 0,
             origin: match ticket {
                 None => Origin::Counted,
                 Some(0) => Origin::Proposed,
                 Some(_) => Origin::Agreed,
             },
             next: request.next && !seeded(Flaw::ForgetsNext),
+            ..Waiter::default()
         };
         // An owner may enter its own lock ahead of the queue, because the queue waits for that
         // owner. A hold that is restored needs no turn.
@@ -214,7 +213,7 @@ impl Transaction<'_> {
         let overtakes = is_first || wanted > 0 || seeded(Flaw::Overtakes);
         let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
         if ticket.is_none() && admitted {
-            self.lock.queue.retain(|waiter| waiter.token != token);
+            self.lock.queue.remove(token);
             self.begin_life(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
             let supersedes =
@@ -280,14 +279,13 @@ impl Transaction<'_> {
         if enters || self.is_called(token) {
             if wanted == 0 {
                 let until = self.now + CLAIM_WINDOW;
-                let mut queue = self.lock.queue.iter_mut();
-                if let Some(waiter) = queue.find(|waiter| waiter.token == token) {
+                if let Some(waiter) = self.lock.queue.find_mut(token) {
                     waiter.alive = until;
                 }
                 let fence = Some(Fence(self.next_fence(0)));
                 return placed(self.brief_view(), position, CLAIM_WINDOW / 2, fence, false);
             }
-            self.lock.queue.retain(|waiter| waiter.token != token);
+            self.lock.queue.remove(token);
             let (ttl, at_least) = (waiter.ttl, millis(request.at_least));
             let keep_until = if at_least > 0 { self.now + at_least } else { 0 };
             let now = self.now;
@@ -295,11 +293,11 @@ impl Transaction<'_> {
             return granted(self.lock.fence, slot);
         }
         if is_enclosed {
-            self.lock.queue.retain(|waiter| waiter.token != token);
+            self.lock.queue.remove(token);
             self.admit(token);
             return Verdict::Answer(Answer::Nested);
         }
-        let index = self.lock.queue.iter().position(|waiter| waiter.token == token);
+        let index = self.lock.queue.position(token);
         let position = index.map_or(position, |index| index as u64 + 1);
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = position - calls as u64;

@@ -8,7 +8,7 @@ impl Transaction<'_> {
     /// `ttl` is that of the request, in milliseconds.
     pub(in crate::store::model) fn leave(&mut self, token: &str, ttl: u64) -> View {
         self.reconcile();
-        self.lock.queue.retain(|waiter| waiter.token != token);
+        self.lock.queue.remove(token);
         if !seeded(Flaw::ForgetsFarewells) {
             self.mark_over(token, ttl);
         }

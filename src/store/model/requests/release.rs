@@ -16,7 +16,7 @@ impl Transaction<'_> {
             None => Release::NotHeld(self.why_not_held(token)),
         };
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
-        let waiter = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let waiter = self.lock.queue.find(token);
         let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
         let unexpired = self.unexpired_hold(token);
         // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
@@ -41,10 +41,10 @@ impl Transaction<'_> {
         }
         // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on
         // other servers, it no longer waits: a late copy of its request may have queued it again.
-        let queued = self.lock.queue.iter().find(|waiter| waiter.token == token);
+        let queued = self.lock.queue.find(token);
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
-            self.lock.queue.retain(|waiter| waiter.token != token);
+            self.lock.queue.remove(token);
             if !seeded(Flaw::ForgetsReleases) {
                 self.mark_over(token, ttl);
             }

@@ -21,9 +21,9 @@ impl Transaction<'_> {
             self.reconcile();
         }
         let held = self.lock.holds.iter().filter(|hold| self.unexpired_hold(&hold.token).is_some());
-        let waiting = self.lock.queue.iter().map(|waiter| &waiter.token);
-        let tokens = held.map(|hold| &hold.token).chain(waiting);
-        let mut matching: Vec<String> = tokens.filter(|token| id.is_of(token)).cloned().collect();
+        let tokens = held.map(|hold| hold.token.as_str()).chain(self.lock.queue.tokens());
+        let mut matching: Vec<String> =
+            tokens.filter(|token| id.is_of(token)).map(str::to_owned).collect();
         matching.sort();
         matching.dedup();
         let [target] = matching.as_slice() else {
@@ -32,7 +32,7 @@ impl Transaction<'_> {
             return if is_none { Removal::Unknown(view) } else { Removal::Several(view) };
         };
 
-        let waiter = self.lock.queue.iter().find(|waiter| waiter.token == *target);
+        let waiter = self.lock.queue.find(target);
         let (shown, entry) = match (self.unexpired_hold(target).cloned(), waiter) {
             (Some(hold), _) => {
                 let shown = self.shown_hold(&hold);

@@ -1,0 +1,370 @@
+//! The waiters of a lock, in their order.
+//!
+//! A file of `local:` has a line for each waiter. A waiter that a change does not concern stays a
+//! line, because parsing and printing a thousand waiters takes much longer than the rest of the
+//! change. On a server, a script likewise reads only the details that it needs.
+
+use std::cell::OnceCell;
+use std::hash::{Hash, Hasher};
+use std::iter::once;
+use std::mem;
+use std::ops::Range;
+
+use super::{LONGEST_TTL, Stamp, TOO_FAR, Waiter};
+
+/// How each line begins. The token follows, and then a quotation mark.
+const BEFORE_TOKEN: &str = "{\"token\":\"";
+
+/// The waiters, first come, first served.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    /// The text that was read, with the lines of waiters, of which some were removed or changed since.
+    text: String,
+    /// Where the lines begin in the text.
+    start: usize,
+    entries: Vec<Entry>,
+}
+
+/// A waiter.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Its line; `None` if it is new or has changed.
+    line: Option<Line>,
+    /// The waiter itself. It is parsed on first use.
+    waiter: OnceCell<Box<Waiter>>,
+}
+
+/// Where in the lines a waiter is.
+#[derive(Clone, Debug)]
+struct Line {
+    token: Range<usize>,
+    /// With the line break.
+    whole: Range<usize>,
+}
+
+impl Queue {
+    /// Reads a waiter from each line of a text from `start` on; `None` if a line has another form.
+    pub(crate) fn from_lines(text: String, start: usize) -> Option<Self> {
+        let (mut entries, mut at) = (Vec::new(), start);
+        for line in text.get(start..)?.split_inclusive('\n') {
+            let token = token_of(line.strip_suffix("}\n")?)?;
+            // No waiter has a token with characters that JSON escapes.
+            if token.contains('\\') {
+                return None;
+            }
+            let (begin, end) = (at + BEFORE_TOKEN.len(), at + line.len());
+            let line = Line { token: begin..begin + token.len(), whole: at..end };
+            entries.push(Entry { line: Some(line), waiter: OnceCell::new() });
+            at = end;
+        }
+        Some(Self { text, start, entries })
+    }
+
+    /// Appends a line for each waiter to a text.
+    pub(crate) fn write_lines(&self, to: &mut Vec<u8>) -> serde_json::Result<()> {
+        for entry in &self.entries {
+            if entry.line.is_some() {
+                to.extend_from_slice(entry.line(&self.text).as_bytes());
+            } else {
+                serde_json::to_writer(&mut *to, entry.waiter(&self.text))?;
+                to.push(b'\n');
+            }
+        }
+        Ok(())
+    }
+
+    /// The waiters whose lines were read and are not used any more, because they have left the queue
+    /// or changed, as they were then.
+    pub(crate) fn replaced(&self) -> impl Iterator<Item = Waiter> {
+        let end = self.text.len();
+        let lines =
+            self.entries.iter().filter_map(|entry| Some(entry.line.as_ref()?.whole.clone()));
+        let between = lines.chain(once(end..end)).scan(self.start, |last, next| {
+            let start = mem::replace(last, next.end);
+            self.text.get(start..next.start)
+        });
+        between.flat_map(|lines| lines.lines().map(parsed))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Waiter> {
+        Some(self.entries.get(index)?.waiter(&self.text))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.entries.iter().map(|entry| entry.waiter(&self.text))
+    }
+
+    /// All waiters. They count as changed from now on.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
+        self.entries.iter_mut().filter_map(|entry| entry.change(&self.text))
+    }
+
+    /// The waiters that are new or have changed.
+    pub(crate) fn changed_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
+        let changed = self.entries.iter_mut().filter(|entry| entry.line.is_none());
+        changed.filter_map(|entry| Some(&mut **entry.waiter.get_mut()?))
+    }
+
+    /// The tokens of all waiters.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.token(&self.text))
+    }
+
+    /// The index of the waiter with this token.
+    pub(crate) fn position(&self, token: &str) -> Option<usize> {
+        self.tokens().position(|other| other == token)
+    }
+
+    pub(crate) fn find(&self, token: &str) -> Option<&Waiter> {
+        self.get(self.position(token)?)
+    }
+
+    /// The waiter with this token. It counts as changed from now on.
+    pub(crate) fn find_mut(&mut self, token: &str) -> Option<&mut Waiter> {
+        let index = self.position(token)?;
+        self.entries.get_mut(index)?.change(&self.text)
+    }
+
+    /// Puts a waiter in its place. Returns its index.
+    pub(crate) fn insert(&mut self, waiter: Waiter) -> usize {
+        let precedes = |entry: &Entry| entry.waiter(&self.text).place() < waiter.place();
+        let index = self.entries.partition_point(precedes);
+        self.entries.insert(index, Entry { line: None, waiter: OnceCell::from(Box::new(waiter)) });
+        index
+    }
+
+    pub(crate) fn remove(&mut self, token: &str) -> Option<Waiter> {
+        let index = self.position(token)?;
+        Some(self.entries.remove(index).into_waiter(&self.text))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
+    /// Moves the ends of all positions to another clock: by the milliseconds that `by` returns for the
+    /// waiter's stamp. The lines stay as they are.
+    pub(crate) fn shift(&mut self, mut by: impl FnMut(&mut Stamp) -> i64) {
+        for entry in &mut self.entries {
+            entry.waiter(&self.text);
+            if let Some(waiter) = entry.waiter.get_mut() {
+                waiter.alive = waiter.alive.saturating_add_signed(by(&mut waiter.stamp));
+            }
+        }
+    }
+
+    /// Moves the ends of positions back to where they were before `shift`, unless they changed since.
+    /// The stamps stay.
+    pub(crate) fn shift_back(&mut self) {
+        for entry in &mut self.entries {
+            if entry.line.is_some() {
+                let before = parsed(entry.line(&self.text)).alive;
+                if let Some(waiter) = entry.change(&self.text) {
+                    waiter.alive = before;
+                }
+            }
+        }
+    }
+}
+
+fn token_of(line: &str) -> Option<&str> {
+    Some(line.strip_prefix(BEFORE_TOKEN)?.split_once('"')?.0)
+}
+
+/// The waiter of a line. A text that rlock did not write is a dead waiter, which loses its position.
+fn parsed(line: &str) -> Waiter {
+    // No sum of such times overflows.
+    let is_plausible = |waiter: &Waiter| {
+        waiter.since < TOO_FAR && waiter.alive < TOO_FAR && waiter.ttl <= LONGEST_TTL
+    };
+    let token = || token_of(line).unwrap_or_default().to_owned();
+    let waiter = serde_json::from_str(line).ok().filter(is_plausible);
+    waiter.unwrap_or_else(|| Waiter { token: token(), ..Waiter::default() })
+}
+
+impl Entry {
+    /// The line of the waiter; empty if it has none.
+    fn line<'a>(&self, text: &'a str) -> &'a str {
+        let whole = self.line.as_ref().and_then(|line| text.get(line.whole.clone()));
+        whole.unwrap_or_default()
+    }
+
+    fn token<'a>(&'a self, text: &'a str) -> &'a str {
+        let token = match &self.line {
+            Some(line) => text.get(line.token.clone()),
+            None => self.waiter.get().map(|waiter| waiter.token.as_str()),
+        };
+        token.unwrap_or_default()
+    }
+
+    fn waiter(&self, text: &str) -> &Waiter {
+        self.waiter.get_or_init(|| Box::new(parsed(self.line(text))))
+    }
+
+    fn into_waiter(self, text: &str) -> Waiter {
+        let line = self.line(text);
+        self.waiter.into_inner().map_or_else(|| parsed(line), |waiter| *waiter)
+    }
+
+    /// The waiter, which has no line from now on.
+    fn change(&mut self, text: &str) -> Option<&mut Waiter> {
+        self.waiter(text);
+        self.line = None;
+        self.waiter.get_mut().map(|waiter| &mut **waiter)
+    }
+}
+
+/// Equal waiters have the same hash, whether they were read from lines or not.
+impl Hash for Queue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_usize(self.len());
+        self.iter().for_each(|waiter| waiter.hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A step and the number of the waiter that it concerns.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Insert(u64),
+        Remove(u64),
+        Change(u64),
+        Read(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let number = 0..12_u64;
+        (number, 0..4).prop_map(|(number, kind)| match kind {
+            0 => Step::Insert(number),
+            1 => Step::Remove(number),
+            2 => Step::Change(number),
+            _ => Step::Read(number),
+        })
+    }
+
+    fn token(number: u64) -> String {
+        format!("token-{number}")
+    }
+
+    fn waiter(number: u64) -> Waiter {
+        let about = "host\nuser\n".to_owned();
+        let next = number.is_multiple_of(3);
+        Waiter { token: token(number), about, ticket: number, next, ..Waiter::default() }
+    }
+
+    fn apply(queue: &mut Queue, step: Step) {
+        match step {
+            Step::Insert(number) => {
+                if queue.position(&token(number)).is_none() {
+                    queue.insert(waiter(number));
+                }
+            }
+            Step::Remove(number) => {
+                let removed = queue.remove(&token(number));
+                assert!(removed.is_none_or(|waiter| waiter.token == token(number)));
+            }
+            Step::Change(number) => {
+                if let Some(waiter) = queue.find_mut(&token(number)) {
+                    waiter.alive += 1;
+                }
+            }
+            Step::Read(number) => {
+                let read = queue.find(&token(number));
+                assert!(read.is_none_or(|waiter| waiter.ticket == number));
+            }
+        }
+    }
+
+    fn lines(queue: &Queue) -> String {
+        let mut lines = Vec::new();
+        queue.write_lines(&mut lines).unwrap();
+        String::from_utf8(lines).unwrap()
+    }
+
+    fn reread(queue: &Queue) -> Queue {
+        Queue::from_lines(format!("first\n{}", lines(queue)), 6).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn waiters_that_were_read_are_like_those_that_were_not(
+            before in prop::collection::vec(step(), 0..30),
+            steps in prop::collection::vec(step(), 0..30),
+        ) {
+            let mut queue = Queue::default();
+            before.iter().for_each(|step| apply(&mut queue, *step));
+            let old: Vec<Waiter> = queue.iter().cloned().collect();
+            let mut read = reread(&queue);
+            for step in steps {
+                apply(&mut queue, step);
+                apply(&mut read, step);
+                prop_assert_eq!(lines(&read), lines(&queue));
+                prop_assert!(read.tokens().eq(queue.tokens()));
+                prop_assert!(read.iter().map(Waiter::place).is_sorted());
+            }
+            // A waiter that left and came back was replaced too.
+            let replaced: Vec<String> = read.replaced().map(|waiter| waiter.token).collect();
+            for Waiter { token, alive, .. } in &old {
+                let now = read.find(token);
+                let must = now.is_none_or(|now| now.alive != *alive);
+                prop_assert!(!must || replaced.contains(token));
+            }
+            prop_assert!(replaced.iter().all(|token| old.iter().any(|old| old.token == *token)));
+            prop_assert_eq!(reread(&read).replaced().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_shift_concerns_the_waiters_and_not_their_lines() {
+        let mut queue = Queue::default();
+        for number in 1..=3 {
+            queue.insert(Waiter { alive: 10, ..waiter(number) });
+        }
+        let mut read = reread(&queue);
+        read.shift(|stamp| {
+            stamp.seen.insert(1, 5);
+            100
+        });
+        assert_eq!(lines(&read), lines(&queue));
+        assert!(read.iter().all(|waiter| waiter.alive == 110));
+        read.find_mut("token-2").unwrap().alive = 200;
+        read.shift_back();
+        let ends: Vec<u64> = read.iter().map(|waiter| waiter.alive).collect();
+        // The third goes first, as `waiter` says.
+        assert_eq!(ends, [10, 10, 200]);
+        assert!(read.iter().all(|waiter| waiter.stamp.seen.contains_key(&1)));
+    }
+
+    #[test]
+    fn a_line_that_is_not_a_waiter_is_refused_or_a_dead_waiter() {
+        let read = |line: &str| Queue::from_lines(line.to_owned(), 0);
+        for line in [
+            "\n",
+            "x\n",
+            "{\"owner\":\"me\"}\n",
+            "{\"token\":\"cut\n",
+            "{\"token\":\"a\\u0062\"}\n",
+        ] {
+            assert!(read(line).is_none(), "{line}");
+        }
+        assert!(read("{\"token\":\"without a line break\"}").is_none());
+        for rest in ["\"owner\":7", "\"alive\":1125899906842624", "\"token\":\"other\""] {
+            let mut queue = read(&format!("{{\"token\":\"own\",{rest}}}\n")).unwrap();
+            assert_eq!(queue.find("own").map(|waiter| waiter.alive), Some(0), "{rest}");
+            assert!(queue.remove("own").is_some() && queue.is_empty());
+        }
+    }
+}
