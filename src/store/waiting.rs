@@ -51,3 +51,25 @@ fn result(woken: std::io::Result<Woken>, sent: bool) -> Result<bool, Failure> {
         Err(error) => Err(Failure::Unavailable(Fault::new(format!("cannot wait: {error}")))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_head_listens_a_little_longer_before_it_asks() {
+        let heard = |at_most, messages: &[bool]| {
+            let (mut waits, mut messages) = (Vec::new(), messages.iter());
+            let hear = |at_most| {
+                waits.push(at_most);
+                Ok(*messages.next().unwrap())
+            };
+            sleep(at_most, hear).unwrap();
+            waits
+        };
+        let [long, short] = [1_000, 1].map(Duration::from_millis);
+        assert_eq!(heard(long, &[false]), [long]);
+        assert_eq!(heard(long, &[true, false]), [long, HEAD_PAUSE]);
+        assert_eq!(heard(short, &[true, true]), [short, short]);
+    }
+}
