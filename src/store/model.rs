@@ -91,8 +91,8 @@ impl Lock {
         Transaction::begin(&mut self.clone(), now).inspect()
     }
 
-    /// Moves the time at which each hold ends to another clock: by the milliseconds that `by` returns
-    /// for its token. The times at which they began stay, because they are only for display.
+    /// Converts the end of each hold to another clock, by adding the milliseconds that `by` returns
+    /// for its token. The start times stay as they are, because they are only for display.
     pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
@@ -147,8 +147,8 @@ impl Lock {
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
-    /// Whether all times, fencing tokens and TTLs are small enough that no sum of them overflows. Those
-    /// of waiters are checked when they are parsed.
+    /// Whether all times, fencing tokens and TTLs are small enough that no sum of them overflows.
+    /// Waiters are checked when they are parsed.
     pub(super) fn is_plausible(&self) -> bool {
         let is_time = |time: u64| time < lock::TOO_FAR;
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
@@ -170,7 +170,7 @@ impl Lock {
             })
     }
 
-    /// Whether this token has a hold or a position in the queue.
+    /// Whether a hold or a waiter has this token.
     pub(crate) fn knows(&self, token: &str) -> bool {
         self.holds.iter().any(|hold| hold.token == token) || self.queue.position(token).is_some()
     }

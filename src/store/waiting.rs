@@ -15,14 +15,14 @@ pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Fail
     result(woken, false).map(|_| ())
 }
 
-/// How long a new head waits for its grant before it asks when the lease of the new holder expires.
+/// How long a new head waits for its grant before it asks for the new holder's deadline.
 const HEAD_PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until a message arrives that a waiter has to act on. `hear` waits at most this long for one
-/// message, and returns whether it says that the waiter is the new head of the queue.
+/// Waits until a message arrives that the waiter must act on. `hear` waits for one message, at most
+/// as long as its argument. It returns whether the message says that the waiter is the new head.
 ///
-/// A release wakes the new holder and the new head at once. The question of the head can wait, so it
-/// does not delay the claim of the new holder. A short command makes it needless.
+/// A release wakes the new holder and the new head at once. The head's request can wait, so that it
+/// does not delay the new holder's claim. After a short command, the request is not needed.
 pub(super) fn sleep(
     at_most: Duration,
     mut hear: impl FnMut(Duration) -> Result<bool, Failure>,

@@ -35,7 +35,7 @@ impl Clock {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Dates {
     clocks: Vec<Epoch>,
-    /// One for each hold, in their order. A waiter includes its stamp.
+    /// One for each hold, in the same order. Each waiter contains its own.
     stamps: Vec<Stamp>,
 }
 

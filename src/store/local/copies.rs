@@ -69,8 +69,10 @@ pub(crate) fn new_file(mut copy: Vec<u8>) -> Vec<u8> {
 }
 
 /// Returns the content of the newest copy in a file of `length` bytes, and the room for the next
-/// copy; `None` if no copy is whole. `read` returns a part of the file: its offset and its length are
-/// the arguments. The older copy and the unused rest are not read.
+/// copy. Returns `None` if no copy is whole.
+///
+/// `read` takes the offset and the length of a part of the file, and returns that part. The content
+/// of the older copy is read only if the newer one is not whole. The unused rest is never read.
 pub(super) fn newest(
     length: usize,
     read: impl Fn(usize, usize) -> io::Result<Vec<u8>>,
@@ -98,7 +100,7 @@ pub(super) fn newest(
     Ok(None)
 }
 
-/// What precedes a copy.
+/// The fields of a header.
 struct Header {
     sequence: u64,
     length: usize,
@@ -112,7 +114,7 @@ impl Header {
         let mut fields = std::str::from_utf8(fields).ok()?.split(' ');
         let mut number = || u64::from_str_radix(fields.next()?, 16).ok();
         let (sequence, length, checksum) = (number()?, number()?, number()?);
-        // Eight digits are at most 4 GiB.
+        // A length has eight hexadecimal digits, so it is less than 4 GiB.
         Some(Self { sequence, length: u32::try_from(length).ok()? as usize, checksum })
     }
 }

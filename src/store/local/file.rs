@@ -42,8 +42,7 @@ pub(super) struct LockFile {
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
-    /// The names of the mailboxes of waiters that were granted the lock and have not claimed it yet,
-    /// by token.
+    /// The mailbox names of waiters that were granted the lock but have not claimed it, by token.
     mail: BTreeMap<String, String>,
 }
 
@@ -57,7 +56,7 @@ pub(super) enum Purpose {
     Create,
 }
 
-/// The content of a state, without the waiters, whose lines follow it.
+/// The first line of a state. A line for each waiter follows it.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     lock: Lock,
@@ -76,7 +75,7 @@ impl Content {
         Some(content)
     }
 
-    /// A copy without its header. The length of the file is an estimate of its length.
+    /// Returns a copy with an empty header. `file_length` serves to estimate its length.
     fn copy(&self, file_length: i64) -> io::Result<Vec<u8>> {
         let length = usize::try_from(file_length / 2).unwrap_or(0);
         let mut copy = Vec::with_capacity(length.saturating_add(1024));
@@ -150,7 +149,7 @@ impl LockFile {
             Some((copy, next)) => {
                 (Content::parse(copy).ok_or_else(|| damaged(&place))?, Some(next))
             }
-            // With a guard, the content was lost.
+            // If there is a guard, the content was lost.
             None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
             None if !may_create => return Ok(None),
             None => {
@@ -181,8 +180,8 @@ impl LockFile {
         &self.place.folder
     }
 
-    /// Records the mailbox of a waiter; `None` if it has claimed the lock, or does not wait. The name
-    /// does not contain the token, because other users may list the directory.
+    /// Records the mailbox of a waiter; `None` if it has claimed the lock, or is not waiting. The
+    /// mailbox name does not contain the token, because other users may list the directory.
     pub(super) fn set_mailbox(&mut self, token: &str, mailbox: Option<&str>) {
         self.mail.remove(token);
         if let Some(mailbox) = mailbox
@@ -192,7 +191,7 @@ impl LockFile {
         }
     }
 
-    /// The mailbox of a waiter, or of a token that was granted the lock while it waited.
+    /// The mailbox of a waiter, or of a former waiter that has not claimed its grant yet.
     pub(super) fn mailbox(&self, token: &str) -> Option<&str> {
         let waiting = || Some(&self.lock.queue.find(token)?.mailbox);
         self.mail.get(token).or_else(waiting).map(String::as_str)
@@ -252,7 +251,7 @@ impl LockFile {
     }
 }
 
-/// Whether a state is a new file, which may have its length already.
+/// Whether a state file is new: empty, or already at its full length but all zeros.
 fn is_blank(mut state: &File) -> io::Result<bool> {
     let mut bytes = Vec::new();
     state.read_to_end(&mut bytes)?;

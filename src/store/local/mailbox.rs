@@ -46,11 +46,11 @@ impl Mailbox {
         self.pipe.as_fd()
     }
 
-    /// Reads all messages. Returns whether there are any, and all say that the waiter is the new head
-    /// of the queue.
+    /// Reads all messages. Returns true if there is at least one, and each says that the waiter is
+    /// the new head of the queue.
     pub(super) fn says_head(&self) -> bool {
         let mut messages = Vec::new();
-        // The error says that there are no more: the pipe does not block.
+        // The pipe does not block, so an error means that no message is left.
         let _ = (&self.pipe).read_to_end(&mut messages);
         !messages.is_empty() && messages.iter().all(|message| *message == HEAD)
     }

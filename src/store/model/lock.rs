@@ -22,8 +22,8 @@ pub(crate) const DAY: u64 = 24 * 3_600 * 1_000;
 /// The longest lease, a week, in milliseconds.
 pub(super) const LONGEST_TTL: u64 = 7 * DAY;
 
-/// A time from here on means that the lock is damaged. In milliseconds since the epoch; it is in the
-/// year 37,648.
+/// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
+/// in the year 37,648.
 pub(super) const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
@@ -175,7 +175,7 @@ pub(crate) struct HistoryEntry {
 /// A request with a position in the queue.
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiter {
-    /// The first field, because `Queue` finds it there without parsing the rest.
+    /// Must be the first field: `Queue` finds it there without parsing the rest.
     pub(crate) token: String,
     pub(crate) owner: String,
     /// Whether a user chose the owner's name.
@@ -201,7 +201,7 @@ pub(crate) struct Waiter {
     /// Whether it goes ahead of all waiters without this.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) next: bool,
-    /// The file name of its mailbox on `local:`, which alone uses this and the stamp.
+    /// The file name of its mailbox. Only `local:` uses this and `stamp`.
     #[serde(default)]
     pub(crate) mailbox: String,
     #[serde(default)]
@@ -211,7 +211,7 @@ pub(crate) struct Waiter {
 /// When a hold on `local:` was last granted or renewed, or a waiter last asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Stamp {
-    /// The index of the clock that its times are by.
+    /// The index of the clock that measured its times.
     pub(crate) clock: usize,
     #[serde(deserialize_with = "plausible")]
     pub(crate) at: u64,
@@ -220,7 +220,7 @@ pub(crate) struct Stamp {
     pub(crate) seen: BTreeMap<usize, u64>,
 }
 
-/// Reads a time that is small enough to add any lease to it.
+/// Reads a time, and rejects one that is so large that adding a lease to it might overflow.
 pub(crate) fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let time = u64::deserialize(deserializer)?;
     if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
@@ -250,7 +250,7 @@ pub(crate) struct Mail {
 pub(crate) enum Message {
     /// The waiter is the new head of the queue.
     Head,
-    /// The waiter is called, and would get this fence.
+    /// The waiter is called, and would get this fencing token.
     Called(u64),
     /// The waiter has another reason to ask again.
     Look,

@@ -1,7 +1,7 @@
-//! The waiters of a lock, in their order.
+//! The waiters of a lock, in order.
 //!
-//! A file of `local:` has a line for each waiter. A waiter that a change does not concern stays a
-//! line, because parsing and printing a thousand waiters takes much longer than the rest of the
+//! A file of `local:` has a line for each waiter. A waiter that a change does not affect stays a
+//! line. Parsing and serializing a thousand waiters would take much longer than the rest of the
 //! change. On a server, a script likewise reads only the details that it needs.
 
 use std::cell::OnceCell;
@@ -15,40 +15,40 @@ use super::{LONGEST_TTL, Stamp, TOO_FAR, Waiter};
 /// How each line begins. The token follows, and then a quotation mark.
 const BEFORE_TOKEN: &str = "{\"token\":\"";
 
-/// The waiters, first come, first served.
+/// The waiters, in the order in which they are served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// The text that was read, with the lines of waiters, of which some were removed or changed since.
+    /// The text that was read, with the lines of the waiters. Some may have left or changed since.
     text: String,
     /// Where the lines begin in the text.
     start: usize,
     entries: Vec<Entry>,
 }
 
-/// A waiter.
+/// A waiter: its line, its parsed form or both.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Its line; `None` if it is new or has changed.
+    /// Its line; `None` if the waiter is new or has changed.
     line: Option<Line>,
-    /// The waiter itself. It is parsed on first use.
+    /// The waiter itself, parsed on first use.
     waiter: OnceCell<Box<Waiter>>,
 }
 
-/// Where in the lines a waiter is.
+/// Where in the text a waiter is.
 #[derive(Clone, Debug)]
 struct Line {
     token: Range<usize>,
-    /// With the line break.
+    /// The whole line, including the line break.
     whole: Range<usize>,
 }
 
 impl Queue {
-    /// Reads a waiter from each line of a text from `start` on; `None` if a line has another form.
+    /// Finds one waiter per line, from `start` to the end; `None` if a line has another form.
     pub(crate) fn from_lines(text: String, start: usize) -> Option<Self> {
         let (mut entries, mut at) = (Vec::new(), start);
         for line in text.get(start..)?.split_inclusive('\n') {
             let token = token_of(line.strip_suffix("}\n")?)?;
-            // No waiter has a token with characters that JSON escapes.
+            // Tokens do not contain characters that JSON escapes.
             if token.contains('\\') {
                 return None;
             }
@@ -73,8 +73,8 @@ impl Queue {
         Ok(())
     }
 
-    /// The waiters whose lines were read and are not used any more, because they have left the queue
-    /// or changed, as they were then.
+    /// The waiters that have left the queue or changed since their lines were read. Each is
+    /// returned as it was then.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = Waiter> {
         let end = self.text.len();
         let lines =
@@ -133,7 +133,7 @@ impl Queue {
         self.entries.get_mut(index)?.change(&self.text)
     }
 
-    /// Puts a waiter in its place. Returns its index.
+    /// Inserts a waiter at its position. Returns its index.
     pub(crate) fn insert(&mut self, waiter: Waiter) -> usize {
         let precedes = |entry: &Entry| entry.waiter(&self.text).place() < waiter.place();
         let index = self.entries.partition_point(precedes);
@@ -151,8 +151,8 @@ impl Queue {
         self.entries.clear();
     }
 
-    /// Moves the ends of all positions to another clock: by the milliseconds that `by` returns for the
-    /// waiter's stamp. The lines stay as they are.
+    /// Converts the `alive` of each waiter to another clock, by adding the milliseconds that `by`
+    /// returns for its stamp. The lines stay as they are.
     pub(crate) fn shift(&mut self, mut by: impl FnMut(&mut Stamp) -> i64) {
         for entry in &mut self.entries {
             entry.waiter(&self.text);
@@ -162,8 +162,7 @@ impl Queue {
         }
     }
 
-    /// Moves the ends of positions back to where they were before `shift`, unless they changed since.
-    /// The stamps stay.
+    /// Restores the `alive` of each waiter that has not changed since `shift`. The stamps stay.
     pub(crate) fn shift_back(&mut self) {
         for entry in &mut self.entries {
             if entry.line.is_some() {
@@ -180,9 +179,9 @@ fn token_of(line: &str) -> Option<&str> {
     Some(line.strip_prefix(BEFORE_TOKEN)?.split_once('"')?.0)
 }
 
-/// The waiter of a line. A text that rlock did not write is a dead waiter, which loses its position.
+/// The waiter of a line. An invalid line counts as a dead waiter, which loses its position.
 fn parsed(line: &str) -> Waiter {
-    // No sum of such times overflows.
+    // They are so small that no sum of them overflows.
     let is_plausible = |waiter: &Waiter| {
         waiter.since < TOO_FAR && waiter.alive < TOO_FAR && waiter.ttl <= LONGEST_TTL
     };
@@ -215,7 +214,7 @@ impl Entry {
         self.waiter.into_inner().map_or_else(|| parsed(line), |waiter| *waiter)
     }
 
-    /// The waiter, which has no line from now on.
+    /// The waiter, for changes. It has no line from now on.
     fn change(&mut self, text: &str) -> Option<&mut Waiter> {
         self.waiter(text);
         self.line = None;
@@ -223,7 +222,7 @@ impl Entry {
     }
 }
 
-/// Equal waiters have the same hash, whether they were read from lines or not.
+/// Equal queues have the same hash, whether or not they were read from lines.
 impl Hash for Queue {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_usize(self.len());
@@ -236,7 +235,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A step and the number of the waiter that it concerns.
+    /// A step, with the number of the waiter that it affects.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Insert(u64),
@@ -343,7 +342,7 @@ mod tests {
         read.find_mut("token-2").unwrap().alive = 200;
         read.shift_back();
         let ends: Vec<u64> = read.iter().map(|waiter| waiter.alive).collect();
-        // The third goes first, as `waiter` says.
+        // The third goes first, because `waiter` sets `next` for it.
         assert_eq!(ends, [10, 10, 200]);
         assert!(read.iter().all(|waiter| waiter.stamp.seen.contains_key(&1)));
     }
