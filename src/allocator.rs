@@ -1,4 +1,4 @@
-//! The allocator of static builds. The one of musl maps and unmaps memory many times in each run.
+//! The memory allocator of static builds. musl's own maps and unmaps memory many times per run.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -7,11 +7,11 @@ use dlmalloc::GlobalDlmalloc;
 #[global_allocator]
 static ALLOCATOR: NeverInlined = NeverInlined;
 
-/// Calls dlmalloc. The compiler would otherwise copy it to a hundred places that allocate, and the
-/// binary would grow by 120 KB.
+/// Calls dlmalloc out of line. Otherwise the compiler would inline it at a hundred call sites, and
+/// the binary would grow by 120 KB.
 struct NeverInlined;
 
-// SAFETY: every method only calls the same method of an allocator.
+// SAFETY: every method only calls the same method of another allocator.
 unsafe impl GlobalAlloc for NeverInlined {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -125,7 +125,7 @@ fn a_lost_lock_ends_processes_that_have_left_the_group() {
         "setsid sleep 1000 & echo $!; wait",
         "(trap '' TERM; setsid sleep 1000 & echo $!); sleep 1000",
         "(setsid sh -c 'setsid sleep 1000 & echo $!' &); sleep 1000",
-        // One whose name is not text.
+        // A process whose name is not valid UTF-8.
         "setsid sh -c 'printf \"\\377\" >/proc/$$/comm; echo $$; sleep 1000; :' & wait",
         // The command itself.
         "trap '' TERM; exec setsid sh -c 'echo $$; while :; do sleep 0.01; done'",
@@ -144,8 +144,8 @@ fn a_lost_lock_ends_processes_that_have_left_the_group() {
 fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
     let server = Server::start();
     let held = server.directory().join("held");
-    // All links share the lock on this file: it lasts until the last of them has ended. They end
-    // after a while even if a broken build does not end them.
+    // All processes of the chain share the lock on this file, which lasts until the last of them
+    // has ended. They exit after a minute even if a broken build does not end them.
     let chain = "use POSIX 'setsid'; use Fcntl ':flock'; $SIG{TERM} = 'IGNORE'; $| = 1;
         open my $held, '>', $ARGV[0] or die; flock $held, LOCK_EX or die;
         my $end = time + 60; my $count = 0; exit if fork;
@@ -170,7 +170,7 @@ fn no_dead_process_remains_while_another_holds_out_after_a_loss() {
     let server = Server::start();
     let script = "exec 3<&0; trap '' TERM; setsid sh -c 'read _; (true & echo $!); read _' <&3 &
         trap - TERM; echo $$; exec sleep 60";
-    // The grace period is a third of the TTL, and covers all that follows.
+    // The grace period is a third of the TTL, and covers everything that follows.
     let mut first =
         Running::start(&mut server.rlock(["exec", "--ttl", "15s", "L", "sh", "-c", script]));
     let command = first.line();

@@ -53,7 +53,7 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
     let outcome = outcome(&completion);
     let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
     let ends = lease.deadline();
-    // To close the connection here would wake the server, which would delay the end of this process.
+    // Closing the connection here would wake the server, and so delay the exit of this process.
     let store = store.map(ManuallyDrop::new);
     let released =
         store.map(|mut store| release(&mut **store, &request, outcome, ends, &mut signals, report));

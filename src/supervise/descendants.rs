@@ -13,9 +13,9 @@ use super::child::Child;
 use super::process::{PAUSE, Process};
 use crate::lock::Token;
 
-/// The limit on rounds of [`Descendants::kill_all`]. A process that starts another and ends in a
-/// loop escapes most rounds, but not many in a row. The limit ends the loop if a descendant cannot
-/// be killed: it waits for a disk, belongs to another user, or is restarted by such a process.
+/// The limit on rounds of [`Descendants::kill_all`]. A chain of processes, each of which starts the
+/// next and exits, escapes most rounds, but not many in a row. The limit ends the loop if a
+/// descendant waits for a disk, belongs to another user, or is restarted by such a process.
 const KILL_ROUNDS: u32 = 1000;
 
 /// A process ID that no process has.
@@ -55,8 +55,8 @@ impl Descendants {
         }
     }
 
-    /// Kills the command and all its descendants, and those that they start meanwhile. Returns once
-    /// they have ended, or cannot be killed.
+    /// Kills the command and all its descendants, including those started meanwhile. Returns once
+    /// all have ended, or the rest cannot be killed.
     pub(super) fn kill_all(&mut self, command: &Child) {
         let mut killed = HashSet::new();
         for _ in 0..KILL_ROUNDS {
@@ -76,11 +76,11 @@ impl Descendants {
         }
     }
 
-    /// Kills the children of rlock. A process that starts another and ends at once is found here:
-    /// this takes a fraction of the time of a scan, in which it would have ended.
+    /// Kills the children of rlock. This finds even a process that starts another and exits at
+    /// once. A scan takes so much longer that such a process would exit meanwhile.
     fn kill_adopted(&self, command: &Child) {
-        // The newest is the last, and the most likely to be alive. None of them has been reaped, so
-        // each still has its process ID.
+        // The last child is the newest, and the most likely to be alive. None of them has been
+        // reaped, so each still has its process ID.
         for child in Process::children().unwrap_or_default().into_iter().rev() {
             if child != command.pid() && self.is_of(command, child) {
                 let _ = kill(child, Signal::SIGKILL);
@@ -94,11 +94,11 @@ impl Descendants {
         self.none_left(command, &Process::all())
     }
 
-    /// Whether no descendant was left after this scan of all processes.
+    /// Whether no descendant is left. `first` is a scan of all processes.
     ///
-    /// During a scan, a process may start another and end. The new process then is a child of rlock
-    /// or leaves one behind, and rlock reaps none meanwhile. So the first scan has missed nothing
-    /// only if a second one finds the same children.
+    /// During a scan, a process may start another and exit. The new process is then a child of
+    /// rlock or leaves one behind, and rlock reaps none meanwhile. So if a second scan finds the
+    /// same children, the first one has missed nothing.
     fn none_left(&self, command: &Child, first: &HashMap<Pid, Process>) -> bool {
         if !self.live(command, first).is_empty() {
             return false;
@@ -161,8 +161,8 @@ impl Descendants {
     }
 
     /// Reaps adopted children that have ended, but not the command. Once the command has ended,
-    /// children after it in the kernel's list remain. If the kernel does not hide the leader of its
-    /// group, all of them remain.
+    /// this leaves the children after it in the kernel's list. If the kernel does not hide the
+    /// leader of the command's group, this leaves all of them.
     pub(super) fn reap_adopted(&mut self, command: &Child) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
             if command.reserves(ended) || !self.reap(ended) {
@@ -171,9 +171,9 @@ impl Descendants {
         }
     }
 
-    /// Reaps all adopted children that have ended, even if the command has ended too. Otherwise,
-    /// processes that each start the next and end would use up the process IDs of the machine. They
-    /// would also slow the search for the last of them, until it escapes.
+    /// Reaps all adopted children that have ended, even if the command has ended too. Otherwise, a
+    /// chain of processes, each of which starts the next and exits, would use up the machine's
+    /// process IDs. It would also slow the search for its last process, which might then escape.
     fn reap_all(&mut self, command: &Child) {
         for child in Process::children().unwrap_or_default() {
             if !command.reserves(child) {
@@ -182,12 +182,12 @@ impl Descendants {
         }
     }
 
-    /// Reaps this child if it has ended. Returns whether it had.
+    /// Reaps this child if it has ended, and returns whether it has.
     fn reap(&mut self, child: Pid) -> bool {
         if !matches!(ended(libc::P_PID, child.as_raw().unsigned_abs(), 0), Ok(Some(_))) {
             return false;
         }
-        // From now on the kernel may reuse the process ID. The orphans that it left are now
+        // From now on, the kernel may reuse the process ID. The orphans that the child left are now
         // children of rlock.
         for stranger in &mut self.strangers {
             if *stranger == child {

@@ -12,12 +12,12 @@ use nix::unistd::Pid;
 pub(super) struct Stack(Box<[MaybeUninit<u8>]>);
 
 impl Stack {
-    /// For a process that becomes a program. A debug build needs a few KiB.
+    /// For a process that execs a program. A debug build needs a few KiB.
     pub(super) fn new() -> Self {
         Self(Box::new_uninit_slice(32 * 1024))
     }
 
-    /// For a process that ends at once.
+    /// For a process that exits at once.
     fn to_end() -> Self {
         Self(Box::new_uninit_slice(1024))
     }
@@ -47,15 +47,15 @@ pub(super) unsafe fn fork(run: &dyn Fn() -> c_int, stack: &mut Stack) -> nix::Re
     unsafe { clone(enter, (&raw const run).cast_mut().cast(), stack, flags) }
 }
 
-/// A process that ends at once, with its stack.
+/// A process that exits at once, and its stack.
 pub(super) struct Ending {
     pub(super) process: Pid,
     _stack: Stack,
 }
 
-/// Starts a process that ends at once, without waiting for that. The kernel announces its end with
-/// the signal `at_end`; without one, only a wait with `__WALL` sees the end. Reap the process before
-/// `Ending` is dropped, because until then it may use its stack.
+/// Starts a process that exits at once, and does not wait for its end. The kernel announces the end
+/// with the signal `at_end`; without one, only a wait with `__WALL` sees it. Reap the process
+/// before you drop `Ending`: until it is reaped, it may use its stack.
 pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<Ending> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
@@ -67,13 +67,13 @@ pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<Ending> {
     Ok(Ending { process, _stack: stack })
 }
 
-/// Starts a process that shares rlock's memory, or has a copy of it if that is refused. This does
+/// Starts a process that shares rlock's memory or, if that is refused, has a copy of it. This does
 /// not use `clone` of nix, which takes an initialized stack.
 ///
 /// # Safety
 ///
-/// `enter` may be called with `argument` in a new process, on `stack`, which nothing else may use
-/// until the process execs or exits.
+/// It must be safe to call `enter` with `argument` in a new process, on `stack`. Nothing else may
+/// use `stack` until that process execs or exits.
 unsafe fn clone(
     enter: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
@@ -84,11 +84,11 @@ unsafe fn clone(
     // The stack grows down, and begins at a multiple of 16.
     let begin = end.wrapping_sub(end.addr() % 16);
     let start = |flags| {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that this is safe.
         Errno::result(unsafe { libc::clone(enter, begin.cast(), flags, argument) })
     };
     let started = match start(libc::CLONE_VM | flags) {
-        // Any other error, such as a limit on processes, would be the same for a plain fork.
+        // Any other error, such as a limit on processes, would also occur with a plain fork.
         Err(Errno::EINVAL | Errno::ENOSYS | Errno::EPERM) => start(flags & !libc::CLONE_VFORK),
         started => started,
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::{Pid, getpid};
 
-/// How long processes get to follow a signal before rlock looks at them again.
+/// How long rlock lets processes react to a signal before it looks at them again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// One line of /proc/PID/stat.
@@ -16,7 +16,7 @@ pub(super) struct Process {
     pub(super) group: Pid,
     pub(super) session: Pid,
     pub(super) is_dead: bool,
-    /// Whether its main thread has stopped or ended. In the line of a thread: whether this thread
+    /// Whether its main thread has stopped or ended; in the line of a thread, whether that thread
     /// has.
     is_halted: bool,
     /// In clock ticks since boot. Together with the process ID it identifies a process.
@@ -49,8 +49,8 @@ impl Process {
     }
 
     fn parse(stat: &[u8]) -> Option<Self> {
-        // The program's name before this may contain any byte, even parentheses. It ends after 15
-        // bytes, perhaps within a character.
+        // The program's name before this may contain any byte, even parentheses. The kernel cuts it
+        // after 15 bytes, perhaps within a character.
         let stat = String::from_utf8_lossy(stat);
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?;
@@ -65,7 +65,7 @@ impl Process {
         Some(Self { parent, group, session, is_dead, is_halted, started })
     }
 
-    /// Whether all its threads have stopped or ended.
+    /// Whether all threads of this process have stopped or ended.
     pub(super) fn has_halted(pid: Pid) -> bool {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let read = |thread: DirEntry| Self::parse(&fs::read(thread.path().join("stat")).ok()?);

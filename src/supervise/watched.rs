@@ -19,8 +19,8 @@ use crate::system::poll::{Want, is_ready};
 /// How many descriptors are kept free to read /proc and to report the loss.
 const RESERVE: rlim_t = 8;
 
-/// The limit on searches for descendants to stop. A process stops late if it waits for a disk, or
-/// for a child that it started with vfork(2).
+/// The limit on searches for descendants that must be stopped. A process stops late if it waits for
+/// a disk, or for a child that it started with vfork(2).
 const ROUNDS: u32 = 100;
 
 /// The limit on open descriptors if the system does not tell.
@@ -70,8 +70,8 @@ impl Watched {
     pub(super) fn kill(&mut self) {
         self.signal(Signal::STOP);
         for _ in 0..ROUNDS {
-            // A process that is starting another finishes that before it stops. So a search misses
-            // none only if all have stopped before it.
+            // A process that is starting another stops only once the other exists. So a search is
+            // certain to find all of them only if all known ones have stopped before it.
             let have_halted = self.have_halted();
             let found = self.find_descendants();
             if found.is_empty() && have_halted {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_a_process_is_starting_while_it_is_killed_is_killed_too() {
-        // Its size makes fork(2) take as long as a search for descendants.
+        // The size of this process makes fork(2) take as long as a search for descendants.
         let script = "$| = 1; my @memory = map { [$_] } 1 .. 3e5; print \"READY\\n\"; while (1) {
             my $child = fork // next;
             if (!$child) { sleep 10; print 'escaped'; exit }
@@ -260,7 +260,7 @@ mod tests {
             let pid = rustix::process::Pid::from_child(&perl);
             let process = pidfd_open(pid, PidfdFlags::empty()).unwrap();
             Watched::new(Pid::from_raw(pid.as_raw_nonzero().get()), process).kill();
-            // The end of this pipe is that of the last process.
+            // This pipe ends when the last process ends.
             let mut rest = String::new();
             told.read_to_string(&mut rest).unwrap();
             assert_eq!(rest, "");
