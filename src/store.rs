@@ -243,6 +243,14 @@ pub(crate) enum Release {
     Unknown,
 }
 
+/// What the store has asked at the end of a sleep.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The time just before the request was sent.
+    pub(crate) sent: Instant,
+    pub(crate) answer: Answer,
+}
+
 /// A lock in a list, or why it cannot be read.
 pub(crate) type Listed = (Name, Result<View, Failure>);
 
@@ -285,13 +293,15 @@ pub(crate) trait Store: Send {
     ) -> Result<Answer, Failure>;
 
     /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
-    /// return early for any reason; only `acquire` determines whether the lock was granted.
+    /// return early for any reason; only an answer determines whether the lock was granted. To save
+    /// a round trip, a store may ask again itself, as `acquire` does with `seen`.
     fn sleep(
         &mut self,
         request: &Request,
         at_most: Duration,
+        seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure>;
+    ) -> Result<Option<Asked>, Failure>;
 
     /// Extends a hold: its lease expires `ttl` from now. Without `ttl`, it gets the length of the
     /// last grant or renewal. A renewal never shortens the lease of `rlock exec` or of a

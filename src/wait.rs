@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::lock::{Fence, Mode, Slot};
 use crate::policy::WaitLimit;
 use crate::report::Report;
-use crate::store::{Request, Store};
+use crate::store::{Asked, Request, Store};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
@@ -64,8 +64,14 @@ pub(crate) fn acquire(
                 let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
                 Event::Answered { sent, answer }
             }
-            Step::Sleep { at_most } => {
-                Event::Woken(store.sleep(&request, at_most, Some(signals.arrival().into())))
+            Step::Sleep { at_most, seen } => {
+                match store.sleep(&request, at_most, &seen, Some(signals.arrival().into())) {
+                    Ok(Some(Asked { sent, answer })) => {
+                        Event::Answered { sent, answer: Ok(answer) }
+                    }
+                    Ok(None) => Event::Woken(Ok(())),
+                    Err(failure) => Event::Woken(Err(failure)),
+                }
             }
             Step::Rest { until } => {
                 ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;

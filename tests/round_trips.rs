@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{Finished, Server, rlock, run};
+use crate::support::{Finished, Running, Server, rlock, run, until};
 
 #[test]
 fn an_uncontended_exec_is_one_connection_and_two_flights() {
@@ -19,6 +19,24 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
     assert_eq!((proxy.connections(), proxy.flights()), (1, 4));
     exec();
     assert_eq!((proxy.connections(), proxy.flights()), (2, 6));
+}
+
+#[test]
+fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
+    let server = Server::on_tcp(&[]);
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    // The server learns the scripts.
+    run(&mut server.rlock(["exec", "L", "true"]));
+    let token = run(&mut server.rlock(["acquire", "L"])).out();
+    let mut waiter = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", proxy.url()));
+    until("it has asked and sleeps", || proxy.flights() == 2);
+    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    server.cli(&["RPUSH", &mailbox, "head"]);
+    until("it has listened, asked and sleeps again", || proxy.flights() == 4);
+    run(&mut server.rlock(["release", "L", &token]));
+    assert_eq!(waiter.process.wait().unwrap().code(), Some(0));
+    // It has claimed and released the lock.
+    assert_eq!(proxy.flights(), 6);
 }
 
 /// One flight for the names, and two for what they stand for.

@@ -33,7 +33,7 @@ impl World {
                 self.pend(index, Pending::Answer(seen.clone(), arrival));
                 return self.ask(index, seen, arrival);
             }
-            Step::Sleep { at_most } => Pending::Sleep(now() + at_most),
+            Step::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
             Step::Rest { until } => Pending::Rest(until),
             Step::Withdraw(end) => {
                 self.pend(index, Pending::Withdrawal(end));

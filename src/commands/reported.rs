@@ -11,8 +11,8 @@ use crate::lock::view::{Outcome, View};
 use crate::lock::{Id, Key, Prefix, Token};
 use crate::report::Report;
 use crate::store::{
-    Answer, Failure, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
-    Store,
+    Answer, Asked, Failure, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
+    Seen, Store,
 };
 
 /// Opens the store of a server. Prints warnings about the configuration now, and the diagnostics of
@@ -52,9 +52,10 @@ impl Store for Reported {
         &mut self,
         request: &Request,
         at_most: Duration,
+        seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
-        self.ask(|store| store.sleep(request, at_most, interrupt))
+    ) -> Result<Option<Asked>, Failure> {
+        self.ask(|store| store.sleep(request, at_most, seen, interrupt))
     }
 
     fn renew(

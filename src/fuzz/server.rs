@@ -59,7 +59,7 @@ fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
                 view(seen);
             }
             if let Answer::Queued { sleep, .. } = answer {
-                store.sleep(&request, sleep, None)?;
+                store.sleep(&request, sleep, &[], None)?;
             }
         }
         1 => drop(store.renew(key, token, None, None)?),

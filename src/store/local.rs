@@ -23,10 +23,10 @@ use file::{LockFile, Purpose};
 use mailbox::Mailbox;
 
 use super::model::{Lock, Message};
-use super::waiting::{answered, sleep};
+use super::waiting::{answered, pause_of_a_head};
 use super::{
-    Answer, Failure, Fate, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
-    Seen, Store, Verdict, decided,
+    Answer, Asked, Failure, Fate, Interrupt, Listing, Release, Removal, Renewal, Request,
+    Revocation, Seen, Store, Verdict, decided,
 };
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
@@ -188,13 +188,18 @@ impl Store for Local {
         &mut self,
         _request: &Request,
         at_most: Duration,
+        _seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
-        let Some(mailbox) = &self.mailbox else { return Ok(()) };
-        sleep(at_most, |at_most| {
+    ) -> Result<Option<Asked>, Failure> {
+        let Some(mailbox) = &self.mailbox else { return Ok(None) };
+        let hear = |at_most| {
             answered(&mailbox.arrival(), interrupt, Instant::now() + at_most)?;
-            Ok(mailbox.says_head())
-        })
+            Ok::<_, Failure>(mailbox.says_head())
+        };
+        if let Some(pause) = pause_of_a_head(hear(at_most)?, at_most) {
+            hear(pause)?;
+        }
+        Ok(None)
     }
 
     fn renew(

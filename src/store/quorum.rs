@@ -40,8 +40,8 @@ use super::server::Run;
 use super::waiting::answered;
 use super::wire::Address;
 use super::{
-    Answer, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request, Revocation,
-    Seen, Store,
+    Answer, Asked, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request,
+    Revocation, Seen, Store,
 };
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
@@ -256,9 +256,10 @@ impl Store for Quorum {
         &mut self,
         request: &Request,
         at_most: Duration,
+        _seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
-        self.rest(request, at_most, interrupt)
+    ) -> Result<Option<Asked>, Failure> {
+        self.rest(request, at_most, interrupt).map(|()| None)
     }
 
     fn renew(

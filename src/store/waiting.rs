@@ -18,19 +18,12 @@ pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Fail
 /// How long a new head waits for its grant before it asks for the new holder's deadline.
 const HEAD_PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until a message arrives that the waiter must act on. `hear` waits for one message, at most
-/// as long as its argument. It returns whether the message says that the waiter is the new head.
+/// How long a waiter listens for another message before it asks, after a sleep of up to `at_most`.
 ///
 /// A release wakes the new holder and the new head at once. The head's request can wait, so that it
 /// does not delay the new holder's claim. After a short command, the request is not needed.
-pub(super) fn sleep(
-    at_most: Duration,
-    mut hear: impl FnMut(Duration) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
-    if hear(at_most)? {
-        hear(at_most.min(HEAD_PAUSE))?;
-    }
-    Ok(())
+pub(super) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Duration> {
+    is_head.then(|| at_most.min(HEAD_PAUSE))
 }
 
 /// Waits for the answer to a request that has been sent. Returns false if `until` came first;
@@ -58,18 +51,9 @@ mod tests {
 
     #[test]
     fn a_new_head_listens_a_little_longer_before_it_asks() {
-        let heard = |at_most, messages: &[bool]| {
-            let (mut waits, mut messages) = (Vec::new(), messages.iter());
-            let hear = |at_most| {
-                waits.push(at_most);
-                Ok(*messages.next().unwrap())
-            };
-            sleep(at_most, hear).unwrap();
-            waits
-        };
         let [long, short] = [1_000, 1].map(Duration::from_millis);
-        assert_eq!(heard(long, &[false]), [long]);
-        assert_eq!(heard(long, &[true, false]), [long, HEAD_PAUSE]);
-        assert_eq!(heard(short, &[true, true]), [short, short]);
+        assert_eq!(pause_of_a_head(false, long), None);
+        assert_eq!(pause_of_a_head(true, long), Some(HEAD_PAUSE));
+        assert_eq!(pause_of_a_head(true, short), Some(short));
     }
 }

@@ -24,8 +24,9 @@ pub(crate) enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
     /// `arrival` is the ticket from the first answer, if the request supersedes.
     Ask { seen: Vec<Seen>, arrival: Option<Ticket> },
-    /// Sleep until the store wakes the waiter; then `Event::Woken`.
-    Sleep { at_most: Duration },
+    /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
+    /// store has already asked again. `seen` is as for `Ask`.
+    Sleep { at_most: Duration, seen: Vec<Seen> },
     /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
     /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`.
@@ -244,7 +245,7 @@ impl Waiter {
         if view.state != State::Foreign {
             self.seen = Some((now, view));
         }
-        Step::Sleep { at_most: sleep }
+        Step::Sleep { at_most: sleep, seen: self.seen(now) }
     }
 
     /// Returns the holders that this waiter has seen, and how long each may still hold the lock. A

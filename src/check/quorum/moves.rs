@@ -42,7 +42,7 @@ impl World {
                 *doing = Doing::Attempt(now(), now());
                 self.carry_out(index, orders, step);
             }
-            waiter::Step::Sleep { at_most } => {
+            waiter::Step::Sleep { at_most, .. } => {
                 let until = now() + at_most;
                 let (orders, step) = acquisition.rest(until, now());
                 *doing = Doing::Sleep(until);

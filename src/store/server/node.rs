@@ -110,8 +110,18 @@ impl Node {
             let asking = asking.then(|| wire::cmd("ASKING"));
             asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
         };
-        let (mut replies, repeated) =
+        let (replies, repeated) =
             self.run_known_or_not(call, commands, usize::from(asking), interrupt)?;
+        self.read_script(replies, repeated, call)
+    }
+
+    /// Reads the replies to a script and to the WAIT that may follow it.
+    fn read_script(
+        &mut self,
+        mut replies: Vec<Value>,
+        repeated: bool,
+        call: &Call,
+    ) -> Result<Reply, Refusal> {
         self.unanswered = false;
         let confirmed = if call.min_replicas() > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
@@ -205,6 +215,37 @@ impl Node {
         match replies.pop() {
             Some(Value::ServerError(error)) => Err(self.refused(&error)),
             reply => Ok(reply.unwrap_or(Value::Nil)),
+        }
+    }
+
+    /// Runs a blocking command for `at_most`, and then a script, without a round trip in between.
+    /// Returns `None` if the script did not run: the connection is gone, or the server does not know
+    /// the hash of the script.
+    pub(in crate::store) fn sleep_and_run(
+        &mut self,
+        command: Cmd,
+        call: &Call,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Reply>, Refusal> {
+        if self.unanswered {
+            return self.sleep(command, false, at_most, interrupt).map(|_| None);
+        }
+        let mut commands = self.select();
+        commands.push(command);
+        let before = commands.len();
+        commands.push(self.as_hash(call));
+        commands.extend(self.wait(call));
+        let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
+        let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
+        let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
+            return Ok(None);
+        };
+        let of_script = replies.split_off(before.min(replies.len()));
+        match (replies.pop(), of_script.first()) {
+            (Some(Value::ServerError(error)), _) => Err(self.refused(&error)),
+            (_, Some(Value::ServerError(error))) if error.code() == "NOSCRIPT" => Ok(None),
+            _ => self.read_script(of_script, false, call).map(Some),
         }
     }
 

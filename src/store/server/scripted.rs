@@ -13,12 +13,13 @@ use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Fence, Id, Key, Owner, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
-use crate::store::waiting::sleep;
-use crate::store::wire::{self, Value};
+use crate::store::waiting::pause_of_a_head;
+use crate::store::wire::{self, Cmd, Value};
 use crate::store::{
-    Answer, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request, Revocation,
-    Seen, Store, Ticket, Verdict, decided, undecided,
+    Answer, Asked, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request,
+    Revocation, Seen, Store, Ticket, Verdict, attempt_number, decided, undecided,
 };
+use crate::system::clock::Instant;
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
 /// damaged lock, needs more.
@@ -58,10 +59,14 @@ impl<T: Topology> Scripted<T> {
         read: impl FnOnce(Value) -> Option<R>,
         interrupt: Interrupt<'_>,
     ) -> Result<Read<R>, Failure> {
-        let Reply { value, repeated, unconfirmed } = self.topology.run(call, interrupt)?;
-        let value = read(value).ok_or_else(unexpected_reply)?;
-        Ok(Read { value, repeated, unconfirmed })
+        parsed(self.topology.run(call, interrupt)?, read)
     }
+}
+
+fn parsed<R>(reply: Reply, read: impl FnOnce(Value) -> Option<R>) -> Result<Read<R>, Failure> {
+    let Reply { value, repeated, unconfirmed } = reply;
+    let value = read(value).ok_or_else(unexpected_reply)?;
+    Ok(Read { value, repeated, unconfirmed })
 }
 
 struct Read<T> {
@@ -90,6 +95,11 @@ impl<T: Topology> Scripted<T> {
         seen: &[Seen],
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
+        let call = self.acquire_call(request, attempt, seen);
+        verdict(self.topology.run(&call, interrupt)?)
+    }
+
+    fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
         let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
         let (fence, ticket) = match request.part {
@@ -138,8 +148,7 @@ impl<T: Topology> Scripted<T> {
                 .with(left.as_millis())
                 .with(holder.slot.map_or(String::new(), |slot| slot.to_string()));
         }
-        let verdict = self.run(&call, reply::verdict, interrupt)?;
-        verdict.confirmed(|verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. })))
+        call
     }
 
     fn release_call(&self, key: &Key, token: &Token, outcome: Outcome) -> Call {
@@ -169,19 +178,28 @@ impl<T: Topology> Scripted<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Value>, Failure> {
-        // A timeout of 0 makes BLPOP block forever, and Redis 6.2 rounds down to milliseconds. Half
-        // a millisecond more keeps it from waking the last one too early.
-        let at_most = at_most.max(Duration::from_millis(1));
-        let timeout = at_most + Duration::from_micros(500);
-        let sleep = wire::cmd("BLPOP")
-            .arg(mailbox(&request.key, request.token.as_str()))
-            .arg(format!("{:.4}", timeout.as_secs_f64()))
-            .to_owned();
-        match self.topology.sleep(sleep, at_most, interrupt)? {
+        match self.topology.sleep(listen(request, at_most), at_most, interrupt)? {
             Value::Array(reply) => Ok(reply.into_iter().nth(1)),
             _ => Ok(None),
         }
     }
+}
+
+/// What the server answers to a request. A grant counts once enough replicas have confirmed it.
+fn verdict(reply: Reply) -> Result<Verdict, Failure> {
+    let is_granted = |verdict: &Verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. }));
+    parsed(reply, reply::verdict)?.confirmed(is_granted)
+}
+
+/// The command that waits for a message to the waiter.
+fn listen(request: &Request, at_most: Duration) -> Cmd {
+    // A timeout of 0 makes BLPOP block forever, and Redis 6.2 rounds down to milliseconds. Half a
+    // millisecond more keeps it from waking the last one too early.
+    let timeout = at_most.max(Duration::from_millis(1)) + Duration::from_micros(500);
+    wire::cmd("BLPOP")
+        .arg(mailbox(&request.key, request.token.as_str()))
+        .arg(format!("{:.4}", timeout.as_secs_f64()))
+        .to_owned()
 }
 
 impl<T: Topology> Store for Scripted<T> {
@@ -198,11 +216,24 @@ impl<T: Topology> Store for Scripted<T> {
         &mut self,
         request: &Request,
         at_most: Duration,
+        seen: &[Seen],
         interrupt: Interrupt<'_>,
-    ) -> Result<(), Failure> {
-        sleep(at_most, |at_most| {
-            let message = self.hear(request, at_most, interrupt)?;
-            Ok(matches!(message, Some(Value::BulkString(text)) if text == b"head"))
+    ) -> Result<Option<Asked>, Failure> {
+        let message = self.hear(request, at_most, interrupt)?;
+        let is_head = matches!(message, Some(Value::BulkString(text)) if text == b"head");
+        let Some(pause) = pause_of_a_head(is_head, at_most) else { return Ok(None) };
+        // The request follows BLPOP in the same flight. If the grant comes first, the request claims
+        // it without a round trip. No request follows a longer sleep: if the client died meanwhile,
+        // its claim would keep the lock for a whole lease.
+        let (listen, sent) = (listen(request, pause), Instant::now());
+        let call = self.acquire_call(request, attempt_number(), seen);
+        let Some(reply) = self.topology.sleep_and_run(listen, &call, pause, interrupt)? else {
+            return Ok(None);
+        };
+        Ok(match verdict(reply)? {
+            Verdict::Answer(answer) => Some(Asked { sent, answer }),
+            // The waiter asks again, and then this is decided.
+            Verdict::Again | Verdict::FenceAhead(_) | Verdict::Placed(_) => None,
         })
     }
 

@@ -84,6 +84,16 @@ impl Topology for Single {
         Ok(self.node.sleep(command, false, at_most, interrupt)?)
     }
 
+    fn sleep_and_run(
+        &mut self,
+        command: Cmd,
+        call: &Call,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Reply>, Failure> {
+        Ok(self.node.sleep_and_run(command, call, at_most, interrupt)?)
+    }
+
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
         Ok(vec![&mut self.node])
     }

@@ -22,6 +22,18 @@ pub(in crate::store) trait Topology: Send {
         interrupt: Interrupt<'_>,
     ) -> Result<Value, Failure>;
 
+    /// Runs a blocking command like `sleep`, and then a script, without a round trip in between.
+    /// Returns `None` if the script did not run. By default it never does.
+    fn sleep_and_run(
+        &mut self,
+        command: Cmd,
+        _call: &Call,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<Reply>, Failure> {
+        self.sleep(command, at_most, interrupt).map(|_| None)
+    }
+
     /// All servers that have locks. An error means that they cannot be found.
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure>;
 

@@ -66,7 +66,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     let mut waiter = waiter(Some(60_000));
     assert_eq!(
         waiter.on(answered(0, queued(10_000)), None, at(1)).1,
-        Step::Sleep { at_most: Duration::from_secs(10) }
+        Step::Sleep { at_most: Duration::from_secs(10), seen: Vec::new() }
     );
     let away = unreachable(Fate::NotSent);
     let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
@@ -111,7 +111,7 @@ fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
 fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     let mut waiter = waiter(Some(100));
     let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
-    assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60) });
+    assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60), seen: Vec::new() });
     assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
     let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
     let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
