@@ -48,15 +48,15 @@ pub(super) unsafe fn fork(run: &dyn Fn() -> c_int, stack: &mut Stack) -> nix::Re
 }
 
 /// A process that exits at once, and its stack.
-pub(super) struct Ending {
+pub(super) struct ShortLived {
     pub(super) process: Pid,
     _stack: Stack,
 }
 
 /// Starts a process that exits at once, and does not wait for its end. The kernel announces the end
 /// with the signal `at_end`; without one, only a wait with `__WALL` sees it. Reap the process
-/// before you drop `Ending`: until it is reaped, it may use its stack.
-pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<Ending> {
+/// before you drop `ShortLived`: until it is reaped, it may use its stack.
+pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLived> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }
@@ -64,7 +64,7 @@ pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<Ending> {
     // SAFETY: the process only makes the system call that ends it, and its stack lives until it is
     // reaped.
     let process = unsafe { clone(end, null_mut(), &mut stack, at_end.unwrap_or(0)) }?;
-    Ok(Ending { process, _stack: stack })
+    Ok(ShortLived { process, _stack: stack })
 }
 
 /// Starts a process that shares rlock's memory or, if that is refused, has a copy of it. This does

@@ -11,13 +11,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, setpgid};
 
-use super::fork::{Ending, fork_to_end};
+use super::fork::{ShortLived, fork_to_end};
 use crate::system::call::Named;
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
 /// ID.
 pub(super) struct OwnGroup {
-    leader: Ending,
+    leader: ShortLived,
 }
 
 impl OwnGroup {
