@@ -1,7 +1,5 @@
 //! `rlock exec`: a command under a lock.
 
-use std::mem::ManuallyDrop;
-
 use super::grant::{Grant, SLOT};
 use super::{identity, releasing};
 use crate::config::Exec;
@@ -53,10 +51,8 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
     let outcome = outcome(&completion);
     let lease = completion.as_ref().map_or(lease, |completion| completion.lease);
     let ends = lease.deadline();
-    // Closing the connection here would wake the server, and so delay the exit of this process.
-    let store = store.map(ManuallyDrop::new);
     let released =
-        store.map(|mut store| release(&mut **store, &request, outcome, ends, &mut signals, report));
+        store.map(|mut store| release(&mut *store, &request, outcome, ends, &mut signals, report));
     let completion = completion?;
     // A signal that arrived after the command ended applies to rlock: an interrupted script must
     // not continue with its next line. Only a failure of the command takes precedence.
