@@ -54,15 +54,19 @@ pub(super) struct ShortLived {
 }
 
 /// Starts a process that exits at once, and does not wait for its end. The kernel announces the end
-/// with the signal `at_end`; without one, only a wait with `__WALL` sees it. Reap the process
-/// before you drop `ShortLived`: until it is reaped, it may use its stack.
-pub(super) fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLived> {
+/// with the signal `at_end`; without one, only a wait with `__WALL` sees it.
+///
+/// # Safety
+///
+/// Call this with all signals blocked, as for `fork`. Reap the process before you drop `ShortLived`:
+/// until it is reaped, it may use its stack.
+pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLived> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }
     let mut stack = Stack::to_end();
-    // SAFETY: the process only makes the system call that ends it, and its stack lives until it is
-    // reaped.
+    // SAFETY: the process only makes the system call that ends it. The caller keeps its stack until
+    // it is reaped.
     let process = unsafe { clone(end, null_mut(), &mut stack, at_end.unwrap_or(0)) }?;
     Ok(ShortLived { process, _stack: stack })
 }

@@ -25,8 +25,10 @@ impl OwnGroup {
     pub(super) fn create() -> io::Result<Self> {
         // Without a signal at its end, it is also hidden from a wait for "any child", with which
         // `descendants` looks for orphans of the command. qemu-user insists on SIGCHLD.
-        let leader = match fork_to_end(None) {
-            Err(Errno::EINVAL) => fork_to_end(Some(libc::SIGCHLD)),
+        // SAFETY: all signals are blocked, and the leader is reaped on drop, before its stack.
+        let start = |at_end| unsafe { fork_to_end(at_end) };
+        let leader = match start(None) {
+            Err(Errno::EINVAL) => start(Some(libc::SIGCHLD)),
             started => started,
         };
         let group = Self { leader: leader.named("clone")? };
