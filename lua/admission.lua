@@ -42,13 +42,10 @@ local function set_called(tokens)
   redis.call('HSET', STATE, 'called', tokens)
 end
 
--- Admits waiters from the head of the queue while the lock can be granted to them, and drops dead
--- waiters. Sends one message to each waiter that is granted or called, and one to the new head. Runs
--- after any change that could admit a waiter or change the head. Returns the head, which is the
--- first waiter that is not called, if it must keep waiting, and how many are called.
-local function admit()
-  -- A ticket exists while there may be waiters.
-  if not lock.ticket then return nil, 0 end
+-- Grants or calls waiters from the head of the queue while it can, and drops dead ones. Sends one
+-- message to each waiter that is called, and one to the new head. Adds those that are granted the lock
+-- to `granted_to`. Returns the same as admit().
+local function move_up(granted_to)
   local work, called, tokens, their_mode = 0, 0, '', nil
   while work < BATCH do
     local head = redis.call('ZRANGE', QUEUE, called, called)[1]
@@ -79,7 +76,7 @@ local function admit()
         redis.call('ZREM', QUEUE, head)
         details.renewed = ''
         grant(head, details, now + CLAIM_WINDOW, 0)
-        wake(head)
+        granted_to[#granted_to + 1] = head
         work = work + 1
       end
     else
@@ -95,6 +92,19 @@ local function admit()
     wake(rest)
   end
   return rest, called
+end
+
+-- Admits waiters from the head of the queue while the lock can be granted to them. Runs after any
+-- change that could admit a waiter or change the head. Returns the head, which is the first waiter
+-- that is not called, if it must keep waiting, and how many are called.
+local function admit()
+  -- A ticket exists while there may be waiters.
+  if not lock.ticket then return nil, 0 end
+  local granted_to = {}
+  local head, called = move_up(granted_to)
+  -- A server writes to the client of the last message first, and the new head can wait.
+  for _, token in ipairs(granted_to) do wake(token) end
+  return head, called
 end
 
 -- Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is only

@@ -1,6 +1,7 @@
 //! Two exclusive holders never run at once, and no client overtakes the queue.
 
 use std::fs;
+use std::process::Command;
 
 use crate::support::{self, Finished, Running, Server, acquire, holder, run, until, waiter};
 
@@ -72,6 +73,30 @@ fn a_handoff_sends_two_messages_however_many_wait() {
     // Each of the ten claims once and releases once, and looks once when it has become the head; the
     // first holder releases once.
     assert!((21..=21 + 9).contains(&server.calls_of("evalsha")));
+}
+
+/// A server writes to the client of the last message first.
+#[test]
+fn a_release_sends_its_last_message_to_the_new_holder() {
+    let server = Server::start();
+    let token = acquire(&server, &[], "L");
+    for text in ["first", "second"] {
+        waiter(&server, &[], "L", text).process.kill();
+    }
+    let queue = server.cli(&["ZRANGE", "{rlock:L}?queue", "0", "-1"]);
+    let mailboxes: Vec<String> =
+        queue.lines().map(|token| format!("{{rlock:L}}?mail:{token}")).collect();
+    let blocked = |clients| format!("blocked_clients:{clients}");
+    let clients = || server.cli(&["INFO", "clients"]);
+    until("the waiters are gone", || clients().contains(&blocked(0)));
+    // Of several lists, it reads the one that received a message first.
+    let mut listen = Command::new("redis-cli");
+    listen.arg("-s").arg(server.socket()).arg("BLPOP").args(&mailboxes).arg("0");
+    let heard = Running::start(&mut listen);
+    until("it listens", || clients().contains(&blocked(1)));
+    run(&mut server.rlock(["release", "L", &token]));
+    assert_eq!(heard.finish().out(), format!("{}\nhead", mailboxes[1]));
+    assert_eq!(server.cli(&["LPOP", &mailboxes[0]]), "look");
 }
 
 #[test]

@@ -75,10 +75,22 @@ impl Transaction<'_> {
         self.lock.called.iter().any(|called| called == token)
     }
 
-    /// Admits waiters from the head of the queue while the lock can be granted to them, and drops
-    /// dead waiters. Returns the head, which is the first waiter that is not called, if it must keep
-    /// waiting, and how many are called.
+    /// Admits waiters from the head of the queue while the lock can be granted to them. Returns the
+    /// head, which is the first waiter that is not called, if it must keep waiting, and how many are
+    /// called.
     pub(super) fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
+        let mut granted_to = Vec::new();
+        let (head, called) = self.move_up(caller, &mut granted_to);
+        // A server writes to the client of the last message first, and the new head can wait.
+        for token in granted_to {
+            self.wake(&token, Message::Look);
+        }
+        (head, called)
+    }
+
+    /// Grants or calls waiters from the head of the queue while it can, and drops dead ones. Adds
+    /// those that are granted the lock to `granted_to`. Returns the same as `admit`.
+    fn move_up(&mut self, caller: &str, granted_to: &mut Vec<String>) -> (Option<Waiter>, usize) {
         let (mut work, mut modes, mut tokens) = (0, Vec::new(), Vec::new());
         while work < BATCH {
             let Some(head) = self.lock.queue.get(modes.len()).cloned() else {
@@ -103,7 +115,7 @@ impl Transaction<'_> {
             {
                 if is_own {
                     self.lock.queue.remove(&head.token);
-                    self.wake(&head.token, Message::Look);
+                    granted_to.push(head.token.clone());
                     let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
                     self.grant(head, None, self.now + window, 0, 0);
                     work += 1;

@@ -269,7 +269,8 @@ fn only_a_waiter_that_becomes_the_head_is_woken() {
         assert_eq!(woken(both), [""; 0]);
         both.play(&Step::Leave(1));
         assert_eq!(woken(both), std::slice::from_ref(&second));
+        // The message to the new holder is the last one.
         both.play(&Step::Release(0, None));
-        assert_eq!(woken(both), [second, token(both, 3)]);
+        assert_eq!(woken(both), [token(both, 3), second]);
     });
 }
