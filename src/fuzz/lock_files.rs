@@ -21,7 +21,7 @@ pub fn lock_files(bytes: &[u8]) {
     let Some((request, state)) = bytes.split_first() else { return };
     let state = &*match request & 0x20 {
         0 => state.to_vec(),
-        _ => copies::new_file([&[0; copies::HEADER], state].concat()),
+        _ => copies::new_file(&[state.into()]),
     };
     let directory = Directory::with(state, request & 0x10 == 0).expect("a temporary directory");
     let url = format!("local:{}", directory.0.display());

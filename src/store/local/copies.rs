@@ -8,17 +8,21 @@
 //! begins on a new page, and the checksum detects a copy whose pages are from different
 //! changes.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::io;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::iter::once;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use rustix::io::{pwritev, retry_on_intr};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// How each copy begins. The number changes with the format.
 const MARK: &[u8] = b"rlock lock 4 ";
 
 /// The length of a header: the mark, and then the sequence number, the length of the content and
 /// the checksum in hexadecimal, separated by spaces and ended by a line break.
-pub(crate) const HEADER: usize = MARK.len() + 16 + 1 + 8 + 1 + 16 + 1;
+const HEADER: usize = MARK.len() + 16 + 1 + 8 + 1 + 16 + 1;
 
 /// How many bytes a system writes to disk at once.
 const PAGE: usize = 4096;
@@ -45,27 +49,53 @@ impl Room {
         length <= self.size && Self::in_new_file(length).size >= self.size / 8
     }
 
-    /// Adds the header to a copy for this room. The first `HEADER` bytes are free for it.
-    pub(super) fn complete(&self, copy: &mut [u8]) {
-        let Some((header, content)) = copy.split_at_mut_checked(HEADER) else { return };
-        let (sequence, length) = (self.sequence, content.len());
-        let checksum = xxh3_64_with_seed(content, sequence);
-        let fields = format!("{sequence:016x} {length:08x} {checksum:016x}\n");
-        let bytes = MARK.iter().chain(fields.as_bytes());
-        header.iter_mut().zip(bytes).for_each(|(old, new)| *old = *new);
+    /// Writes a copy to this room of a file.
+    pub(super) fn write(&self, file: &File, content: &Pieces<'_>) -> io::Result<()> {
+        let header = self.header(content);
+        let parts = once(&*header).chain(content.iter().map(|piece| &**piece));
+        let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+        let (mut rest, mut at) = (&mut parts[..], self.offset as u64);
+        while !rest.is_empty() {
+            let written = retry_on_intr(|| pwritev(file, rest, at))?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            IoSlice::advance_slices(&mut rest, written);
+            at += written as u64;
+        }
+        Ok(())
+    }
+
+    fn header(&self, content: &Pieces<'_>) -> Vec<u8> {
+        let (sequence, length) = (self.sequence, length_of(content));
+        let mut checksum = Xxh3::with_seed(sequence);
+        content.iter().for_each(|piece| checksum.update(piece));
+        let fields = format!("{sequence:016x} {length:08x} {:016x}\n", checksum.digest());
+        [MARK, fields.as_bytes()].concat()
     }
 }
 
-/// Makes the whole content of a new file from its first copy, for whose header the first `HEADER`
-/// bytes are free.
+/// The content of a copy, in pieces.
+pub(crate) type Pieces<'a> = [Cow<'a, [u8]>];
+
+/// The length of a copy with this content.
+pub(super) fn length(content: &Pieces<'_>) -> usize {
+    HEADER + length_of(content)
+}
+
+fn length_of(content: &Pieces<'_>) -> usize {
+    content.iter().map(|piece| piece.len()).sum()
+}
+
+/// Makes a new file whose first copy has this content.
 ///
 /// The file has the room for the second copy from the start, so that later changes need no space on
 /// the disk. If they did, a power failure might leave the old part of a copy without the new part.
-pub(crate) fn new_file(mut copy: Vec<u8>) -> Vec<u8> {
-    let room = Room::in_new_file(copy.len());
-    room.complete(&mut copy);
-    copy.resize(2 * room.size, 0);
-    copy
+pub(crate) fn new_file(content: &Pieces<'_>) -> Vec<u8> {
+    let room = Room::in_new_file(length(content));
+    let mut file = [room.header(content), content.concat()].concat();
+    file.resize(2 * room.size, 0);
+    file
 }
 
 /// Returns the content of the newest copy in a file of `length` bytes, and the room for the next
@@ -130,14 +160,11 @@ mod tests {
     }
 
     fn copy(content: &[u8], room: Room) -> Vec<u8> {
-        let mut copy = vec![0; HEADER];
-        copy.extend_from_slice(content);
-        room.complete(&mut copy);
-        copy
+        [&room.header(&[content.into()]), content].concat()
     }
 
     fn file_with(content: &[u8]) -> Vec<u8> {
-        new_file([&[0; HEADER], content].concat())
+        new_file(&[content.into()])
     }
 
     /// The file after the first `written` bytes of a copy were written.
@@ -242,7 +269,7 @@ mod tests {
     #[test]
     fn a_file_that_is_much_too_large_for_its_state_is_replaced() {
         let room = Room::in_new_file(100_000);
-        assert_eq!(new_file(vec![0; 100_000]).len(), 2 * 131_072);
+        assert_eq!(file_with(&[0; 100_000]).len(), 2 * 131_072);
         assert!(room.suits(131_072) && room.suits(16_384) && room.suits(8_193));
         assert!(!room.suits(131_073) && !room.suits(8_192));
         assert!(Room::in_new_file(0).suits(0));

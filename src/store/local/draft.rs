@@ -10,23 +10,23 @@ use std::os::unix::fs::{FileExt, fchown};
 use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
-use super::copies;
+use super::copies::{self, Pieces};
 use super::directory::Place;
 use super::folder::Folder;
 use super::names::new_draft;
 
-/// Replaces the state file `old`, which this process has locked, by one with room for this copy.
-pub(super) fn replace(place: &Place, old: &FileStat, copy: Vec<u8>) -> io::Result<()> {
+/// Replaces the state file `old`, which this process has locked, by one with this content.
+pub(super) fn replace(place: &Place, old: &FileStat, content: &Pieces<'_>) -> io::Result<()> {
     let draft = Draft::new(&place.folder, old)?;
-    fill(&draft.file, copy)?;
+    fill(&draft.file, content)?;
     draft.rename(&place.state)
 }
 
 /// Writes the first copy to a new file. The file has no content until this is complete.
-pub(super) fn fill(file: &File, copy: Vec<u8>) -> io::Result<()> {
-    let content = copies::new_file(copy);
-    file.set_len(content.len() as u64)?;
-    file.write_all_at(&content, 0)
+pub(super) fn fill(file: &File, content: &Pieces<'_>) -> io::Result<()> {
+    let bytes = copies::new_file(content);
+    file.set_len(bytes.len() as u64)?;
+    file.write_all_at(&bytes, 0)
 }
 
 /// A file that is being written. It is removed when dropped, unless it has been renamed.

@@ -5,16 +5,18 @@
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
 //! released it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, OFlag};
 use nix::sys::stat::FileStat;
+use rustix::buffer::spare_capacity;
+use rustix::io::{pread, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
@@ -75,15 +77,13 @@ impl Content {
         Some(content)
     }
 
-    /// Returns a copy with an empty header. `file_length` serves to estimate its length.
-    fn copy(&self, file_length: i64) -> io::Result<Vec<u8>> {
-        let length = usize::try_from(file_length / 2).unwrap_or(0);
-        let mut copy = Vec::with_capacity(length.saturating_add(1024));
-        copy.resize(copies::HEADER, 0);
-        serde_json::to_writer(&mut copy, self)?;
-        copy.push(b'\n');
-        self.lock.queue.write_lines(&mut copy)?;
-        Ok(copy)
+    /// The content of a copy.
+    fn pieces(&self) -> io::Result<Vec<Cow<'_, [u8]>>> {
+        let mut first = serde_json::to_vec(self)?;
+        first.push(b'\n');
+        let mut pieces = self.lock.queue.pieces()?;
+        pieces.insert(0, first.into());
+        Ok(pieces)
     }
 }
 
@@ -140,10 +140,7 @@ impl LockFile {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
         let size = locked.metadata().map_err(fail)?.len();
-        let part = |offset: usize, length: usize| {
-            let mut part = vec![0; length];
-            locked.read_exact_at(&mut part, offset as u64).map(|()| part)
-        };
+        let part = |offset, length| read_at(&locked, offset, length);
         let size = usize::try_from(size).unwrap_or(0);
         let (content, next) = match copies::newest(size, part).map_err(fail)? {
             Some((copy, next)) => {
@@ -155,7 +152,8 @@ impl LockFile {
             None => {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
-                if let Err(error) = new.copy(0).and_then(|copy| draft::fill(&locked, copy)) {
+                if let Err(error) = new.pieces().and_then(|content| draft::fill(&locked, &content))
+                {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
@@ -224,17 +222,15 @@ impl LockFile {
         }
         let dates = self.timeline.write(&mut self.lock);
         let content = Content { lock: self.lock, dates, mail: self.mail };
-        let mut copy = content.copy(self.status.st_size).map_err(fail)?;
+        let content = content.pieces().map_err(fail)?;
+        let length = copies::length(&content);
         // A new file also gets the mode that a directory shared since then requires.
-        let suits =
-            |next: &Room| next.suits(copy.len()) && self.place.folder.has_mode(&self.status);
+        let suits = |next: &Room| next.suits(length) && self.place.folder.has_mode(&self.status);
         match self.next.filter(suits) {
-            Some(next) => {
-                next.complete(&mut copy);
-                self.locked.write_all_at(&copy, next.offset as u64).map_err(fail)
-            }
-            None => draft::replace(&self.place, &self.status, copy).map_err(fail),
+            Some(next) => next.write(&self.locked, &content),
+            None => draft::replace(&self.place, &self.status, &content),
         }
+        .map_err(fail)
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
@@ -249,6 +245,19 @@ impl LockFile {
         let removed = removed.and_then(|()| folder.remove(state));
         removed.map_err(|error| Error::of(&self.place.path(state), &error))
     }
+}
+
+/// Reads a part of a file. Unlike `read_exact_at`, it does not initialize the memory first.
+fn read_at(file: &File, offset: usize, length: usize) -> io::Result<Vec<u8>> {
+    let mut part = Vec::with_capacity(length);
+    while part.len() < length {
+        let at = (offset + part.len()) as u64;
+        if retry_on_intr(|| pread(file, spare_capacity(&mut part), at))? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    part.truncate(length);
+    Ok(part)
 }
 
 /// Whether a state file is new: empty, or already at its full length but all zeros.

@@ -415,8 +415,7 @@ impl<'a> Both<'a> {
 
     /// Writes the waiters of the model and reads them again, as `local:` does between two requests.
     fn reread_queue(&mut self) {
-        let mut lines = Vec::new();
-        self.model.queue.write_lines(&mut lines).unwrap();
+        let lines = self.model.queue.pieces().unwrap().concat();
         self.model.queue = Queue::from_lines(String::from_utf8(lines).unwrap(), 0).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! line. Parsing and serializing a thousand waiters would take much longer than the rest of the
 //! change. On a server, a script likewise reads only the details that it needs.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::hash::{Hash, Hasher};
 use std::iter::once;
@@ -60,17 +61,24 @@ impl Queue {
         Some(Self { text, start, entries })
     }
 
-    /// Appends a line for each waiter to a text.
-    pub(crate) fn write_lines(&self, to: &mut Vec<u8>) -> serde_json::Result<()> {
-        for entry in &self.entries {
-            if entry.line.is_some() {
-                to.extend_from_slice(entry.line(&self.text).as_bytes());
-            } else {
-                serde_json::to_writer(&mut *to, entry.waiter(&self.text))?;
-                to.push(b'\n');
+    /// A line for each waiter, in pieces: unchanged lines that are next to each other in the text
+    /// are one piece.
+    pub(crate) fn pieces(&self) -> serde_json::Result<Vec<Cow<'_, [u8]>>> {
+        let piece = |run: &[Entry]| match run {
+            [changed] if changed.line.is_none() => {
+                let mut line = serde_json::to_vec(changed.waiter(&self.text))?;
+                line.push(b'\n');
+                Ok(line.into())
             }
-        }
-        Ok(())
+            unchanged => Ok(self.lines(unchanged).unwrap_or_default().as_bytes().into()),
+        };
+        self.entries.chunk_by(Entry::precedes).map(piece).collect()
+    }
+
+    /// The part of the text with the lines of these waiters.
+    fn lines(&self, run: &[Entry]) -> Option<&str> {
+        let [first, last] = [run.first()?, run.last()?].map(|entry| entry.line.as_ref());
+        self.text.get(first?.whole.start..last?.whole.end)
     }
 
     /// The waiters that have left the queue or changed since their lines were read. Each is
@@ -191,6 +199,12 @@ fn parsed(line: &str) -> Waiter {
 }
 
 impl Entry {
+    /// Whether the line of `next` follows this line in the text.
+    fn precedes(&self, next: &Self) -> bool {
+        let [Some(line), Some(next)] = [&self.line, &next.line] else { return false };
+        line.whole.end == next.whole.start
+    }
+
     /// The line of the waiter; empty if it has none.
     fn line<'a>(&self, text: &'a str) -> &'a str {
         let whole = self.line.as_ref().and_then(|line| text.get(line.whole.clone()));
@@ -288,9 +302,7 @@ mod tests {
     }
 
     fn lines(queue: &Queue) -> String {
-        let mut lines = Vec::new();
-        queue.write_lines(&mut lines).unwrap();
-        String::from_utf8(lines).unwrap()
+        String::from_utf8(queue.pieces().unwrap().concat()).unwrap()
     }
 
     fn reread(queue: &Queue) -> Queue {
