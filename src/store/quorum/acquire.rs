@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::Quorum;
 use super::decision::{Acquisition, End, Order, Reply, Step, What};
 use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
+use super::posting::leaving;
 use crate::lock::{Fence, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::Run;
@@ -199,12 +200,6 @@ impl Quorum {
             failure => failure,
         }
     }
-}
-
-/// The withdrawal of a request, for `Member::post`.
-pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send + 'static {
-    let request = request.clone();
-    move |store| store.post_leave(&request)
 }
 
 fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<Told>) {

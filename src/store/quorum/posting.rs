@@ -1,0 +1,80 @@
+//! Sends requests to members without awaiting their replies, and gives busy members time to finish.
+
+use std::time::Duration;
+
+use super::members::{self, Member, MemberStore};
+use super::{Granted, Quorum};
+use crate::duration::Ttl;
+use crate::lock::Token;
+use crate::store::waiting::answered;
+use crate::store::{Part, Request, Store};
+use crate::system::clock::Instant;
+
+/// The longest wait at the end of the process for members to send their last requests. Their replies
+/// are not awaited, so this takes no time unless the host is overloaded.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The wait at the end of the process for replies that a majority has made unnecessary: a member that
+/// is merely slower then keeps its connection until it has read the request.
+pub(super) const LAST_REPLIES: Duration = Duration::from_millis(10);
+
+impl Quorum {
+    /// Posts to the members that are busy, because what they are busy with no longer matters. Returns
+    /// their numbers: some may be idle again at once.
+    pub(super) fn post_if_busy<W: FnOnce(&mut MemberStore) + Send + 'static>(
+        &self,
+        act: impl Fn() -> W,
+    ) -> Vec<usize> {
+        let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
+        let busy: Vec<usize> = busy.map(|(number, _)| number).collect();
+        busy.iter().for_each(|number| self.members[*number].post(act()));
+        busy
+    }
+
+    /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one more
+    /// member does not end it. Does not wait for their replies.
+    pub(super) fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
+        let Some(Granted { request, fence, at }) = &self.granted else { return };
+        if request.token != *token || lost.is_empty() {
+            return;
+        }
+        let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
+        let ttl = ttl.unwrap_or(request.ttl);
+        let part = Some(Part::Restore(*fence));
+        let request = Request { ttl, heartbeat: None, at_least, part, ..request.clone() };
+        let Ok((reply_sender, _)) = members::open() else { return };
+        for &number in lost {
+            let request = request.clone();
+            self.members[number]
+                .ask(number, &reply_sender, move |store, _| store.acquire(&request, &[], None));
+        }
+    }
+
+    /// Waits until no member is busy, up to this long.
+    pub(super) fn settle_down(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        while self.members.iter().any(Member::is_busy) {
+            if !matches!(answered(&self.idle, None, until), Ok(true)) {
+                break;
+            }
+            self.idle.clear();
+        }
+    }
+}
+
+impl Drop for Quorum {
+    /// Gives members the time to send their last requests, without awaiting the replies.
+    fn drop(&mut self) {
+        if self.has_written {
+            self.settle_down(LAST_REPLIES);
+            self.members.iter().for_each(Member::withdraw);
+            self.settle_down(FAREWELL);
+        }
+    }
+}
+
+/// The withdrawal of a request, for `Member::post`.
+pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send + 'static {
+    let request = request.clone();
+    move |store| store.post_leave(&request)
+}
