@@ -20,6 +20,7 @@
     reason = "compiled for tests only, where a panic is a failed check"
 )]
 
+mod action;
 mod canonical;
 mod client;
 mod connection;
@@ -32,5 +33,6 @@ mod report;
 mod scope;
 mod scopes;
 mod search;
+mod server;
 mod trace;
 mod world;

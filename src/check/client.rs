@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use super::action::Action;
 use super::connection::Connection;
 use super::scope::whose;
-use super::world::{Action, now};
+use super::world::now;
 use crate::commands::releasing::attempts::Attempts;
 use crate::lock::Slot;
 use crate::store::{Seen, Ticket};

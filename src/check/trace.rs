@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use super::action::Action;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
-use super::world::{Action, NOW, World, now};
+use super::world::{NOW, World, now};
 use crate::store::{Answer, Renewal, Verdict};
 
 fn name(client: u8) -> char {

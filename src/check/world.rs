@@ -4,16 +4,15 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use super::action::Action;
 use super::client::{Client, Phase};
-use super::connection::{Reply, Sent, What};
-use super::monitor::{Call, Fact, Monitor, facts};
+use super::connection::Sent;
+use super::monitor::Monitor;
 use super::properties::Property;
 use super::scope::{Budget, Scope, whose};
 use super::search::Play;
 use super::trace::lines_of;
-use crate::lock::view::Outcome;
 use crate::store::model::Lock;
-use crate::store::{Answer, Request, Revocation, Verdict};
 use crate::system::clock::Instant;
 
 /// What passes at once.
@@ -46,48 +45,6 @@ impl Hash for World {
         let Self { scope: _, left, lock, clients, late, monitor, broken: _ } = self;
         (left, lock, clients, late, monitor).hash(hasher);
     }
-}
-
-/// What can happen. Numbers stand for clients, or for old connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// A client asks for the lock.
-    Start(u8),
-    /// The server executes the next request on a connection.
-    Execute(u8),
-    /// The client reads its reply.
-    Read(u8),
-    /// A message wakes a sleeping waiter.
-    Wake(u8),
-    /// A command ends.
-    Finish(u8),
-    /// A client stops waiting for a reply that is late.
-    TimeOut(u8),
-    /// The server executes the next request on an old connection.
-    ExecuteLate(u8),
-    /// The rest of an old connection is lost.
-    LoseLate(u8),
-    /// A second passes.
-    Tick,
-    Resume(u8),
-    /// A client can reach the server again.
-    Reconnect(u8),
-    /// Another tool deletes its key.
-    ForeignGone,
-
-    // Faults, and what people do.
-    Break(u8),
-    Crash(u8),
-    Signal(u8),
-    Revoke,
-    RevokeNow,
-    DeleteKey,
-    ForeignWrites,
-    Restart,
-    /// The server restarts without its data.
-    Forget,
-    Pause(u8),
-    CutOff(u8),
 }
 
 impl Play for World {
@@ -208,85 +165,6 @@ impl World {
         may(left.losses + if told { left.told_losses } else { 0 }, used, Action::Forget);
     }
 
-    fn act(&mut self, action: Action) {
-        match action {
-            Action::Start(client) => self.start_client(client),
-            Action::Execute(client) => {
-                let (sent, awaited) = self.client(client).connection.next_request();
-                let reply = self.execute(&sent);
-                if awaited {
-                    self.client(client).connection.reply = Some(reply);
-                }
-            }
-            Action::Read(client) => self.read_reply(client),
-            Action::Wake(client) => self.wake(client),
-            Action::Finish(client) => self.finish(client),
-            Action::TimeOut(client) => self.time_out(client),
-            Action::ExecuteLate(index) => {
-                let sent = self.late[usize::from(index)].remove(0);
-                self.execute(&sent);
-            }
-            Action::LoseLate(index) => {
-                self.late.remove(usize::from(index));
-            }
-            Action::Tick => self.tick(),
-            Action::Resume(client) => self.resume(client),
-            Action::Reconnect(client) => self.client(client).cut = false,
-            Action::ForeignGone => {
-                self.monitor.shaken = true;
-                self.lock.lose_guard();
-            }
-            Action::Break(client) => {
-                self.left.breaks -= 1;
-                self.monitor.shaken = true;
-                self.break_off(client);
-            }
-            Action::Crash(client) => {
-                self.left.crashes -= 1;
-                self.crash(client);
-            }
-            Action::Signal(client) => {
-                self.left.leaves -= 1;
-                self.signal(client);
-            }
-            Action::Revoke => {
-                self.left.revocations -= 1;
-                self.revoke(Revocation::Graceful);
-            }
-            Action::RevokeNow => {
-                self.left.removals -= 1;
-                self.revoke(Revocation::Now);
-            }
-            Action::DeleteKey => {
-                self.left.deletions -= 1;
-                self.monitor.all_revoked(&self.lock);
-                self.lock.lose_guard();
-            }
-            Action::ForeignWrites => {
-                self.left.foreign -= 1;
-                self.monitor.idle = 0;
-                self.monitor.all_revoked(&self.lock);
-                self.lock.overwrite(None);
-            }
-            Action::Restart => {
-                self.left.restarts -= 1;
-                self.restart();
-            }
-            Action::Forget => self.forget(),
-            Action::Pause(client) => {
-                self.left.pauses -= 1;
-                self.client(client).paused = true;
-            }
-            Action::CutOff(client) => {
-                self.left.cuts -= 1;
-                self.monitor.idle = 0;
-                self.monitor.shaken = true;
-                self.client(client).cut = true;
-                self.break_off(client);
-            }
-        }
-    }
-
     /// Lets clients notice at once what waits for them, where it makes no difference when they do.
     fn settle(&mut self) {
         while !self.left.is_patient() {
@@ -299,115 +177,12 @@ impl World {
         }
     }
 
-    /// The server executes a request.
-    fn execute(&mut self, sent: &Sent) -> Reply {
-        let terms = &self.scope.clients[usize::from(sent.client)];
-        let request = &terms.requests[usize::from(sent.round)];
-        let (token, lock) = (&request.token, &mut self.lock);
-        let before: Vec<Fact> = facts(lock).collect();
-        let reply = match &sent.what {
-            What::Acquire { attempt, seen, arrival } => {
-                let request = Request { arrival: *arrival, ..request.clone() };
-                Reply::Verdict(lock.acquire(&request, *attempt, seen, NOW))
-            }
-            What::Renew => Reply::Renewal(lock.renew(token, Some(request.ttl), NOW)),
-            What::Release => Reply::Release(lock.release(token, Outcome::Unknown, NOW)),
-            What::Leave => {
-                lock.leave(token, request.ttl, NOW);
-                Reply::Left
-            }
-        };
-        let is_granted = matches!(reply, Reply::Verdict(Verdict::Answer(Answer::Granted { .. })));
-        self.judge(&before, Some(sent), Some(&reply));
-        self.deliver_mail();
-        if is_granted || sent.what == What::Leave {
-            let client = self.client(sent.client);
-            client.mail &= client.round != sent.round;
-        }
-        reply
-    }
-
-    fn revoke(&mut self, revocation: Revocation) {
-        let before: Vec<Fact> = facts(&self.lock).collect();
-        self.monitor.all_revoked(&self.lock);
-        self.lock.revoke(revocation, "operator", NOW);
-        self.judge(&before, None, None);
-        self.deliver_mail();
-    }
-
-    /// Judges a call of the server.
-    fn judge(&mut self, before: &[Fact], sent: Option<&Sent>, reply: Option<&Reply>) {
-        let Self { scope, clients, lock: after, monitor, .. } = self;
-        let caller = sent.map(|sent| (usize::from(sent.client), sent.round));
-        let is_alive = caller.is_none_or(|(client, round)| {
-            clients[client].round == round && !clients[client].has_ended()
-        });
-        let call = Call { scope, caller, is_alive, before, after };
-        if let Err(property) = monitor.executed(&call, sent, reply) {
-            self.broken.get_or_insert(property);
-        }
-    }
-
-    /// Puts what the last call has sent into mailboxes.
-    fn deliver_mail(&mut self) {
-        for mail in self.lock.take_mail() {
-            let (client, round, _) = whose(&mail.token);
-            if self.clients[client].round == round {
-                self.clients[client].mail = true;
-            }
-        }
-    }
-
-    fn restart(&mut self) {
-        self.monitor.shaken = true;
-        // What the old process had not executed is lost with it.
-        self.late.clear();
-        for index in 0..self.clients.len() as u8 {
-            self.client(index).connection.requests.clear();
-            self.break_off(index);
-        }
-    }
-
-    fn forget(&mut self) {
-        match self.left.losses {
-            0 => self.left.told_losses -= 1,
-            _ => self.left.losses -= 1,
-        }
-        let told = self.are_all_told();
-        self.lock = Lock::default();
-        self.clients.iter_mut().for_each(|client| client.mail = false);
-        self.monitor.forgotten(told);
-        self.restart();
-    }
-
-    fn tick(&mut self) {
-        self.left.delays -= self.under_way();
-        if self.under_way() > 0 {
-            self.monitor.shaken = true;
-        }
-        if let Err(property) = self.watch_idle_lock() {
-            self.broken.get_or_insert(property);
-        }
-        self.lock.rebase(TICK_MILLIS);
-        self.monitor.tick();
-        for client in &mut self.clients {
-            client.shift(TICK);
-        }
-        // Supervisors act between two ticks, before anything that happens at the next one.
-        for index in 0..self.clients.len() as u8 {
-            self.supervise(index, now() - TICK);
-        }
-        for index in 0..self.clients.len() as u8 {
-            self.act_on_time(index);
-        }
-    }
-
     pub(super) fn client(&mut self, index: u8) -> &mut Client {
         &mut self.clients[usize::from(index)]
     }
 
     /// How many messages are under way that time would delay.
-    fn under_way(&self) -> u8 {
+    pub(super) fn under_way(&self) -> u8 {
         self.clients.iter().map(Client::load).sum()
     }
 
@@ -440,7 +215,7 @@ impl World {
     }
 
     /// Whether all other clients know of every holder.
-    fn are_all_told(&self) -> bool {
+    pub(super) fn are_all_told(&self) -> bool {
         let holders = (0..).zip(&self.clients).filter(|(_, client)| client.holds());
         let holders: Vec<(usize, u8)> =
             holders.map(|(index, client)| (index, client.round)).collect();
