@@ -5,8 +5,8 @@
 --          counters, the slots and details; lock.called, lock.count, lock.live, lock.mode, lock.fence,
 --          lock.leftovers, own.standing, own.fence; through become_idle() all of `lock` and `own`
 
--- Whether the present holds allow a grant of this mode now: 'exclusive', 'shared' or 'slots:N'. As
--- many as `called` waiters with the mode `their_mode` count as if they held the lock too.
+-- Whether the present holds, and `called` more with the mode `their_mode`, allow a grant of this mode
+-- now: 'exclusive', 'shared' or 'slots:N'.
 local function admissible(mode, called, their_mode)
   if lock.live or called > 0 then
     return mode == (lock.live and lock.mode or their_mode) and mode ~= 'exclusive'
@@ -30,8 +30,8 @@ local function grant(token, details, deadline, wanted, ...)
   if details.named ~= '' then change_owner_count(details.owner, 1) end
 end
 
--- On one of several servers, a waiter is not granted the lock but called: it may now settle for the
--- lock here, and does so once enough servers have called it. A call is only a hint. It passes to an
+-- On one of several servers, a waiter is not granted the lock but called: it may now settle
+-- here, that is, ask this server for a hold, and does so once enough servers have called it. A call is only a hint. It passes to an
 -- older waiter that arrives later, and lapses unless the waiter asks again in time.
 local function is_called(token) return string.find(' ' .. lock.called, ' ' .. token .. ' ', 1, true) ~= nil end
 

@@ -73,8 +73,8 @@ local function drop_remains()
   lock.count = 0
 end
 
--- Makes the mode shared if the exclusive hold that shared holds entered is gone. It does not search
--- many holds: it waits until few remain.
+-- Shared holds can enter their owner's exclusive hold. Once that hold is gone, makes the mode shared.
+-- It does not search many holds: it waits until few remain.
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do

@@ -27,7 +27,7 @@ local function enclosing_hold(tokens)
   return innermost, entered
 end
 
--- Whether a waiter with these details may enter a lock that its owner holds by now.
+-- Whether a waiter with these details may enter a lock that its owner now holds.
 local function may_enter(details)
   local outer = details.reentrant ~= '' and details.named ~= '' and owner_mode(details.owner)
   return outer == 'exclusive' or outer == 'shared' and details.mode == 'shared'

@@ -47,8 +47,8 @@ local function reconcile()
     set_guard_to_latest()
     lock.deleted = false
   elseif lock.written and (lock.foreign or lock.count == 0) and lock.floor < last_fence() then
-    -- When the other tool's key is gone, these holds exclude others again until they end. If the
-    -- holds are lost, this voids what was counted of them.
+    -- When the other tool's key is gone, these holds exclude others again until they end. If they are
+    -- lost, raising the floor also invalidates their counters.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')
   end

@@ -49,8 +49,9 @@ local function slots(act, token, details)
   end
 
   if act == 'free' then return set_of(token, '0') end
-  -- If all numbers are taken, the marks are wrong, because an earlier version of rlock dropped holds,
-  -- or their key was deleted. Then the holds on record decide, unless there are too many to read.
+  -- A grant happens only while a slot is free. If all numbers are nevertheless marked as taken, the
+  -- marks are wrong: an earlier version of rlock dropped holds, or their key was deleted. Then the
+  -- holds on record decide, unless there are too many to read.
   local is_wrong = lock.count == 0 or lowest_number() > most and lock.count <= 3 * BATCH
   if act == 'clear' or is_wrong then clear() end
   if act == 'clear' then return end

@@ -12,8 +12,7 @@ local function cut(text) return string.sub(text, 1, MAX_DETAIL) end
 
 -- A waiter, and whether it is presumed alive:
 --   { id, mode, about, since, 'next' with --next or '' }
--- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one
--- that is not reinstated.
+-- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one.
 local function shown_waiter(token, score)
   local details = details_of(token)
   return { string.sub(token, 1, 8), cut(details.mode), cut(details.about), cut(details.since),

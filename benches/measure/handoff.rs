@@ -19,10 +19,10 @@ pub(crate) fn measure() {
     let directory = server.directory().display().to_string();
     let file = format!("{directory}/flock");
     if !works(&|| command("flock", &["-n", &file, "true"])) {
-        println!("hand-off: (skipped, because flock is not installed)");
+        println!("handoff: (skipped, because flock is not installed)");
         return;
     }
-    println!("time per hand-off in a queue of `true`, medians, alternating with flock(1):");
+    println!("time per handoff in a queue of `true`, medians, alternating with flock(1):");
     let local = format!("local:{directory}/locks");
     for (store, url) in [("a server", server.tcp_url()), ("local:", local)] {
         for (waiters, rounds) in [(2, 50), (100, 9), (1_000, 3)] {
@@ -41,7 +41,7 @@ pub(crate) fn measure() {
     }
 }
 
-/// The mean time of a hand-off in milliseconds: from the release until all waiters have had the
+/// The mean time of a handoff in milliseconds: from the release until all waiters have had the
 /// lock, divided by their number.
 fn rlock(url: &str, waiters: usize) -> f64 {
     let rlock = |arguments: &[&str]| {

@@ -8,8 +8,9 @@ use crate::timing::{Named, compare, millis};
 
 const TTL: &str = "3s";
 
-/// How many clients of `-n` come together, and how often.
+/// How many clients with `-n` request the lock at the same time.
 const CONTENDERS: usize = 5;
+/// How many times they do so.
 const RACES: usize = 200;
 
 pub(crate) fn measure() {

@@ -13,7 +13,7 @@
 -- ARGV[11] about     the client, shown to others: host, user, pid, command, kind, label, one per line
 -- ARGV[12] attempt   grows with each request of the token. A request whose attempt does not is a
 --                    duplicate, or was overtaken: it changes nothing
--- ARGV[13] fence     only on one of several servers, else 0: it makes the caller that is called a
+-- ARGV[13] fence     only on one of several servers, else 0: if the caller is called, it becomes a
 --                    holder with this fence, unless a larger one was granted here
 -- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                    one; '' to restore a hold that this server has lost
@@ -25,7 +25,7 @@
 --                    that its lease may last at most, number of its slot or ''
 --
 -- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat in
--- its queue, for as long as a called waiter has.
+-- its queue, for the claim window.
 --
 -- Replies:
 -- granted()

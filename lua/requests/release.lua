@@ -1,5 +1,5 @@
 -- Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
--- queue. The token is over, whatever it was.
+-- queue. Afterward, the token is rejected, unless it is a waiter's: that keeps waiting.
 --
 -- ARGV[3] outcome  of the command, for the history: 'exit N', 'signal N', 'lost' if it was stopped
 --                  because its lease could not be renewed in time; ''

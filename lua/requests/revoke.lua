@@ -1,5 +1,5 @@
 -- Revokes all holds with a fence up to the one that the caller has seen, so that a request that
--- arrives late does not touch later holds. Neither the queue nor the fence changes.
+-- arrives late does not touch later holds.
 --
 -- ARGV[3] now    'now' frees the lock at once, also from another tool. '' only revokes the holds, so
 --                that the lock is granted again once their holders have released it. This does not

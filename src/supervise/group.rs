@@ -43,7 +43,7 @@ impl OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // It may have been stopped on its way to the end, in a group that nobody continues.
+        // The leader may have been suspended before it exited, and nobody would resume its group.
         let _ = kill(self.id(), Signal::SIGKILL);
         // Process 1 of a container might never reap it.
         while waitpid(self.id(), Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}

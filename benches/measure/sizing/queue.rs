@@ -5,7 +5,7 @@ use crate::load::{Connection, Cost};
 use crate::recording::{NAME, Recording, Request, token};
 use crate::support::Server;
 
-/// How many batches a round has, and how many hand-offs or heartbeats a batch has.
+/// How many batches a round has, and how many handoffs or heartbeats a batch has.
 const BATCHES: usize = 40;
 const BATCH: usize = 50;
 
@@ -13,7 +13,7 @@ const BATCH: usize = 50;
 const JOINING: usize = 10;
 
 pub(super) fn measure(server: &Server) {
-    println!("  hand-off to the next of a queue (release, claim, and a new waiter joins):");
+    println!("  handoff to the next of a queue (release, claim, and a new waiter joins):");
     for waiters in [10, 100, 1_000, MOST] {
         let cost = Queue::new(server, waiters).handoffs();
         println!("    {waiters:>6} waiters: {:>6.1} µs of CPU time", cost.micros);

@@ -8,15 +8,17 @@ const LOCKS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// The share of a core that renewals may take. The rest remains for other requests.
 const SHARE: f64 = 0.5;
 
-/// `renewing` has the measurements for the first of these numbers of locks.
+/// `renewing` has the measurements for the first of these numbers of locks, the smallest first.
 pub(super) fn print(pair: Cost, renewing: &[Renewing]) {
     let most = renewing.last().expect("something was measured");
     let per_second = |locks: usize| locks as f64 / PERIOD.as_secs_f64();
-    // A busier server needs less CPU time for each renewal. So for more locks than were measured,
-    // this uses the cost at full speed.
+    // A busier server needs less CPU time for each renewal. So for fewer locks than were measured,
+    // this uses the cost of the fewest that were, and for more, the cost at full speed.
     let share = |locks: usize| {
-        let measured = renewing.iter().find(|measured| measured.holders == locks);
-        measured.map_or(per_second(locks) * most.fast.micros / 1e6, |it| it.paced.share)
+        let measured = renewing.iter().find(|measured| locks <= measured.holders);
+        measured.map_or(per_second(locks) * most.fast.micros / 1e6, |it| {
+            it.paced.share * locks as f64 / it.holders as f64
+        })
     };
     println!("  the table, with renewals every {} s:", PERIOD.as_secs());
     row("locks held at once", |locks| locks as f64, number);
@@ -26,16 +28,12 @@ pub(super) fn print(pair: Cost, renewing: &[Renewing]) {
     row("connections", |locks| locks as f64, number);
     row(
         "additional free locks acquired and released per second",
-        |locks| (1.0 - share(locks)).max(0.0) / pair.micros * 1e6,
+        |locks| (1.0 - share(locks)).max(0.0) * pair.per_second,
         number,
     );
     row("masters needed in a cluster", |locks| (share(locks) / SHARE).ceil(), number);
-    let five_minutes = 300.0 / 3.0 / PERIOD.as_secs_f64();
-    row(
-        "share of a core with --ttl 5m",
-        |locks| per_second(locks) / five_minutes * most.fast.micros / 1e6,
-        percent,
-    );
+    // Each holder renews a tenth as often as with the default TTL of 30 s.
+    row("share of a core with --ttl 5m", |locks| share(locks / 10), percent);
 }
 
 fn row(name: &str, figure: impl Fn(usize) -> f64, shown: fn(f64) -> String) {

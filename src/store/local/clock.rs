@@ -71,7 +71,7 @@ struct Read {
 }
 
 impl Timeline {
-    /// Converts the times of a lock to this clock; `None` if one of them is damage.
+    /// Converts the times of a lock to this clock; `None` if one of them is invalid.
     pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Option<Self> {
         let Dates { mut clocks, stamps } = dates;
         let since_boot = Instant::now().millis_since_boot();

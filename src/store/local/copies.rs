@@ -2,7 +2,8 @@
 //!
 //! The file has room for two copies of the state. A change overwrites the older copy, so a process
 //! that is killed during the change leaves the newer one. A header with a sequence number and a
-//! checksum precedes each copy: only a copy that is whole counts, and the larger number is the newer.
+//! checksum precedes each copy: only a copy that is whole counts, and of two, the one with the larger
+//! number is newer.
 //!
 //! After a power failure, some pages of a file may be on disk without others. Each copy therefore
 //! begins on a new page, and the checksum detects a copy whose pages are from different

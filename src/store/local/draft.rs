@@ -22,7 +22,8 @@ pub(super) fn replace(place: &Place, old: &FileStat, content: &Pieces<'_>) -> io
     draft.rename(&place.state)
 }
 
-/// Writes the first copy to a new file. The file has no content until this is complete.
+/// Writes the first copy to a new file. If this is interrupted, the file is empty or
+/// all zeros, which counts as new.
 pub(super) fn fill(file: &File, content: &Pieces<'_>) -> io::Result<()> {
     let bytes = copies::new_file(content);
     file.set_len(bytes.len() as u64)?;

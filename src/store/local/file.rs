@@ -211,7 +211,7 @@ impl LockFile {
         orphaned.into_values().collect()
     }
 
-    /// Makes the lock as it is now the state, in one step, and unlocks it.
+    /// Writes the lock as the new state, in one step, and unlocks the file.
     pub(super) fn write(mut self) -> Result<(), Error> {
         let state = self.place.path(&self.place.state);
         let fail = |error: io::Error| Error::of(&state, &error);
@@ -271,7 +271,7 @@ fn has_guard(place: &Place) -> Result<bool, Error> {
     let fail = |error: io::Error| Error::of(&place.path(&place.guard), &error);
     match place.folder.status_of(&place.guard).map_err(fail)? {
         None => Ok(false),
-        // To take it for a guard would grant a lock that 0.1.0 holds.
+        // Mistaking it for a guard would grant a lock that 0.1.0 holds.
         Some(status) if is_file(&status) && is_of_0_1_0(&status) => Err(made_by_0_1_0(place)),
         Some(status) if is_file(&status) => Ok(true),
         Some(_) => Err(fail(not_a_file())),

@@ -119,7 +119,7 @@ impl Folder {
         if !self.is_shared() {
             return self.make_file(name);
         }
-        // Nobody finds the file before the group may open it.
+        // It gets its name last, so that no process finds it before the group can open it.
         let draft = new_draft();
         let file = self.make_file(&draft)?;
         let flags = RenameFlags::NOREPLACE;

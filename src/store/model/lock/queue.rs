@@ -189,7 +189,7 @@ fn token_of(line: &str) -> Option<&str> {
 
 /// The waiter of a line. An invalid line counts as a dead waiter, which loses its position.
 fn parsed(line: &str) -> Waiter {
-    // They are so small that no sum of them overflows.
+    // Limits the times, so that no sum of them overflows.
     let is_plausible = |waiter: &Waiter| {
         waiter.since < TOO_FAR && waiter.alive < TOO_FAR && waiter.ttl <= LONGEST_TTL
     };
