@@ -60,7 +60,7 @@ fn a_lock_is_found_from_any_node() {
 }
 
 #[test]
-fn all_keys_of_a_lock_are_in_one_slot_by_the_servers_own_count() {
+fn all_keys_of_a_lock_hash_to_one_slot_according_to_the_server() {
     let cluster = Cluster::start(3, 0);
     for prefix in ["rlock:", "", "{app}:", "a{b", "x{app}y", "{{a}:", "ä:"] {
         for name in ["L", "deploy:prod", "ä/ö", "-", &"x".repeat(200)] {
@@ -79,7 +79,7 @@ fn all_keys_of_a_lock_are_in_one_slot_by_the_servers_own_count() {
 }
 
 #[test]
-fn the_rights_that_the_readme_gives_are_enough() {
+fn the_acl_rule_in_the_readme_is_sufficient() {
     let cluster = Cluster::start(3, 0);
     let rule = rule(&[&TO_INSPECT[..], &["+asking", "+cluster|slots"]].concat());
     (0..3).for_each(|node| set_up(cluster.node(node), &rule));
@@ -229,7 +229,7 @@ fn locks_exclude_each_other_while_slots_move() {
 }
 
 #[test]
-fn a_seed_that_is_frozen_costs_its_head_start() {
+fn a_frozen_node_in_the_url_delays_a_request_by_only_50_ms() {
     let cluster = Cluster::start(3, 0);
     let names = names(&cluster, 3);
     cluster.node(0).signal("STOP");
@@ -253,7 +253,7 @@ fn a_seed_that_is_frozen_costs_its_head_start() {
 }
 
 #[test]
-fn a_slow_owner_counts_once_although_the_request_reaches_it_twice() {
+fn a_release_that_reaches_a_slow_master_twice_succeeds() {
     let cluster = Cluster::start(3, 0);
     let name = names(&cluster, 1).remove(0);
     let token = run(&mut at(&cluster.url(), &["acquire", "--ttl", "240s", &name])).out();
@@ -272,7 +272,7 @@ fn a_slow_owner_counts_once_although_the_request_reaches_it_twice() {
 }
 
 #[test]
-fn frozen_seeds_cost_one_timeout_for_each_request() {
+fn if_every_node_is_frozen_each_request_takes_one_timeout() {
     let cluster = Cluster::start(3, 0);
     (0..3).for_each(|node| cluster.node(node).signal("STOP"));
     let mut longer = LongerWait::of("10s");

@@ -199,7 +199,7 @@ fn the_names_of_locks_are_completed() {
 }
 
 #[test]
-fn a_name_is_quoted_so_that_it_stays_a_name() {
+fn completed_names_are_quoted_for_the_shell() {
     let server = Server::start();
     let names =
         ["a;touch$IFS", "b$(touch$IFS", "c`touch`", "d'x", "e\"x", "f&&x", "g|x", "h!x", "i#~x"];
@@ -232,7 +232,7 @@ fn a_name_is_quoted_so_that_it_stays_a_name() {
 }
 
 #[test]
-fn each_value_is_completed_as_what_it_is() {
+fn option_values_are_completed_by_type() {
     for kind in KINDS {
         let shell = &mut Shell::start(kind, "unix:///nowhere");
         let durations = sorted(["10s", "30s", "1m", "5m", "1h"]);

@@ -29,7 +29,7 @@ fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
 }
 
 #[test]
-fn a_wrong_command_line_is_64() {
+fn an_invalid_command_line_exits_with_64() {
     fails(&mut rlock::<&str>([]), 64, &["exec, acquire"]);
     fails(&mut rlock(["frob"]), 64, &["unrecognized subcommand 'frob'; run rlock --help"]);
     fails(&mut rlock(["exec"]), 64, &["required"]);
@@ -43,7 +43,7 @@ fn a_wrong_command_line_is_64() {
 }
 
 #[test]
-fn the_words_of_other_tools_lead_to_the_right_ones() {
+fn a_subcommand_or_option_of_another_tool_suggests_the_one_of_rlock() {
     for (word, meant) in [
         ("lock", "acquire"),
         ("unlock", "release"),
@@ -68,7 +68,7 @@ fn the_words_of_other_tools_lead_to_the_right_ones() {
 }
 
 #[test]
-fn bad_names_are_64() {
+fn an_invalid_name_exits_with_64() {
     let invisible = ["a\u{202e}b", "a\u{200b}b", "a\u{200d}b", "a\u{2066}b", "a\u{feff}b"];
     let plain = ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"];
     for name in plain.into_iter().chain(invisible) {
@@ -86,7 +86,7 @@ fn bad_names_are_64() {
 }
 
 #[test]
-fn bad_durations_are_64_and_suggest_the_right_unit() {
+fn an_invalid_duration_exits_with_64_and_suggests_the_right_unit() {
     for bad in ["", "x", "-1", "10S", "1e9", "inf", "5 parsecs", "99999999999999999999"] {
         fails(&mut rlock(["acquire", &format!("--wait={bad}"), "L"]), 64, &["--wait"]);
         fails(&mut rlock(["acquire", &format!("--ttl={bad}"), "L"]), 64, &["--ttl"]);
@@ -117,7 +117,7 @@ fn options_override_the_environment_and_an_empty_variable_counts_as_unset() {
 }
 
 #[test]
-fn no_url_is_78_and_shows_how_to_set_one() {
+fn a_missing_url_exits_with_78_and_shows_how_to_set_one() {
     for command in [vec!["exec", "L", "true"], vec!["inspect"], vec!["release", "L", "t"]] {
         fails(&mut rlock(&command), 78, &["RLOCK_URL=redis://127.0.0.1:6379/0"]);
         fails(rlock(&command).env("RLOCK_URL", ""), 78, &["RLOCK_URL"]);
@@ -125,7 +125,7 @@ fn no_url_is_78_and_shows_how_to_set_one() {
 }
 
 #[test]
-fn a_bad_url_is_78_and_never_shows_its_password() {
+fn an_invalid_url_exits_with_78_and_never_shows_its_password() {
     for url in [
         "localhost",
         "localhost:6379",
@@ -147,7 +147,7 @@ fn a_bad_url_is_78_and_never_shows_its_password() {
 }
 
 #[test]
-fn a_port_without_a_server_is_69() {
+fn a_port_without_a_server_causes_69() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
     for command in [vec!["exec", "L", "true"], vec!["acquire", "L"], vec!["inspect"]] {
@@ -206,7 +206,7 @@ fn text_from_the_command_line_cannot_control_a_terminal() {
 }
 
 #[test]
-fn no_label_makes_an_acquire_fail() {
+fn acquire_accepts_any_label() {
     let server = Server::start();
     let label = || server.inspect("L")["holders"][0]["label"].as_str().unwrap().to_owned();
     let long = format!("x{}", "ä".repeat(600));
@@ -246,7 +246,7 @@ fn saying(words: &[u8]) -> String {
 }
 
 #[test]
-fn a_server_that_is_not_redis_is_78() {
+fn a_server_that_is_not_redis_is_rejected_with_78() {
     for words in [
         &b"SSH-2.0-OpenSSH_9.2p1\r\n"[..],
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -270,7 +270,7 @@ fn a_server_that_is_not_redis_is_78() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_69_after_the_timeout() {
+fn a_server_that_never_answers_causes_69_after_the_timeout() {
     for words in [&b""[..], b"*3\r\n$7\r\ngrant", b"$1000000\r\nabc"] {
         let url = saying(words);
         let exec = |timeout: &str| {
@@ -287,7 +287,7 @@ fn a_server_that_never_answers_is_69_after_the_timeout() {
 }
 
 #[test]
-fn a_server_that_hangs_up_is_69() {
+fn a_server_that_hangs_up_causes_69() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     std::thread::spawn(move || listener.incoming().flatten().for_each(drop));
@@ -371,7 +371,7 @@ fn the_command_reads_what_follows_the_password_in_a_pipe() {
 }
 
 #[test]
-fn a_password_file_that_cannot_be_used_is_78_in_time() {
+fn an_unusable_password_file_is_rejected_with_78_within_the_timeout() {
     let server = Server::with(&["--requirepass", "s3cret"]);
     let file = |content: &[u8]| {
         let path = server.directory().join("password");
@@ -435,7 +435,7 @@ fn a_user_with_its_own_password_can_lock() {
 }
 
 #[test]
-fn an_unneeded_password_is_78_and_leaves_no_lock() {
+fn an_unneeded_password_is_rejected_with_78_and_leaves_no_lock() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
     fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["does not use one"]);
@@ -443,7 +443,7 @@ fn an_unneeded_password_is_78_and_leaves_no_lock() {
 }
 
 #[test]
-fn the_rights_that_the_readme_gives_are_enough_for_everything() {
+fn the_acl_rules_in_the_readme_are_sufficient_for_every_feature() {
     let server = Server::start();
     set_up(&server, &rule(&TO_INSPECT));
     let ci = |arguments: &[&str]| {
@@ -520,7 +520,7 @@ fn each_is_needed(rule: &[String], user: &str, mut denied: impl FnMut(&[&str]) -
 }
 
 #[test]
-fn each_right_is_needed_and_one_that_is_missing_is_78_and_named() {
+fn a_missing_permission_is_named_and_exits_with_78() {
     let server = Server::start();
     let another = server.url() + "?db=1";
     let everything: &[&[&str]] = &[
@@ -567,7 +567,7 @@ fn a_lock_whose_history_cannot_be_written_moves_on() {
 }
 
 #[test]
-fn inspect_needs_each_right_and_no_others() {
+fn inspect_needs_exactly_the_documented_permissions() {
     let server = Server::start();
     let another = server.url() + "?db=1";
     for name in ["held", "waited-for", "deleted"] {
@@ -641,7 +641,7 @@ fn words(rule: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn a_database_is_selected_in_the_same_flight_and_a_wrong_one_changes_nothing() {
+fn selecting_a_database_adds_no_round_trip_and_a_missing_one_changes_nothing() {
     let server = Server::on_tcp(&["--requirepass", "pw", "--databases", "4"]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let url =
@@ -678,7 +678,7 @@ fn a_server_out_of_memory_still_revokes_and_releases_kept_locks() {
 }
 
 #[test]
-fn a_lock_on_too_few_replicas_is_69_and_is_released() {
+fn a_lock_on_too_few_replicas_exits_with_69_and_is_released() {
     let master = Server::on_tcp(&[]);
     let mut replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     support::until("they are connected", || {
@@ -728,7 +728,7 @@ fn a_replica_that_received_nothing_does_not_confirm_a_grant_repeated_on_a_new_co
 }
 
 #[test]
-fn a_replica_is_78() {
+fn a_replica_is_rejected_with_78() {
     let master = Server::on_tcp(&[]);
     let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
     support::until("they are connected", || {
@@ -740,7 +740,7 @@ fn a_replica_is_78() {
 }
 
 #[test]
-fn a_server_out_of_memory_is_69_and_can_still_be_inspected() {
+fn a_server_out_of_memory_causes_69_and_can_still_be_inspected() {
     let server = Server::start();
     let token = acquire(&server, &[], "held");
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -793,7 +793,7 @@ fn a_system_without_descriptors_leaves_no_lock_behind() {
 }
 
 #[test]
-fn an_endless_answer_ends() {
+fn a_reply_that_never_ends_is_abandoned() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let (sender, hung_up) = mpsc::channel();
@@ -832,7 +832,7 @@ fn answering(first: &str, others: &str) -> String {
 }
 
 #[test]
-fn a_list_that_never_ends_ends_and_names_the_server() {
+fn a_scan_that_never_ends_is_an_error_that_names_the_server() {
     let page = "*2\r\n$1\r\n1\r\n*0\r\n";
     let url = answering(page, page);
     let server = url.strip_prefix("redis://").unwrap();
@@ -880,7 +880,7 @@ fn a_revocation_that_never_ends_is_given_up() {
 }
 
 #[test]
-fn a_password_that_is_refused_takes_no_lock_where_none_is_needed() {
+fn a_rejected_password_leaves_no_lock_on_a_server_that_requires_no_password() {
     let server = Server::on_tcp(&[]);
     let exec = ["exec", "-n", "--at-least", "10m", "L", "true"];
     let as_user = |command: &mut Command, user: &str| {
@@ -990,7 +990,7 @@ fn a_signal_on_a_slow_network_leaves_nothing_on_the_server() {
 }
 
 #[test]
-fn a_lock_with_too_much_data_hides_no_other() {
+fn a_lock_with_too_much_data_does_not_hide_other_locks() {
     let server = Server::start();
     // A slow machine takes its time to fill that much memory.
     let long = ["--ttl", "1h"];
@@ -1021,7 +1021,7 @@ fn a_lock_with_too_much_data_hides_no_other() {
 }
 
 #[test]
-fn a_huge_life_mark_keeps_nobody_from_seeing_or_releasing_a_lock() {
+fn a_huge_life_of_a_lock_does_not_prevent_inspecting_or_releasing_it() {
     let server = Server::start();
     acquire(&server, &["--ttl", "1h"], "L");
     let fill = "redis.call('HSET', KEYS[1], 'life', string.rep('x', 70000000))";
@@ -1040,7 +1040,7 @@ fn a_huge_life_mark_keeps_nobody_from_seeing_or_releasing_a_lock() {
 }
 
 #[test]
-fn a_server_knows_a_holder_that_a_waiter_has_seen_under_a_long_life_mark() {
+fn a_long_life_of_a_lock_is_not_mistaken_for_lost_data() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "1h"], "L");
     server.cli(&["HSET", "{rlock:L}?state", "life", &"x".repeat(5_000)]);
@@ -1057,7 +1057,7 @@ fn a_server_knows_a_holder_that_a_waiter_has_seen_under_a_long_life_mark() {
 
 support::also_on_local! {
     options_override_the_environment_and_an_empty_variable_counts_as_unset,
-    no_label_makes_an_acquire_fail,
+    acquire_accepts_any_label,
     a_closed_stderr_does_not_stop_the_work,
     a_system_without_descriptors_leaves_no_lock_behind,
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::{self, Finished, Running, Server, acquire, holder, run, until, waiter};
 
 #[test]
-fn fifty_processes_that_increment_a_file_lose_no_count() {
+fn fifty_processes_increment_a_counter_without_lost_updates() {
     let server = Server::start();
     let file = server.directory().join("count");
     fs::write(&file, "0").unwrap();
@@ -22,7 +22,7 @@ fn fifty_processes_that_increment_a_file_lose_no_count() {
 }
 
 #[test]
-fn twenty_waiters_enter_in_the_order_they_came() {
+fn twenty_waiters_acquire_the_lock_in_order_of_arrival() {
     let server = Server::start();
     let order = server.directory().join("order");
     let first = holder(&server, &[], "L");
@@ -100,7 +100,7 @@ fn a_release_sends_its_last_message_to_the_new_holder() {
 }
 
 #[test]
-fn a_waiter_sleeps_on_the_server_and_asks_for_nothing() {
+fn a_waiter_sleeps_in_blpop_without_polling() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -115,7 +115,7 @@ fn a_waiter_sleeps_on_the_server_and_asks_for_nothing() {
 }
 
 #[test]
-fn the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data() {
+fn the_fencing_token_grows_with_every_hold_and_survives_the_loss_of_all_data() {
     let server = Server::start();
     let mut last = 0;
     for round in 0..6 {
@@ -130,7 +130,7 @@ fn the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data() {
 }
 
 #[test]
-fn locks_of_different_names_and_prefixes_do_not_meet() {
+fn locks_with_different_names_or_prefixes_are_independent() {
     let server = Server::start();
     acquire(&server, &[], "a");
     acquire(&server, &[], "b");
@@ -164,7 +164,7 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
 }
 
 #[test]
-fn waiters_stay_out_after_a_newcomer_entered_a_server_that_lost_its_data() {
+fn waiters_stay_out_after_a_newcomer_acquires_the_lock_on_a_server_that_lost_its_data() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "3s"], "L", "second");
@@ -181,7 +181,7 @@ fn waiters_stay_out_after_a_newcomer_entered_a_server_that_lost_its_data() {
 }
 
 #[test]
-fn a_holder_whose_state_was_evicted_learns_it_and_nothing_is_invented() {
+fn losing_the_state_key_ends_the_hold_without_false_history_entries() {
     let server = Server::start();
     let mut first = holder(&server, &["--ttl", "3s"], "L");
     server.cli(&["DEL", "{rlock:L}?state"]);
@@ -199,7 +199,7 @@ fn a_holder_whose_state_was_evicted_learns_it_and_nothing_is_invented() {
 }
 
 #[test]
-fn a_corrupted_fence_is_replaced_by_a_valid_one() {
+fn a_corrupted_fencing_token_is_replaced_by_a_valid_one() {
     let server = Server::start();
     for spoilt in ["abc", "", "-1", "nan"] {
         server.cli(&["HSET", "{rlock:L}?state", "fence", spoilt]);
@@ -241,7 +241,7 @@ fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
 }
 
 #[test]
-fn a_fence_far_ahead_of_the_clock_is_refused_with_a_reason() {
+fn a_fencing_token_far_ahead_of_the_clock_is_rejected_with_a_reason() {
     let server = Server::start();
     let next_week = 7 * 24 * 3_600_000_000 + 1_795_240_597_683_425_u64;
     for ahead in ["inf", "1e300", "99999999999999999999", &next_week.to_string()] {
@@ -348,9 +348,9 @@ fn a_public_id_releases_nothing() {
 }
 
 support::also_on_local! {
-    fifty_processes_that_increment_a_file_lose_no_count,
-    twenty_waiters_enter_in_the_order_they_came,
+    fifty_processes_increment_a_counter_without_lost_updates,
+    twenty_waiters_acquire_the_lock_in_order_of_arrival,
     a_newcomer_does_not_barge_past_a_waiter,
-    the_fence_grows_with_every_hold_and_survives_the_loss_of_all_data,
-    locks_of_different_names_and_prefixes_do_not_meet,
+    the_fencing_token_grows_with_every_hold_and_survives_the_loss_of_all_data,
+    locks_with_different_names_or_prefixes_are_independent,
 }

@@ -17,7 +17,7 @@ fn json(server: &Server, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_lock_with_its_holder_and_its_queue() {
+fn inspect_shows_the_holder_and_the_queue() {
     let server = Server::start();
     let script = "echo $RLOCK_TOKEN; read _ || :";
     let exec = ["exec", "--label", "job/17", "deploy:prod", "sh", "-c", script];
@@ -71,7 +71,7 @@ fn a_lock_with_its_holder_and_its_queue() {
 }
 
 #[test]
-fn a_free_lock_is_status_1_and_one_object() {
+fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let server = Server::start();
     let output = run(&mut server.rlock(["inspect", "L"]));
     assert_eq!((output.code(), output.out()), (1, "L: free".into()));
@@ -362,7 +362,7 @@ fn a_lock_that_cannot_be_read_needs_attention() {
 }
 
 #[test]
-fn a_check_of_a_server_that_is_away_is_not_a_success() {
+fn the_attention_check_fails_if_the_server_is_unreachable() {
     let mut server = Server::start();
     server.kill();
     assert_eq!(run(&mut server.rlock(["inspect", "--attention"])).code(), 69);
@@ -454,7 +454,7 @@ fn a_list_without_locks_says_where_it_looked() {
 }
 
 #[test]
-fn in_a_pipe_the_list_cuts_nothing() {
+fn a_piped_list_is_not_truncated() {
     let server = Server::start();
     let label = format!("https://ci.example/{}/813", "long/".repeat(60));
     let name = "n".repeat(150);
@@ -514,7 +514,7 @@ fn a_server_that_may_evict_locks_is_named() {
 }
 
 #[test]
-fn a_watch_goes_on_while_the_server_is_away() {
+fn a_watch_continues_while_the_server_is_unreachable() {
     let mut server = Server::start();
     acquire(&server, &[], "L");
     let mut watch = Running::start(&mut server.rlock(["inspect", "--watch=50ms", "L"]));
@@ -666,7 +666,7 @@ fn text_from_other_clients_cannot_control_a_terminal() {
 }
 
 #[test]
-fn a_generated_owner_is_shown_no_further_than_a_token() {
+fn a_generated_owner_is_truncated_and_cannot_be_used_to_reenter() {
     let server = Server::start();
     let owner = || server.inspect("L")["holders"][0]["owner"].as_str().unwrap().to_owned();
     let first = holder(&server, &[], "L");
@@ -739,7 +739,7 @@ fn a_holder_that_proc_hides_is_not_taken_for_dead() {
 }
 
 #[test]
-fn names_of_any_width_stand_in_straight_columns() {
+fn columns_stay_aligned_whatever_the_width_of_names() {
     let server = Server::start();
     for name in ["plain", "日本語の名前", "🚀", "e\u{301}te\u{301}"] {
         acquire(&server, &[], name);
@@ -763,17 +763,17 @@ support::also_on_local! {
     a_list_is_in_the_order_asked_for,
     only_locks_that_have_been_held_for_long_are_listed,
     a_list_without_locks_says_where_it_looked,
-    in_a_pipe_the_list_cuts_nothing,
+    a_piped_list_is_not_truncated,
     slots_are_shown_together,
     a_cooling_lock_does_not_look_held,
     a_monitoring_check_fails_only_if_a_lock_needs_attention,
     a_lock_that_cannot_be_read_needs_attention,
     text_from_other_clients_cannot_control_a_terminal,
-    a_generated_owner_is_shown_no_further_than_a_token,
+    a_generated_owner_is_truncated_and_cannot_be_used_to_reenter,
     a_suggested_command_is_safe_to_paste,
-    names_of_any_width_stand_in_straight_columns,
-    a_lock_with_its_holder_and_its_queue,
-    a_free_lock_is_status_1_and_one_object,
+    columns_stay_aligned_whatever_the_width_of_names,
+    inspect_shows_the_holder_and_the_queue,
+    inspecting_a_free_lock_exits_with_1_and_prints_one_object,
     all_locks_are_listed_in_order_and_only_under_the_prefix,
     inspecting_changes_nothing,
     a_closed_pipe_is_not_an_error,

@@ -209,7 +209,7 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
 }
 
 #[test]
-fn many_of_each_that_increment_a_file_lose_no_count() {
+fn rlock_and_libraries_increment_a_counter_without_lost_updates() {
     let server = Server::start();
     let file = server.directory().join("count");
     fs::write(&file, "0\n").unwrap();

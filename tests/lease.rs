@@ -33,7 +33,7 @@ fn a_lock_that_is_lost_ends_the_command_with_76() {
 }
 
 #[test]
-fn a_holder_that_loses_its_lock_reads_the_reason() {
+fn a_holder_that_loses_its_lock_prints_the_reason() {
     let server = Server::start();
     let told = |fault: &[&str], reason: &str| {
         let mut first = holder(&server, &["--ttl", "3s"], "L");
@@ -70,7 +70,7 @@ fn a_holder_that_loses_its_lock_reads_the_reason() {
 }
 
 #[test]
-fn an_expired_and_a_released_token_say_so_and_when() {
+fn rejecting_an_expired_or_released_token_states_the_reason() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.is_free("L"));
@@ -166,7 +166,7 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
 }
 
 #[test]
-fn no_dead_process_remains_while_another_holds_out_after_a_loss() {
+fn after_a_loss_exited_orphans_are_reaped_while_others_still_run() {
     let server = Server::start();
     let script = "exec 3<&0; trap '' TERM; setsid sh -c 'read _; (true & echo $!); read _' <&3 &
         trap - TERM; echo $$; exec sleep 60";
@@ -226,7 +226,7 @@ fn a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock() {
 }
 
 #[test]
-fn a_lock_lost_before_the_command_ended_is_76_even_if_detected_later() {
+fn a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     server.revoke("L");
@@ -236,7 +236,7 @@ fn a_lock_lost_before_the_command_ended_is_76_even_if_detected_later() {
 }
 
 #[test]
-fn a_lock_forgotten_in_a_restart_is_76_even_if_only_the_release_detects_it() {
+fn a_lock_forgotten_in_a_restart_causes_76_even_if_only_the_release_detects_it() {
     let mut server = Server::start();
     let first = holder(&server, &[], "L");
     server.kill();
@@ -345,7 +345,7 @@ fn a_release_is_repeated_when_its_reply_is_lost() {
 }
 
 #[test]
-fn a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl() {
+fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
     let server = Server::start();
     let script = "echo $$; exec sleep 1000";
     let mut first =
@@ -415,7 +415,7 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
 }
 
 #[test]
-fn with_on_lost_continue_a_command_finishes_without_its_lock_and_the_status_is_76() {
+fn with_on_lost_continue_a_command_finishes_without_its_lock_and_rlock_exits_with_76() {
     let server = Server::start();
     let script = "echo READY; read _; echo finished";
     let options = ["exec", "--ttl", "3s", "--on-lost", "continue", "L", "sh", "-c", script];
@@ -631,7 +631,7 @@ fn a_renewal_is_one_command_on_one_connection() {
 }
 
 #[test]
-fn what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost() {
+fn children_of_a_shell_also_get_time_to_clean_up_after_a_loss() {
     let server = Server::start();
     let worker = "trap 'echo cleaning; sleep 0.3; echo clean; exit' TERM; echo READY
         while :; do sleep 0.01; done";
@@ -732,14 +732,14 @@ support::also_on_local! {
     what_a_command_leaves_running_outlives_a_normal_end,
     waiting_for_a_command_that_ignores_sigterm_uses_no_cpu,
     a_stderr_that_nobody_reads_does_not_keep_a_command_alive_without_its_lock,
-    a_lock_lost_before_the_command_ended_is_76_even_if_detected_later,
+    a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later,
     a_stopped_command_ends_too_when_the_lock_is_lost,
-    a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl,
-    with_on_lost_continue_a_command_finishes_without_its_lock_and_the_status_is_76,
+    killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl,
+    with_on_lost_continue_a_command_finishes_without_its_lock_and_rlock_exits_with_76,
     kill_after_is_the_time_a_command_has_to_clean_up,
     a_command_never_runs_unlocked_if_the_lock_is_busy,
     after_a_pause_the_command_is_stopped_before_anything_else,
-    what_a_shell_has_started_may_clean_up_too_when_the_lock_is_lost,
+    children_of_a_shell_also_get_time_to_clean_up_after_a_loss,
     a_lost_lock_spares_processes_that_the_command_did_not_start,
     a_lost_lock_spares_orphans_that_the_command_did_not_start,
     orphans_are_reaped_however_they_end,
@@ -748,6 +748,6 @@ support::also_on_local! {
 support::also_without_vfork! {
     a_lost_lock_ends_the_whole_group_and_kills_what_ignores_sigterm,
     a_lost_lock_ends_processes_that_have_left_the_group,
-    a_killed_rlock_takes_its_command_along_and_its_lock_is_free_within_one_ttl,
+    killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl,
     orphans_are_reaped_however_they_end,
 }

@@ -129,7 +129,7 @@ fn a_default_directory_that_others_could_write_is_refused() {
 }
 
 #[test]
-fn bad_local_urls_are_78() {
+fn an_invalid_local_url_exits_with_78() {
     for (url, home, part) in [
         ("local:here", "/tmp", "is not absolute"),
         ("local:", "", "without HOME"),
@@ -213,7 +213,7 @@ fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
 }
 
 #[test]
-fn a_full_disk_is_69_and_changes_nothing() {
+fn a_full_disk_causes_69_and_changes_nothing() {
     let local = Local::new();
     let about = "x".repeat(500);
     for _ in 0..10 {
@@ -367,7 +367,7 @@ fn every_name_has_its_own_file_and_is_listed() {
 }
 
 #[test]
-fn a_crowd_of_processes_loses_no_count() {
+fn forty_processes_increment_a_counter_without_lost_updates() {
     let local = Local::new();
     let count = local.0.path().join("count");
     fs::write(&count, "0").unwrap();
@@ -449,7 +449,7 @@ fn files_unused_for_a_day_are_removed() {
 }
 
 #[test]
-fn planted_links_and_pipes_lead_nowhere() {
+fn planted_links_and_pipes_are_never_followed() {
     use std::os::unix::fs::symlink;
     let local = Local::new();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
@@ -522,7 +522,7 @@ fn planted_links_and_pipes_lead_nowhere() {
 }
 
 #[test]
-fn a_long_name_leads_through_no_link() {
+fn a_link_in_place_of_a_long_names_directory_is_rejected() {
     let local = Local::new();
     let long = "ä".repeat(100);
     assert_eq!(run(&mut local.rlock(&["exec", &long, "true"])).code(), 0);
@@ -548,7 +548,7 @@ fn the_directory_itself_may_be_a_link() {
 }
 
 #[test]
-fn no_file_is_named_by_a_token() {
+fn no_file_name_contains_a_token() {
     let local = Local::new();
     let show = r#"echo "$RLOCK_TOKEN"; read _ || :"#;
     let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", show]));
@@ -593,7 +593,7 @@ fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end
 }
 
 #[test]
-fn a_lock_without_its_state_is_foreign_until_its_file_is_removed_too() {
+fn a_lock_without_its_state_fails_with_78_until_its_visible_file_is_removed_too() {
     let local = Local::new();
     let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
     assert_eq!(holder.line(), "READY");
@@ -610,7 +610,7 @@ fn a_lock_without_its_state_is_foreign_until_its_file_is_removed_too() {
 }
 
 #[test]
-fn a_stray_entry_hides_no_lock() {
+fn stray_files_do_not_hide_a_lock() {
     let local = Local::new();
     assert_eq!(run(&mut local.rlock(&["acquire", "L"])).code(), 0);
     fs::write(local.locks().join("notes+"), "").unwrap();
@@ -623,7 +623,7 @@ fn a_stray_entry_hides_no_lock() {
 }
 
 #[test]
-fn no_umask_makes_a_lock_unusable() {
+fn a_lock_works_under_any_umask() {
     let local = Local::new();
     for umask in ["0777", "0000"] {
         let script = format!("umask {umask}; exec {} exec L true", binary());
@@ -726,7 +726,7 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
 }
 
 #[test]
-fn a_lock_is_shared_from_its_next_use_after_its_directory_is() {
+fn a_lock_file_becomes_accessible_to_the_group_at_its_next_use() {
     let group = Group::new();
     let [one, other] = Group::USERS;
     let mode = |mode| fs::set_permissions(group.locks(), fs::Permissions::from_mode(mode)).unwrap();

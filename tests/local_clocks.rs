@@ -123,7 +123,7 @@ fn containers_of_one_host_exclude_each_other() {
 }
 
 #[test]
-fn a_clock_that_is_behind_or_ahead_makes_no_lease_longer_or_shorter() {
+fn the_offset_of_a_clock_does_not_change_the_length_of_a_lease() {
     for (one, other) in [(Ahead(100_000), Own), (Own, Ahead(-1)), (Ahead(100_000), Ahead(200_000))]
     {
         let host = Host::new();
@@ -151,7 +151,7 @@ fn a_holder_that_renews_keeps_clients_with_another_clock_out() {
 }
 
 #[test]
-fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_look() {
+fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_request() {
     let (host, seen_later) = (Host::new(), Host::new());
     for host in [&host, &seen_later] {
         let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
@@ -173,7 +173,7 @@ fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_look() {
 }
 
 #[test]
-fn waiters_under_several_clocks_enter_in_order() {
+fn waiters_under_different_clocks_acquire_the_lock_in_order() {
     let host = Host::new();
     let holder = host.holder(Own, &[]);
     let log = host.0.path().join("log");
@@ -216,7 +216,7 @@ fn a_waiter_that_died_under_another_clock_is_passed_over() {
 }
 
 #[test]
-fn a_lock_that_cools_does_so_under_every_clock() {
+fn a_cooling_lock_stays_busy_under_every_clock() {
     let host = Host::new();
     let output = run(&mut host.rlock(Own, &["exec", "--at-least", "3s", "L", "true"]));
     let start = Instant::now();
@@ -242,7 +242,7 @@ fn a_hold_can_be_renewed_and_released_under_another_clock() {
 }
 
 #[test]
-fn a_reboot_keeps_the_fence() {
+fn the_fencing_token_grows_across_a_reboot() {
     let host = Host::new();
     let before = host.fence(Boot(1));
     // As if a clock that was far ahead had granted it.

@@ -30,7 +30,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
 }
 
 #[test]
-fn a_writer_enters_when_the_last_reader_has_left_and_readers_after_it() {
+fn a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers() {
     let server = Server::start();
     let first = holder(&server, &["--shared"], "L");
     let second = holder(&server, &["--shared"], "L");
@@ -48,7 +48,7 @@ fn a_writer_enters_when_the_last_reader_has_left_and_readers_after_it() {
 }
 
 #[test]
-fn a_dead_reader_goes_with_its_own_lease_while_others_read_on() {
+fn a_dead_readers_hold_expires_while_others_keep_theirs() {
     let server = Server::start();
     let living = holder(&server, &["-s"], "L");
     acquire(&server, &["-s", "--ttl", "3s"], "L");
@@ -82,7 +82,7 @@ fn slots_admit_exactly_n_holders() {
 }
 
 #[test]
-fn many_dead_slots_are_dropped() {
+fn many_expired_holds_of_slots_are_dropped() {
     let server = Server::start();
     // More than one call drops, and more than Lua can unpack.
     let script = "redis.call('SET', KEYS[1], 'a9000', 'PX', 86400000)
@@ -127,7 +127,7 @@ fn an_owner_that_holds_the_lock_enters_past_waiters() {
 }
 
 #[test]
-fn holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_one() {
+fn holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one() {
     let server = Server::start();
     let mine = ["--reentrant", "--owner", "me"];
     let long = acquire(&server, &[&mine[..], &["--ttl", "60s"]].concat(), "L");
@@ -185,7 +185,7 @@ fn at_least_keeps_a_lock_that_is_released_sooner() {
 }
 
 #[test]
-fn the_first_waiter_is_woken_when_a_release_brings_the_end_nearer() {
+fn the_head_is_woken_when_a_release_shortens_the_remaining_time() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "60s", "--at-least", "1500ms"], "L");
     // The waiter sends its next heartbeat only after 10 s.
@@ -215,7 +215,7 @@ fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
 }
 
 #[test]
-fn a_revoked_command_is_stopped_and_then_the_next_waiter_enters() {
+fn a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock() {
     let server = Server::start();
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
@@ -274,7 +274,7 @@ fn only_force_now_breaks_another_tools_lock() {
 }
 
 #[test]
-fn a_hold_inside_a_full_semaphore_does_not_wait_for_itself() {
+fn a_nested_request_for_the_last_slot_fails_instead_of_deadlocking() {
     let server = Server::start();
     let script = format!("{} exec --slots 1 L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
@@ -285,7 +285,7 @@ fn a_hold_inside_a_full_semaphore_does_not_wait_for_itself() {
 }
 
 #[test]
-fn a_slot_cannot_be_entered_again_and_stays_a_slot() {
+fn a_hold_with_a_slot_cannot_be_reentered() {
     let server = Server::start();
     let inner = format!("{} exec -n --shared --reentrant L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &inner]));
@@ -339,7 +339,7 @@ fn a_busy_message_names_the_writer_ahead_of_a_reader() {
 }
 
 #[test]
-fn a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_stays() {
+fn a_waiting_reader_acquires_the_lock_once_only_a_shared_hold_remains() {
     let server = Server::start();
     let mine = ["--reentrant", "--owner", "me"];
     acquire(&server, &[&mine[..], &["--ttl", "3s"]].concat(), "L");
@@ -351,23 +351,23 @@ fn a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_st
 }
 
 support::also_on_local! {
-    a_slot_cannot_be_entered_again_and_stays_a_slot,
+    a_hold_with_a_slot_cannot_be_reentered,
     an_ended_hold_does_not_hide_the_enclosing_one,
     waiters_of_one_owner_enter_together,
     a_busy_message_names_the_writer_ahead_of_a_reader,
-    a_reader_enters_when_the_exclusive_hold_ends_and_a_shared_one_of_its_owner_stays,
+    a_waiting_reader_acquires_the_lock_once_only_a_shared_hold_remains,
     readers_share_and_a_waiting_writer_holds_back_later_readers,
-    a_writer_enters_when_the_last_reader_has_left_and_readers_after_it,
-    a_dead_reader_goes_with_its_own_lease_while_others_read_on,
+    a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers,
+    a_dead_readers_hold_expires_while_others_keep_theirs,
     slots_admit_exactly_n_holders,
     a_lock_can_be_entered_again_from_inside,
     an_owner_that_holds_the_lock_enters_past_waiters,
-    holds_of_one_owner_are_counted_by_name_and_a_short_one_never_shortens_a_long_one,
+    holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,
     the_owner_may_come_from_the_environment_and_from_the_enclosing_hold,
     at_least_keeps_a_lock_that_is_released_sooner,
-    the_first_waiter_is_woken_when_a_release_brings_the_end_nearer,
+    the_head_is_woken_when_a_release_shortens_the_remaining_time,
     neither_a_renewal_nor_a_second_release_shortens_at_least,
-    a_revoked_command_is_stopped_and_then_the_next_waiter_enters,
+    a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock,
     force_now_frees_the_lock_of_a_dead_holder_at_once,
-    a_hold_inside_a_full_semaphore_does_not_wait_for_itself,
+    a_nested_request_for_the_last_slot_fails_instead_of_deadlocking,
 }

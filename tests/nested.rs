@@ -25,7 +25,7 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
 }
 
 #[test]
-fn an_unreadable_enclosing_hold_hides_no_other() {
+fn an_unreadable_enclosing_hold_does_not_hide_the_others() {
     let rlock = binary();
     let server = Server::start();
     let bad = r#"RLOCK_HELD="$(printf '\377=\377') $RLOCK_HELD x=$(printf '\303')""#;
@@ -68,7 +68,7 @@ fn an_ended_enclosing_hold_blocks_nothing() {
 
 support::also_on_local! {
     a_command_that_asks_for_an_enclosing_lock_fails_at_once,
-    an_unreadable_enclosing_hold_hides_no_other,
+    an_unreadable_enclosing_hold_does_not_hide_the_others,
     locks_of_other_names_nest,
     a_command_waits_for_the_lock_of_its_sibling,
     an_ended_enclosing_hold_blocks_nothing,

@@ -17,7 +17,7 @@ use support::limit::Process;
 use support::{Finished, Server, holder};
 
 #[test]
-fn no_lease_lapses_on_a_busy_machine_nor_one_of_100_ms_on_an_idle_one() {
+fn renewals_keep_a_1_s_lease_on_a_busy_machine_and_a_100_ms_lease_on_an_idle_one() {
     for engine in [|test: fn()| test(), support::server::on_local] {
         engine(idle);
         engine(busy);

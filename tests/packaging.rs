@@ -158,7 +158,7 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
 }
 
 #[test]
-fn an_installation_leaves_the_directories_of_others_as_they_are() {
+fn installing_keeps_existing_links_and_directory_modes() {
     let page = TempDir::new().unwrap();
     release(page.path());
     let directory = TempDir::new().unwrap();

@@ -12,7 +12,7 @@ use crate::support::{
 also_on_local! {
     next_goes_ahead_of_the_queue_and_behind_others_with_next,
     a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer,
-    the_newest_run_ends_older_ones_that_wait,
+    a_newer_request_with_supersede_cancels_older_ones,
     a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder,
     a_stopped_waiter_does_not_supersede_a_newer_one,
     a_request_that_is_never_queued_supersedes_nothing,
@@ -68,7 +68,7 @@ fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
 }
 
 #[test]
-fn the_newest_run_ends_older_ones_that_wait() {
+fn a_newer_request_with_supersede_cancels_older_ones() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");

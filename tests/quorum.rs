@@ -106,7 +106,7 @@ fn a_lock_on_a_majority_works_like_any_other() {
 }
 
 #[test]
-fn the_rights_that_the_readme_gives_are_enough() {
+fn the_acl_rule_in_the_readme_is_sufficient() {
     let servers = servers(3);
     servers
         .iter()
@@ -161,7 +161,7 @@ fn with_two_of_five_down_everything_works_and_with_three_nothing_does() {
 }
 
 #[test]
-fn a_frozen_server_costs_one_timeout_once() {
+fn a_frozen_server_delays_exec_by_less_than_two_timeouts() {
     let servers = servers(3);
     servers[0].await_uptime(5);
     servers[2].signal("STOP");
@@ -283,7 +283,7 @@ fn mask(random: &mut Random) -> Vec<usize> {
 }
 
 #[test]
-fn the_fence_grows_whatever_minority_takes_no_part() {
+fn the_fencing_token_grows_whichever_minority_takes_no_part() {
     let servers = servers(5);
     let seed = RandomState::new().hash_one("seed");
     let random = &mut Random(seed);
@@ -319,7 +319,7 @@ fn the_fence_grows_whatever_minority_takes_no_part() {
 }
 
 #[test]
-fn readers_that_come_at_once_all_enter_with_distinct_fences() {
+fn simultaneous_readers_all_acquire_with_distinct_fencing_tokens() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     // A lease that leaves a loaded machine the time for all of them.
@@ -338,7 +338,7 @@ fn readers_that_come_at_once_all_enter_with_distinct_fences() {
 }
 
 #[test]
-fn exactly_one_of_several_simultaneous_nonblocking_clients_enters() {
+fn exactly_one_of_several_simultaneous_nonblocking_clients_acquires_the_lock() {
     let servers = servers(3);
     for round in 0..8 {
         // Each is near to another server.
@@ -415,7 +415,7 @@ fn a_renewal_of_a_slot_needs_as_many_servers_as_the_slot() {
 }
 
 #[test]
-fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
+fn a_wrong_password_on_one_server_does_not_end_a_wait_that_the_others_could_end() {
     let mut servers = servers(4);
     servers.push(Server::on_tcp(&["--requirepass", "secret"]));
     let all = urls(&servers, &[]);
@@ -435,7 +435,7 @@ fn a_wrong_password_on_one_does_not_end_a_wait_that_others_could_end() {
 }
 
 #[test]
-fn slots_need_enough_servers_that_none_is_granted_twice() {
+fn slots_require_enough_servers_to_rule_out_an_extra_holder() {
     let servers = servers(3);
     // Two slots on each of three servers are six, enough for three holds on two servers each.
     let output = run(&mut at(&urls(&servers, &[1]), &["acquire", "--slots", "2", "L"]));
@@ -451,7 +451,7 @@ fn slots_need_enough_servers_that_none_is_granted_twice() {
 }
 
 #[test]
-fn holders_of_slots_have_no_numbers_and_are_refused_nothing() {
+fn without_slot_numbers_holders_on_a_quorum_still_get_every_slot() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
     let first = run(&mut at(&all, &["acquire", "--json", "--slots", "2", "L"])).out();
@@ -494,7 +494,7 @@ fn of_many_clients_no_two_hold_a_lock_at_once() {
 }
 
 #[test]
-fn an_invalid_quorum_is_78_and_a_misconfigured_server_is_reported() {
+fn an_invalid_quorum_is_rejected_with_78_and_a_misconfigured_server_is_reported() {
     for urls in [
         "redis://h redis://h",
         "redis://h local:",
@@ -627,7 +627,7 @@ fn a_command_does_not_run_unlocked_while_a_server_names_the_holder() {
 }
 
 #[test]
-fn a_fence_does_not_leap_while_a_server_is_away() {
+fn retries_with_a_server_down_do_not_inflate_the_fencing_token() {
     let mut servers = servers(3);
     servers[2].kill();
     let wire = Proxy::to(servers[0].port(), Duration::ZERO);

@@ -60,7 +60,7 @@ fn is_clean(server: &Server) -> bool {
 }
 
 #[test]
-fn waiters_enter_in_the_order_in_which_they_came() {
+fn waiters_acquire_the_lock_in_order_of_arrival() {
     for fault in ["", "KILL", "STOP"] {
         let mut servers = servers(3);
         let mut first = holder(&servers, &[]);
@@ -103,7 +103,7 @@ fn the_clocks_of_the_servers_do_not_change_the_order() {
 }
 
 #[test]
-fn nobody_who_comes_later_passes_a_waiter() {
+fn a_later_client_does_not_overtake_a_waiter() {
     let servers = servers(3);
     let mut reader = holder(&servers, &["--shared"]);
     let writer = waiter(&servers, &[], "writer");
@@ -117,7 +117,7 @@ fn nobody_who_comes_later_passes_a_waiter() {
 }
 
 #[test]
-fn exactly_one_of_those_who_come_together_without_waiting_enters() {
+fn of_simultaneous_requests_with_n_exactly_one_acquires_the_lock() {
     for fault in ["", "KILL", "STOP"] {
         let mut servers = servers(3);
         match fault {
@@ -144,7 +144,7 @@ fn exactly_one_of_those_who_come_together_without_waiting_enters() {
 }
 
 #[test]
-fn a_frozen_minority_costs_nothing_and_gets_what_it_is_owed() {
+fn a_frozen_minority_delays_no_command_and_executes_its_requests_on_resuming() {
     let servers = servers(3);
     servers[2].signal("STOP");
     // Each of these would otherwise take an I/O timeout of 750 ms.
@@ -164,7 +164,7 @@ fn a_frozen_minority_costs_nothing_and_gets_what_it_is_owed() {
 }
 
 #[test]
-fn a_waiter_waits_for_servers_that_are_too_young_to_vote() {
+fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
     let mut servers = servers(3);
     for server in &mut servers {
         server.kill();
@@ -192,7 +192,7 @@ fn a_dead_waiter_at_the_head_is_skipped() {
 }
 
 #[test]
-fn readers_and_slots_enter_together_and_an_owner_enters_its_own_lock() {
+fn readers_acquire_together_as_do_holders_of_slots_and_an_owner_reenters_its_lock() {
     let servers = servers(3);
     let mut writer = holder(&servers, &["--owner", "me"]);
     let inner = ["exec", "-n", "--reentrant", "--owner", "me", "L", "true"];

@@ -255,7 +255,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
 }
 
 #[test]
-fn a_resource_that_checks_the_fence_refuses_a_late_holder() {
+fn a_resource_that_checks_the_fencing_token_rejects_a_late_holder() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
     let block = &blocks("Reject late holders")[0];

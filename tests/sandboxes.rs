@@ -9,7 +9,7 @@ use crate::support::sandbox::{Refused, refuse};
 use crate::support::{Finished, READY, Running, Server, binary, run, until};
 
 #[test]
-fn whatever_a_sandbox_answers_to_the_fast_start_a_command_runs() {
+fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
     let server = Server::start();
     for errno in [Errno::EINVAL, Errno::ENOSYS, Errno::EPERM] {
         for group in [&[][..], &["--foreground"]] {
@@ -24,7 +24,7 @@ fn whatever_a_sandbox_answers_to_the_fast_start_a_command_runs() {
 }
 
 #[test]
-fn a_lack_of_processes_is_an_error_even_if_another_start_would_succeed() {
+fn a_process_limit_is_an_error_and_is_not_retried_with_fork() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--foreground", "L", "true"]);
     let output = run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN));
@@ -34,7 +34,7 @@ fn a_lack_of_processes_is_an_error_even_if_another_start_would_succeed() {
 
 /// As under qemu-user, which insists on SIGCHLD at the end of each process.
 #[test]
-fn where_no_process_ends_silently_a_command_keeps_its_group_until_the_end() {
+fn under_qemu_user_the_group_leader_is_reaped_last() {
     let server = Server::start();
     let script = "trap 'echo USR1' USR1; sleep 1000 & (setsid true &)
         echo $(ps -o pgid= -p $$); while :; do sleep 0.01; done";
@@ -53,7 +53,7 @@ fn where_no_process_ends_silently_a_command_keeps_its_group_until_the_end() {
 }
 
 #[test]
-fn to_renew_and_release_a_lock_needs_no_recent_system_calls() {
+fn renewing_and_releasing_need_no_recent_system_calls() {
     let server = Server::start();
     let recent = [libc::SYS_clone3, libc::SYS_close_range].map(Refused::Call);
     let exec = server.rlock(["exec", "-v", "--ttl", "2s", "L", "sh", "-c", READY]);

@@ -41,7 +41,7 @@ fn a_lock_is_on_the_master_that_the_sentinels_name() {
 }
 
 #[test]
-fn the_rights_that_the_readme_gives_are_enough() {
+fn the_acl_rule_in_the_readme_is_sufficient() {
     let service = Service::start(0, &[], &[]);
     set_up(&service.servers()[0], &rule(&[&TO_INSPECT[..], &["+role"]].concat()));
     let output = as_ci(&mut on(&service, &["exec", "L", "true"]));
@@ -84,7 +84,7 @@ fn a_command_does_not_run_unlocked_while_a_sentinel_answers() {
 }
 
 #[test]
-fn a_frozen_sentinel_costs_its_head_start_and_a_dead_one_nothing() {
+fn a_frozen_sentinel_delays_a_request_by_only_50_ms_and_a_dead_one_not_at_all() {
     let service = Service::start(0, &[], &[]);
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
@@ -136,7 +136,7 @@ fn a_signal_ends_the_search_for_a_sentinel() {
 }
 
 #[test]
-fn what_one_sentinel_says_explains_why_the_others_could_not_help() {
+fn the_only_answer_from_a_sentinel_determines_the_error() {
     let service = Service::start(0, &[], &[]);
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
@@ -148,7 +148,7 @@ fn what_one_sentinel_says_explains_why_the_others_could_not_help() {
 }
 
 #[test]
-fn an_unknown_service_and_a_missing_password_are_78() {
+fn an_unknown_service_or_a_missing_password_exits_with_78() {
     let service = Service::start(
         0,
         &["--requirepass", "of the master"],
@@ -173,7 +173,7 @@ fn an_unknown_service_and_a_missing_password_are_78() {
 }
 
 #[test]
-fn a_waiter_keeps_its_place_and_a_holder_its_lock_through_a_failover() {
+fn a_waiter_keeps_its_position_and_a_holder_its_lock_through_a_failover() {
     let mut service = Service::start(1, &[], &[]);
     let exec = [&["exec", "--ttl", "30s"], &SURE[..], &["L", "sh", "-c", READY]].concat();
     let mut holder = Running::start(&mut on(&service, &exec));
@@ -260,7 +260,7 @@ fn no_client_acts_on_a_demoted_master() {
 }
 
 #[test]
-fn only_all_replicas_keep_a_replaced_master_from_renewing() {
+fn a_replaced_master_cannot_renew_if_all_replicas_must_confirm() {
     let service = Service::start(2, &[], &[]);
     let hold = |count: &str, name: &str| {
         let sure = ["exec", "--ttl", "6s", "--min-replicas", count, name];

@@ -93,7 +93,7 @@ fn a_signal_reaches_a_command_that_has_left_its_group() {
 }
 
 #[test]
-fn a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started() {
+fn a_timer_set_by_the_caller_ends_the_command_and_its_children() {
     let server = Server::start();
     for options in [&["exec"][..], &["exec", "--foreground"]] {
         let script = "sleep 1000 & exec sleep 1000";
@@ -153,7 +153,7 @@ fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
 }
 
 #[test]
-fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
+fn sigterm_at_any_moment_of_startup_takes_effect_and_leaves_no_lock() {
     let server = Server::start();
     for delay in 0..50 {
         let name = format!("L{delay}");
@@ -175,7 +175,7 @@ fn term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock() {
 }
 
 #[test]
-fn a_stop_at_any_moment_of_the_start_ends_with_the_stop() {
+fn rlock_resumes_after_a_sigstop_at_any_moment_of_startup() {
     let server = Server::start();
     for delay in 0..50 {
         let name = format!("L{delay}");
@@ -279,7 +279,7 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_
 }
 
 #[test]
-fn a_signal_that_comes_while_rlock_gives_up_starts_no_command() {
+fn a_signal_while_rlock_gives_up_prevents_an_unlocked_run() {
     let server = Server::start();
     server.signal("STOP");
     // The request and its withdrawal take 300 ms each.
@@ -296,7 +296,7 @@ fn a_signal_that_comes_while_rlock_gives_up_starts_no_command() {
 }
 
 #[test]
-fn a_waiter_that_knows_of_a_holder_never_runs_unlocked_when_the_server_goes() {
+fn a_waiter_that_has_seen_a_holder_never_runs_unlocked() {
     let mut server = Server::start();
     let first = support::holder(&server, &[], "L");
     let options = ["exec", "-w", "1s", "--on-unreachable", "run", "L", "echo", "RUNS"];
@@ -313,9 +313,9 @@ support::also_on_local! {
     a_command_may_clean_up_under_the_lock,
     a_signal_reaches_the_commands_whole_group,
     a_signal_reaches_a_command_that_has_left_its_group,
-    a_timer_that_the_caller_has_set_ends_the_command_with_all_it_has_started,
-    term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
-    a_stop_at_any_moment_of_the_start_ends_with_the_stop,
+    a_timer_set_by_the_caller_ends_the_command_and_its_children,
+    sigterm_at_any_moment_of_startup_takes_effect_and_leaves_no_lock,
+    rlock_resumes_after_a_sigstop_at_any_moment_of_startup,
     under_nohup_neither_rlock_nor_its_command_receives_sighup,
     process_1_of_a_container_exits_with_128_plus_the_signal,
     in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
@@ -323,7 +323,7 @@ support::also_on_local! {
 
 support::also_without_vfork! {
     a_signal_reaches_the_commands_whole_group,
-    term_at_any_moment_of_the_start_is_neither_lost_nor_leaves_a_lock,
-    a_stop_at_any_moment_of_the_start_ends_with_the_stop,
+    sigterm_at_any_moment_of_startup_takes_effect_and_leaves_no_lock,
+    rlock_resumes_after_a_sigstop_at_any_moment_of_startup,
     in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
 }

@@ -188,7 +188,7 @@ fn a_server_out_of_memory_hands_a_number_on() {
 
 /// An earlier version neither gives out numbers nor frees them.
 #[test]
-fn numbers_that_an_earlier_version_left_taken_are_free_again_once_all_are() {
+fn when_all_numbers_are_marked_taken_those_without_a_holder_are_reclaimed() {
     let server = Server::start();
     let first = holder(&server, &["--slots", "3"], "1");
     server.cli(&["HSET", "{rlock:L}?state", "slots:1", "11"]);

@@ -23,7 +23,7 @@ fn a_command_can_read_the_terminal() {
 }
 
 #[test]
-fn an_interactive_shell_has_its_own_jobs() {
+fn an_interactive_shell_under_exec_has_job_control() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec L bash --norc -i; echo status-$?");
@@ -149,7 +149,7 @@ fn a_watch_of_a_long_list_keeps_its_summary() {
 }
 
 #[test]
-fn a_watch_keeps_the_last_list_while_the_server_is_away() {
+fn a_watch_keeps_the_last_list_while_the_server_is_unreachable() {
     let mut server = Server::start();
     support::acquire(&server, &["--ttl", "1h"], "L");
     let mut terminal = Terminal::start(&server);
@@ -280,7 +280,7 @@ fn a_suspended_job_that_outlived_its_lease_is_not_brought_back() {
 }
 
 #[test]
-fn a_pipeline_keeps_its_own_hands_on_the_terminal() {
+fn exec_in_a_pipeline_does_not_take_the_terminal() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock exec L echo in | (cat; read x < /dev/tty; echo got-$x)");
@@ -371,7 +371,7 @@ fn in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it() {
 }
 
 #[test]
-fn a_stop_of_rlock_alone_stops_no_other_process() {
+fn suspending_only_rlock_suspends_no_other_process() {
     let server = Server::start();
     let script = server.directory().join("script");
     let lines = "cd ${0%/*}
@@ -389,16 +389,16 @@ fn a_stop_of_rlock_alone_stops_no_other_process() {
 
 support::also_on_local! {
     a_command_can_read_the_terminal,
-    an_interactive_shell_has_its_own_jobs,
+    an_interactive_shell_under_exec_has_job_control,
     an_interrupt_stops_the_script,
     a_job_can_be_suspended_and_brought_back,
     a_suspended_job_that_outlived_its_lease_is_not_brought_back,
-    a_pipeline_keeps_its_own_hands_on_the_terminal,
+    exec_in_a_pipeline_does_not_take_the_terminal,
     a_background_job_that_wants_the_terminal_waits_for_it,
     in_the_foreground_group_an_interrupt_reaches_the_command_once,
     in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_back,
     in_the_foreground_group_an_interrupt_reaches_a_command_that_has_left_it,
-    a_stop_of_rlock_alone_stops_no_other_process,
+    suspending_only_rlock_suspends_no_other_process,
 }
 
 support::also_without_vfork! {

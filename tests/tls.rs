@@ -100,7 +100,7 @@ fn a_lock_over_tls_works_like_any_other() {
 }
 
 #[test]
-fn an_untrusted_server_is_78_and_receives_no_password() {
+fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
     let authority = Authority::new();
     let other = Authority::new();
     authority.signs("other", "DNS:elsewhere.example", "-days 2");
@@ -135,7 +135,7 @@ fn an_untrusted_server_is_78_and_receives_no_password() {
 }
 
 #[test]
-fn a_system_without_root_certificates_is_78_and_ssl_cert_file_names_one() {
+fn without_root_certificates_tls_exits_with_78_unless_ssl_cert_file_names_one() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost", "-days 2");
     let (_server, url) = authority.serves("server", "no");
@@ -164,7 +164,7 @@ fn a_server_that_requires_a_client_certificate_receives_it() {
 }
 
 #[test]
-fn an_unusable_certificate_is_78_in_plain_words() {
+fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
     let authority = Authority::new();
     // Without extensions it is of version 1.
     authority
@@ -185,7 +185,7 @@ fn an_unusable_certificate_is_78_in_plain_words() {
 }
 
 #[test]
-fn an_unusable_key_is_78_and_says_what_to_do() {
+fn an_unusable_key_exits_with_78_and_states_the_remedy() {
     let authority = Authority::new();
     authority.signs("client", "DNS:client", "-days 2");
     authority.openssl("rsa -aes128 -passout pass:x -in client.key -out encrypted.key");
@@ -258,7 +258,7 @@ fn a_key_that_every_user_can_read_causes_a_warning() {
 }
 
 #[test]
-fn a_url_without_tls_for_a_server_with_tls_leads_to_rediss() {
+fn a_redis_url_for_a_tls_server_suggests_rediss() {
     let authority = Authority::new();
     authority.signs("server", "IP:127.0.0.1", "-days 2");
     let (_server, url) = authority.serves("server", "no");

@@ -21,7 +21,7 @@ fn acquire_prints_a_token_that_renews_and_releases() {
 }
 
 #[test]
-fn a_wrong_token_a_prefix_and_an_expired_token_change_nothing() {
+fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease ends", || server.is_free("L"));
@@ -68,7 +68,7 @@ fn a_renewal_inside_exec_never_shortens_its_lease() {
 }
 
 #[test]
-fn the_token_of_one_lock_does_not_fit_another() {
+fn the_token_of_one_lock_is_rejected_by_another() {
     let server = Server::start();
     let token = acquire(&server, &[], "a");
     acquire(&server, &[], "b");
@@ -180,7 +180,7 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
 }
 
 #[test]
-fn a_shell_that_evaluates_a_failure_has_it_as_its_status() {
+fn evaluating_a_failed_acquire_returns_its_exit_status() {
     let server = Server::start();
     acquire(&server, &[], "L");
     let rlock = binary();
@@ -192,8 +192,8 @@ fn a_shell_that_evaluates_a_failure_has_it_as_its_status() {
 
 support::also_on_local! {
     acquire_prints_a_token_that_renews_and_releases,
-    a_wrong_token_a_prefix_and_an_expired_token_change_nothing,
-    the_token_of_one_lock_does_not_fit_another,
+    renew_and_release_reject_wrong_partial_and_expired_tokens,
+    the_token_of_one_lock_is_rejected_by_another,
     a_waiters_token_cannot_be_used_before_it_holds,
     no_token_and_an_empty_token_are_usage_errors,
     every_outcome_has_a_json_document,

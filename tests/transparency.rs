@@ -19,7 +19,7 @@ fn rlock_exits_with_every_status_of_its_command() {
 }
 
 #[test]
-fn a_command_that_dies_by_a_signal_is_followed_by_the_same_signal() {
+fn rlock_dies_by_the_signal_that_killed_its_command() {
     let server = Server::start();
     // The last one is a real-time signal, for which most libraries have no name.
     for signal in [1, 2, 3, 6, 9, 13, 15, 40] {
@@ -86,7 +86,7 @@ fn a_command_may_leave_its_group_and_session_as_under_flock() {
 }
 
 #[test]
-fn an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten() {
+fn with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it() {
     let server = Server::start();
     // A shell cannot ignore SIGCHLD for its children, Perl can.
     let script = "$SIG{CHLD} = 'IGNORE'; exec @ARGV";
@@ -243,7 +243,7 @@ fn a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line() {
 }
 
 #[test]
-fn rlocks_own_name_is_not_read() {
+fn rlock_ignores_the_name_it_is_run_by() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
     assert_eq!(run(command.arg0("other")).code(), 0);
@@ -251,10 +251,10 @@ fn rlocks_own_name_is_not_read() {
 
 support::also_on_local! {
     rlock_exits_with_every_status_of_its_command,
-    a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
+    rlock_dies_by_the_signal_that_killed_its_command,
     ignored_signals_stay_ignored_and_others_do_not,
     a_command_may_leave_its_group_and_session_as_under_flock,
-    an_ignored_sigchld_neither_hides_the_end_nor_is_forgotten,
+    with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it,
     blocked_signals_stay_blocked,
     closed_descriptors_stay_closed_and_rlock_leaks_none,
     umask_directory_arguments_and_environment_pass_through,
@@ -263,11 +263,11 @@ support::also_on_local! {
     the_command_learns_about_its_lock_from_its_environment,
     a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
     a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line,
-    rlocks_own_name_is_not_read,
+    rlock_ignores_the_name_it_is_run_by,
 }
 
 support::also_without_vfork! {
-    a_command_that_dies_by_a_signal_is_followed_by_the_same_signal,
+    rlock_dies_by_the_signal_that_killed_its_command,
     a_command_may_leave_its_group_and_session_as_under_flock,
     closed_descriptors_stay_closed_and_rlock_leaks_none,
     stdin_and_stdout_are_the_commands_own_to_the_last_byte,

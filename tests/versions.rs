@@ -147,7 +147,7 @@ fn the_queue_of_0_1_0_does_not_delay_a_release() {
 }
 
 #[test]
-fn a_fence_is_larger_than_all_of_0_1_0() {
+fn a_fencing_token_is_larger_than_all_of_0_1_0() {
     let server = Server::start();
     let old = acquire_with_0_1_0(&server);
     assert_eq!(call(&server, &RELEASE, TOKEN, &[""]), ["released"]);
@@ -200,7 +200,7 @@ fn a_file_of_0_1_0_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_that_0_1_0_put_in_place_of_a_deleted_one_is_not_taken_for_it() {
+fn a_lock_file_recreated_by_0_1_0_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("local:{}", directory.path().display());
     assert_eq!(run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url)).code(), 0);

@@ -44,7 +44,7 @@ fn the_conflict_exit_code_can_be_chosen() {
 }
 
 #[test]
-fn quiet_hides_a_busy_lock_but_no_failure() {
+fn quiet_suppresses_the_busy_message_but_not_errors() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let output = run(&mut server.rlock(["exec", "-q", "-w", "0.2", "L", "true"]));
@@ -100,7 +100,7 @@ fn a_dead_holder_frees_the_lock_when_its_lease_ends() {
 }
 
 #[test]
-fn a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat() {
+fn a_killed_head_with_a_short_ttl_is_skipped_within_a_claim_window_and_a_heartbeat() {
     let server = Server::start();
     // A heartbeat is a third of the lease.
     let first = holder(&server, &[], "L");
@@ -116,7 +116,7 @@ fn a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat() {
 }
 
 #[test]
-fn a_killed_first_waiter_costs_a_claim_and_no_heartbeat() {
+fn a_killed_head_delays_the_next_waiter_only_by_the_claim_window() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     // Their heartbeat is 10 s.
@@ -132,7 +132,7 @@ fn a_killed_first_waiter_costs_a_claim_and_no_heartbeat() {
 }
 
 #[test]
-fn a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat() {
+fn a_head_killed_with_the_holder_delays_the_next_waiter_only_by_the_claim_window() {
     let server = Server::start();
     let first = holder(&server, &["--ttl", "3s"], "L");
     let dead = waiter(&server, &[], "L", "dead");
@@ -148,7 +148,7 @@ fn a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat() {
 }
 
 #[test]
-fn a_first_waiter_that_leaves_costs_nothing() {
+fn a_head_that_leaves_the_queue_does_not_delay_the_next_waiter() {
     let server = Server::start();
     acquire(&server, &["--ttl", "4s"], "L");
     let head = waiter(&server, &[], "L", "head");
@@ -294,7 +294,7 @@ fn a_new_waiter_passes_a_crowd_of_dead_ones() {
 }
 
 #[test]
-fn a_waiter_waits_for_an_absent_server_too() {
+fn a_waiter_waits_for_an_unreachable_server_too() {
     let mut server = Server::start();
     let first = holder(&server, &["-q"], "L");
     let mut patient = waiter(&server, &[], "L", "patient");
@@ -308,7 +308,7 @@ fn a_waiter_waits_for_an_absent_server_too() {
 }
 
 #[test]
-fn a_bounded_wait_for_a_server_that_is_gone_ends_as_unreachable() {
+fn a_bounded_wait_for_an_unreachable_server_exits_with_69() {
     let mut server = Server::start();
     let first = holder(&server, &["-q"], "L");
     let patient = waiter(&server, &["-w", "1s"], "L", "");
@@ -341,14 +341,14 @@ fn another_tool_respects_a_lock_of_rlock() {
 support::also_on_local! {
     nonblock_fails_at_once_and_names_the_holder,
     the_conflict_exit_code_can_be_chosen,
-    quiet_hides_a_busy_lock_but_no_failure,
+    quiet_suppresses_the_busy_message_but_not_errors,
     a_wait_that_times_out_leaves_the_queue,
     a_signal_ends_a_wait_and_leaves_the_queue,
     a_dead_holder_frees_the_lock_when_its_lease_ends,
-    a_killed_first_waiter_delays_the_next_by_at_most_a_claim_and_a_heartbeat,
-    a_killed_first_waiter_costs_a_claim_and_no_heartbeat,
-    a_first_waiter_killed_with_the_holder_costs_a_claim_and_no_heartbeat,
+    a_killed_head_with_a_short_ttl_is_skipped_within_a_claim_window_and_a_heartbeat,
+    a_killed_head_delays_the_next_waiter_only_by_the_claim_window,
+    a_head_killed_with_the_holder_delays_the_next_waiter_only_by_the_claim_window,
     a_waiter_that_does_not_claim_its_grant_in_time_queues_again_at_the_end,
-    a_first_waiter_that_leaves_costs_nothing,
+    a_head_that_leaves_the_queue_does_not_delay_the_next_waiter,
     a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock,
 }

@@ -271,7 +271,7 @@ fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
 }
 
 #[test]
-fn no_reader_of_the_callers_stderr_waits_for_the_keeper() {
+fn the_keeper_does_not_keep_the_callers_stderr_open() {
     let server = Server::start();
     let rlock = binary();
     let body = format!("x=$({rlock} acquire --while-pid $$ L 2>&1); echo \"got ${{#x}}\"");
@@ -299,7 +299,7 @@ fn a_notice_makes_the_keeper_ask_and_only_the_server_ends_it() {
 }
 
 #[test]
-fn others_on_the_host_neither_end_a_keeper_nor_keep_it_busy() {
+fn other_local_processes_can_neither_end_a_keeper_nor_keep_it_busy() {
     let server = Server::start();
     let undisturbed = Server::start();
     let start = |server: &Server| {
@@ -345,7 +345,7 @@ fn a_daemon_in_the_session_of_a_script_is_stopped_with_it() {
 }
 
 #[test]
-fn a_server_that_is_away_for_too_long_stops_the_script_before_others_can_have_the_lock() {
+fn a_server_unreachable_for_too_long_stops_the_script_before_others_can_acquire_the_lock() {
     let server = Server::with(&[]);
     let mut running = Running::start(&mut script(&server, "sleep 60"));
     assert_eq!(running.line(), "HELD");
@@ -356,7 +356,7 @@ fn a_server_that_is_away_for_too_long_stops_the_script_before_others_can_have_th
 }
 
 #[test]
-fn a_session_that_ends_does_not_take_the_keeper_along() {
+fn the_keeper_survives_the_signals_that_end_a_session() {
     let server = Server::start();
     let mut running = Running::start(&mut script(&server, "read _"));
     assert_eq!(running.line(), "HELD");
@@ -372,7 +372,7 @@ fn a_session_that_ends_does_not_take_the_keeper_along() {
 }
 
 #[test]
-fn a_process_that_cannot_be_watched_is_64_and_leaves_nothing_behind() {
+fn acquire_with_while_pid_exits_with_64_for_a_process_it_cannot_watch() {
     let server = Server::start();
     let mut ended = Process::start(&mut Command::new("true"));
     until("it has ended", || is_gone(&ended.id().to_string()));
@@ -413,7 +413,7 @@ fn the_keeper_keeps_none_of_the_callers_descriptors_open() {
 }
 
 #[test]
-fn a_script_that_has_released_its_lock_outlives_any_failure_of_the_server() {
+fn after_releasing_its_lock_a_script_survives_a_frozen_server() {
     let server = Server::start();
     let rlock = binary();
     // Longer than the lease of 2 s, at the end of which a keeper would stop the script.
@@ -427,7 +427,7 @@ fn a_script_that_has_released_its_lock_outlives_any_failure_of_the_server() {
 }
 
 #[test]
-fn a_script_outlives_a_release_that_its_keeper_does_not_hear_of() {
+fn a_keeper_that_misses_the_release_does_not_stop_the_script() {
     let server = Server::start();
     let rlock = binary();
     // The keeper's socket is of another network, and the history remembers fewer holds.
@@ -479,7 +479,7 @@ fn with_few_descriptors(shell: &Command) -> Command {
 }
 
 #[test]
-fn many_processes_of_a_script_are_stopped_as_soon_as_a_few() {
+fn stopping_many_processes_takes_no_longer_than_stopping_a_few() {
     let server = Server::start();
     let sleep = format!("sleep 600.{}", std::process::id());
     let body =
@@ -527,7 +527,7 @@ fn a_script_with_few_descriptors_is_stopped_with_all_that_it_started() {
 }
 
 #[test]
-fn without_proc_a_script_reads_that_not_all_of_it_can_be_stopped() {
+fn without_proc_the_keeper_warns_that_it_cannot_stop_every_process() {
     let server = Server::start();
     let shell = script(&server, "sleep 60 & wait");
     // Process 1 cannot be watched.
@@ -547,7 +547,7 @@ support::also_on_local! {
     a_script_may_renew_and_release_its_lock_itself,
     a_renewal_beside_a_keeper_never_shortens_its_lease,
     a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
-    a_session_that_ends_does_not_take_the_keeper_along,
+    the_keeper_survives_the_signals_that_end_a_session,
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
     a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
 }

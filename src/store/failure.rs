@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_whose_first_copy_was_lost_may_have_taken_effect_whatever_became_of_the_second() {
+    fn a_request_sent_twice_may_have_taken_effect_whatever_the_second_error() {
         let fault = || Fault::new("refused");
         for failure in [
             Failure::Unreachable { fault: fault(), fate: Fate::NotSent, others_answer: false },

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn work_aside_is_done_when_it_is_due_or_has_news_and_may_end_the_wait() {
+    fn background_work_runs_when_due_or_notified_and_may_end_the_wait() {
         let (answer, stop) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
         let due = Cell::new(Some(Instant::now() + Duration::from_millis(5)));
         let chore = Chore { news: Wakeup::new().unwrap(), due, left: Cell::new(3) };

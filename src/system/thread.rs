@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_readable_once_it_has_returned() {
+    fn the_descriptor_of_a_call_becomes_readable_when_it_returns() {
         let (sender, receiver) = channel();
         let call = call("call", move || receiver.recv().unwrap()).unwrap();
         let wait = |time| {

@@ -18,7 +18,7 @@ flaws! {
 
 /// These need three living servers, so their searches take long.
 #[test]
-fn flaws_among_three_servers() {
+fn the_checker_finds_seeded_flaws_among_three_servers() {
     if !std::env::var("RLOCK_CHECK").is_ok_and(|wanted| wanted == "all") {
         return;
     }

@@ -7,7 +7,7 @@ use crate::check::search::Play;
 /// A request had a hold on two servers, but one of the replies was late, and the request gave the hold
 /// up after 10 ms. Meanwhile, the other request had seen that hold on a majority, and left.
 #[test]
-fn a_request_that_does_not_wait_gives_its_hold_up_with_patience() {
+fn a_request_with_n_awaits_late_replies_before_it_gives_up_a_hold() {
     let (a, b) = (0, 1);
     let mut world = World::start(Scope::leaked("xn,xn")).after(Action::Start(a));
     let execute = |world: &World, client, server| {

@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn every_part_of_a_write_leaves_the_old_state_and_the_whole_of_it_the_new_one(
+        fn an_incomplete_write_leaves_the_old_state_and_a_complete_one_the_new(
             contents in contents(),
             parts in prop::collection::vec(any::<prop::sample::Index>(), 8),
         ) {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn everyone_has_a_turn_within_a_short_timeout() {
+    fn every_server_is_asked_even_within_a_short_timeout() {
         let start = Instant::now();
         let timeout = Duration::from_millis(25);
         let mut turns = Turns::new(4, timeout, start);

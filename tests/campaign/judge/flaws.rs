@@ -195,7 +195,7 @@ fn waiters_that_knew_the_holder_let_no_commands_overlap_after_a_loss() {
 }
 
 #[test]
-fn only_as_long_as_the_machine_starved_is_an_overlap_excused() {
+fn starvation_excuses_an_overlap_only_for_as_long_as_it_lasts() {
     for (gap, promises) in [(0.06, &[][..]), (0.04, &[Promise::NoOverlap])] {
         let mut record = overlapping();
         record.strain.gaps.push((0.4, 0.4 + gap));

@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waiters_that_were_read_are_like_those_that_were_not(
+        fn a_queue_read_from_lines_behaves_like_the_original(
             before in prop::collection::vec(step(), 0..30),
             steps in prop::collection::vec(step(), 0..30),
         ) {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_concerns_the_waiters_and_not_their_lines() {
+    fn shifting_to_another_clock_leaves_the_stored_lines_unchanged() {
         let mut queue = Queue::default();
         for number in 1..=3 {
             queue.insert(Waiter { alive: 10, ..waiter(number) });
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_not_a_waiter_is_refused_or_a_dead_waiter() {
+    fn an_invalid_line_is_rejected_or_read_as_a_dead_waiter() {
         let read = |line: &str| Queue::from_lines(line.to_owned(), 0);
         for line in [
             "\n",

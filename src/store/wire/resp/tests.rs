@@ -190,7 +190,7 @@ fn values_of_resp3_are_malformed() {
 }
 
 #[test]
-fn an_announced_length_takes_no_memory() {
+fn a_length_prefix_alone_allocates_no_memory() {
     let bytes = [b"*9223372036854775807\r\n".repeat(9), b"$9223372036854775807\r\n".to_vec()];
     let bytes = bytes.concat();
     let (heard, _) = heard(Pieces::new(&bytes, &[usize::MAX]));

@@ -129,7 +129,7 @@ fn granted(fence: u64) -> Reply {
 }
 
 #[test]
-fn a_free_lock_takes_two_rounds_and_no_member_that_is_silent() {
+fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     let mut play = Play::begin(false, [0; 3]);
     assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, Part::Place(None))));
     play.reply(0, called(11));
@@ -240,7 +240,7 @@ fn messages_from_enough_members_are_enough_to_settle() {
 }
 
 #[test]
-fn a_settle_that_fails_gives_its_holds_back_and_keeps_its_ticket() {
+fn a_failed_settle_gives_up_its_holds_and_keeps_its_ticket() {
     let mut play = Play::begin(true, [0; 3]);
     (0..3).for_each(|member| play.reply(member, called(10 + member as u64)));
     play.reply(0, granted(12));
@@ -251,7 +251,7 @@ fn a_settle_that_fails_gives_its_holds_back_and_keeps_its_ticket() {
 }
 
 #[test]
-fn a_server_that_is_too_young_is_not_counted() {
+fn a_recently_restarted_server_has_no_vote() {
     let mut play = Play::begin(true, [99_000, 99_000, 0]);
     (0..3).for_each(|member| play.reply(member, called(12)));
     (0..3).for_each(|member| play.reply(member, called(12)));
@@ -303,7 +303,7 @@ fn a_request_awaits_every_member_that_it_needs() {
 }
 
 #[test]
-fn a_request_that_does_not_wait_loses_only_to_a_holder_that_enough_members_have() {
+fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
     let mut play = Play::begin(false, [0; 3]);
     for (member, holder) in [(0, "a"), (1, "b"), (2, "c"), (0, "a"), (1, "b")] {
         play.reply(member, place(12, None, held_by(holder)));
@@ -317,7 +317,7 @@ fn a_request_that_does_not_wait_loses_only_to_a_holder_that_enough_members_have(
 }
 
 #[test]
-fn a_silent_minority_delays_a_waiter_by_as_long_again() {
+fn a_silent_minority_is_awaited_only_as_long_again_as_the_majority_took() {
     let mut play = Play::begin(true, [0; 3]);
     play.pass(40);
     play.reply(0, place(10, None, free()));
