@@ -150,6 +150,7 @@ impl<'a> Move<'a> {
             let id = self.cluster.id(self.to);
             self.cluster.node(node).cli(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &id]);
         }
+        self.cluster.await_agreement();
     }
 }
 
@@ -193,38 +194,40 @@ fn locks_exclude_each_other_while_slots_move() {
     let cluster = Cluster::start(3, 0);
     let names = names(&cluster, 3);
     let directory = cluster.node(0).directory();
+    let stop = directory.join("stop");
     // Each turn reads a number, waits briefly, and writes the next. Two at once would lose a count.
-    let (workers, turns) = (2, 12);
+    // A worker ends with the number of its turns.
     let start = |name: &String| -> Running {
         let file = directory.join(name);
         fs::write(&file, "0").unwrap();
-        let script = "n=$(cat \"$0\"); sleep 0.02; echo $((n + 1)) > \"$0\"";
+        let turn = "n=$(cat \"$0\"); sleep 0.02; echo $((n + 1)) > \"$0\"";
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(format!(
-            "for i in $(seq {turns}); do \"$0\" exec --ttl 9s {name} sh -c '{script}' \"$1\" || exit; done"
+            "turns=0; until [ -e \"$2\" ]; do \"$0\" exec --ttl 9s {name} sh -c '{turn}' \"$1\" || exit; \
+             turns=$((turns + 1)); done; echo $turns"
         ));
-        shell.arg(binary()).arg(&file).env("RLOCK_URL", cluster.url());
+        shell.arg(binary()).arg(&file).arg(&stop).env("RLOCK_URL", cluster.url());
         Running::start(&mut shell)
     };
-    let mut running: Vec<Running> = names.iter().cycle().take(3 * workers).map(start).collect();
-    let mut moves = 0;
-    while running.iter_mut().any(|worker| worker.process.is_running()) {
-        let name = &names[moves % 3];
+    let workers: Vec<[Running; 2]> = names.iter().map(|name| [start(name), start(name)]).collect();
+    // One name twice.
+    for name in names.iter().cycle().take(4) {
         let moving = Move::begin(&cluster, name);
         while !moving.keys().is_empty() {
             moving.carry(&moving.keys());
         }
         moving.end();
-        moves += 1;
     }
-    for worker in running {
-        assert_eq!(worker.end().code(), 0);
-    }
-    assert!(moves >= 3, "only {moves} moves");
-    for name in &names {
+    fs::write(&stop, "").unwrap();
+    for (name, workers) in names.iter().zip(workers) {
+        let turns = workers.map(|worker| {
+            let output = worker.end();
+            assert_eq!(output.code(), 0, "{output:?}");
+            output.out().parse::<usize>().unwrap()
+        });
         let count: usize =
             fs::read_to_string(directory.join(name)).unwrap().trim().parse().unwrap();
-        assert_eq!(count, workers * turns, "{name}");
+        assert_eq!(count, turns.iter().sum::<usize>(), "{name}");
     }
 }
 

@@ -44,12 +44,16 @@ impl Cluster {
         cluster
     }
 
-    /// Waits until all nodes agree on who has which slot, and all replicas are connected.
+    /// Waits until all nodes agree on who has which slot, and since which epoch, and all replicas are
+    /// connected.
+    ///
+    /// If a slot moves again before a node knows the epoch of the last move, the nodes may later give
+    /// it back to the node that had it, and the other one then deletes its keys.
     pub fn await_agreement(&self) {
         until("all nodes agree", || {
             self.nodes.iter().all(|node| {
                 node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
-                    && node.cli(&["CLUSTER", "SLOTS"]) == self.nodes[0].cli(&["CLUSTER", "SLOTS"])
+                    && view(node) == view(&self.nodes[0])
             })
         });
         until("all replicas are connected", || {
@@ -131,6 +135,18 @@ impl Cluster {
     fn slot_at(&self, asked: usize, key: &str) -> String {
         self.nodes[asked].cli(&["CLUSTER", "KEYSLOT", key])
     }
+}
+
+/// The ID, the epoch and the slots of each node, as this node knows them.
+fn view(node: &Server) -> Vec<String> {
+    let nodes = node.cli(&["CLUSTER", "NODES"]);
+    let known = nodes.lines().map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        format!("{} {} {}", fields[0], fields[6], fields[8..].join(" "))
+    });
+    let mut known: Vec<String> = known.collect();
+    known.sort();
+    known
 }
 
 fn address(node: &Server) -> String {
