@@ -268,6 +268,18 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_of_more_pieces_than_one_write_takes_is_written_whole() {
+        let pieces: Vec<Cow<'_, [u8]>> =
+            (0..3_000).map(|number| format!("{number}\n").into_bytes().into()).collect();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let old = new_file(&pieces[..2_900]);
+        std::fs::write(&file, &old).unwrap();
+        let (_, room) = newest(&old).unwrap();
+        room.write(file.as_file(), &pieces).unwrap();
+        assert_eq!(content_of(&std::fs::read(&file).unwrap()), pieces.concat());
+    }
+
+    #[test]
     fn a_file_that_is_much_too_large_for_its_state_is_replaced() {
         let room = Room::in_new_file(100_000);
         assert_eq!(file_with(&[0; 100_000]).len(), 2 * 131_072);
