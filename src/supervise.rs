@@ -22,6 +22,7 @@ pub(crate) mod watch;
 pub(crate) mod watched;
 
 pub(crate) use command::{Command, Variables, run_unlocked};
+pub(crate) use group::OwnGroup;
 pub(crate) use loss::LockOutcome;
 pub(crate) use renewer::{Descriptors, RenewableHold};
 pub(crate) use supervisor::{Completion, run};

@@ -1,12 +1,28 @@
 //! A waiter waits as long as requested, in order and through faults, and leaves no trace.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    self, Finished, LongerWait, READY, Running, Server, acquire, holder, run, until, waiter,
+    self, Finished, LongerWait, READY, Running, Server, acquire, holder, is_gone, run, until,
+    waiter,
 };
+
+/// Just before the command starts, it would be too late: see docs/decisions.md.
+#[test]
+fn a_waiter_has_made_the_group_of_its_command_before_the_grant() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let print_group = ["exec", "L", "sh", "-c", "ps -o pgid= -p $$"];
+    let mut waiting = Running::start(&mut server.rlock(print_group));
+    waiting.told("waiting at position");
+    let leader = run(Command::new("pgrep").args(["-P", &waiting.pid().to_string()])).out();
+    until("the leader has ended", || is_gone(&leader));
+    first.finish();
+    assert_eq!(waiting.finish().out().trim(), leader);
+}
 
 #[test]
 fn nonblock_fails_at_once_and_names_the_holder() {

@@ -11,7 +11,7 @@ use crate::lock::view::Outcome;
 use crate::policy::OnUnreachable;
 use crate::report::Report;
 use crate::store::{Failure, Release, Request, Store};
-use crate::supervise::{self, Command, Completion, LockOutcome, RenewableHold};
+use crate::supervise::{self, Command, Completion, LockOutcome, OwnGroup, RenewableHold};
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
@@ -19,6 +19,7 @@ use crate::system::signals::{self, Signals};
 pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
     let Exec { terms, program, arguments, group, loss_policy, on_unreachable } = options;
     let client = identity::of_exec(&program, terms.label.clone());
+    let group = OwnGroup::for_command(group)?;
     // A command without a lock has no slot either.
     let mut command = Command { program, arguments, group, variables: vec![(SLOT, None)] };
     let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
@@ -27,6 +28,8 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
             let problem = error.problem();
             report.warn(format_args!("{problem}; running the command without a lock"));
+            // The command would inherit the leader of the group as a child.
+            command.group = None;
             return Err(supervise::run_unlocked(&command, inherited));
         }
         (Err(error), _) => return Err(error),

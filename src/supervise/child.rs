@@ -24,20 +24,20 @@ use crate::system::signals;
 use crate::system::thread::without_signals;
 
 /// A command that has been started. The kernel does not reuse its process ID until it is reaped.
-pub(super) struct Child {
+pub(super) struct Child<'a> {
     pid: Pid,
     /// The group it was started in, unless that is rlock's group.
-    group: Option<OwnGroup>,
+    group: Option<&'a OwnGroup>,
 }
 
-impl Child {
+impl<'a> Child<'a> {
     /// Starts the command with everything that rlock inherited, but never after `stop_at`. Call
     /// this on the main thread, because the command dies with the thread that started it.
     ///
     /// This does not use `std::process::Command`, because [`fork`] is faster, and every step before
     /// the exec is visible here.
     pub(super) fn start(
-        command: &Command,
+        command: &'a Command,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
@@ -48,16 +48,13 @@ impl Child {
 
     /// Call this with all signals blocked.
     fn start_unsignalled(
-        command: &Command,
+        command: &'a Command,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
         let program = command.prepare()?;
-        let group = match command.group {
-            Group::New => Some(OwnGroup::create()?),
-            Group::Inherited => None,
-        };
-        let (parent, joins) = (getpid(), group.as_ref().map(OwnGroup::id));
+        let group = command.group.as_ref();
+        let (parent, joins) = (getpid(), group.map(OwnGroup::id));
         let (failures, report) = io::pipe().named("pipe2")?;
         let runs = AtomicBool::new(false);
         let in_child = || {
@@ -94,7 +91,7 @@ impl Child {
     /// Sends a signal to the command, even if it has left the group that was made for it, and to
     /// all of that group. An error only means that no such process is left.
     pub(super) fn signal(&self, signal: Signal) {
-        let own = self.group.as_ref().map(OwnGroup::id);
+        let own = self.group.map(OwnGroup::id);
         if let Some(group) = own {
             let _ = killpg(group, signal);
         }
@@ -105,7 +102,7 @@ impl Child {
 
     /// Whether `signal` reaches this process too.
     pub(super) fn includes(&self, process: Pid, its_group: Pid) -> bool {
-        let in_group = self.group.as_ref().is_some_and(|group| group.id() == its_group);
+        let in_group = self.group.is_some_and(|group| group.id() == its_group);
         in_group || process == self.pid
     }
 
@@ -116,7 +113,7 @@ impl Child {
     /// Whether this process has one of the IDs that must not be reused yet: the command's and its
     /// group's.
     pub(super) fn reserves(&self, process: Pid) -> bool {
-        process == self.pid || self.group.as_ref().is_some_and(|group| group.id() == process)
+        process == self.pid || self.group.is_some_and(|group| group.id() == process)
     }
 
     /// The group that the command is in now. An interactive shell makes its own.
@@ -126,7 +123,7 @@ impl Child {
 
     /// The groups that may be in the foreground of the terminal while the command has it.
     pub(super) fn groups(&self) -> [Option<Pid>; 2] {
-        [self.group.as_ref().map(OwnGroup::id), self.present_group()]
+        [self.group.map(OwnGroup::id), self.present_group()]
     }
 
     /// Whether it is in rlock's group now, so that the terminal sends its signals to both.

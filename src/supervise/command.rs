@@ -5,9 +5,9 @@ use std::io;
 
 use nix::errno::Errno;
 
+use super::group::OwnGroup;
 use super::program::Program;
 use crate::error::Error;
-use crate::policy::Group;
 use crate::report::Fault;
 use crate::store::{Failure, Fate};
 use crate::system::environment;
@@ -20,7 +20,8 @@ pub(crate) type Variables = Vec<(&'static str, Option<String>)>;
 pub(crate) struct Command {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    pub(crate) group: Group,
+    /// Its own process group; `None` for rlock's.
+    pub(crate) group: Option<OwnGroup>,
     pub(crate) variables: Variables,
 }
 

@@ -46,7 +46,7 @@ impl Descendants {
     }
 
     /// Sends a signal to all descendants that a signal to the command does not reach.
-    pub(super) fn signal_all(&self, command: &Child, signal: Signal) {
+    pub(super) fn signal_all(&self, command: &Child<'_>, signal: Signal) {
         for process in self.beyond(command, &Process::all()) {
             // Its process ID cannot have passed to a stranger since the scan. Adopted children keep
             // their IDs until rlock reaps them. The ID of any other process is reused only after
@@ -57,7 +57,7 @@ impl Descendants {
 
     /// Kills the command and all its descendants, including those started meanwhile. Returns once
     /// all have ended, or the rest cannot be killed.
-    pub(super) fn kill_all(&mut self, command: &Child) {
+    pub(super) fn kill_all(&mut self, command: &Child<'_>) {
         let mut killed = HashSet::new();
         for _ in 0..KILL_ROUNDS {
             self.kill_adopted(command);
@@ -78,7 +78,7 @@ impl Descendants {
 
     /// Kills the children of rlock. This finds even a process that starts another and exits at
     /// once. A scan takes so much longer that such a process would exit meanwhile.
-    fn kill_adopted(&self, command: &Child) {
+    fn kill_adopted(&self, command: &Child<'_>) {
         // The last child is the newest, and the most likely to be alive. None of them has been
         // reaped, so each still has its process ID.
         for child in Process::children().unwrap_or_default().into_iter().rev() {
@@ -89,7 +89,7 @@ impl Descendants {
     }
 
     /// Whether no descendant is left, not even in the command's group.
-    pub(super) fn are_gone(&mut self, command: &Child) -> bool {
+    pub(super) fn are_gone(&mut self, command: &Child<'_>) -> bool {
         self.reap_all(command);
         self.none_left(command, &Process::all())
     }
@@ -99,7 +99,7 @@ impl Descendants {
     /// During a scan, a process may start another and exit. The new process is then a child of
     /// rlock or leaves one behind, and rlock reaps none meanwhile. So if a second scan finds the
     /// same children, the first one has missed nothing.
-    fn none_left(&self, command: &Child, first: &HashMap<Pid, Process>) -> bool {
+    fn none_left(&self, command: &Child<'_>, first: &HashMap<Pid, Process>) -> bool {
         if !self.live(command, first).is_empty() {
             return false;
         }
@@ -125,13 +125,13 @@ impl Descendants {
         }
     }
 
-    fn beyond(&self, command: &Child, all: &HashMap<Pid, Process>) -> Vec<Pid> {
+    fn beyond(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<Pid> {
         let mut found = self.live(command, all);
         found.retain(|(pid, process)| !command.includes(*pid, process.group));
         found.into_iter().map(|(pid, _)| pid).collect()
     }
 
-    fn live(&self, command: &Child, all: &HashMap<Pid, Process>) -> Vec<(Pid, Process)> {
+    fn live(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<(Pid, Process)> {
         let is_descendant = |pid: Pid| {
             let mut ancestor = pid;
             // The bound ends the loop even if the parents changed during the scan and form a
@@ -154,7 +154,7 @@ impl Descendants {
     }
 
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
-    fn is_of(&self, command: &Child, child: Pid) -> bool {
+    fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
         child == command.pid()
             || self.strangers.is_empty()
             || !self.strangers.contains(&child) && Process::was_given(child, self.token.as_str())
@@ -163,7 +163,7 @@ impl Descendants {
     /// Reaps adopted children that have ended, but not the command. Once the command has ended,
     /// this leaves the children after it in the kernel's list. If the kernel does not hide the
     /// leader of the command's group, this leaves all of them.
-    pub(super) fn reap_adopted(&mut self, command: &Child) {
+    pub(super) fn reap_adopted(&mut self, command: &Child<'_>) {
         while let Ok(Some(ended)) = ended(libc::P_ALL, 0, libc::WNOWAIT) {
             if command.reserves(ended) || !self.reap(ended) {
                 return;
@@ -174,7 +174,7 @@ impl Descendants {
     /// Reaps all adopted children that have ended, even if the command has ended too. Otherwise, a
     /// chain of processes, each of which starts the next and exits, would use up the machine's
     /// process IDs. It would also slow the search for its last process, which might then escape.
-    fn reap_all(&mut self, command: &Child) {
+    fn reap_all(&mut self, command: &Child<'_>) {
         for child in Process::children().unwrap_or_default() {
             if !command.reserves(child) {
                 self.reap(child);

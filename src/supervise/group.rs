@@ -12,17 +12,33 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, setpgid};
 
 use super::fork::{ShortLived, fork_to_end};
+use crate::error::Error;
+use crate::policy::Group;
 use crate::system::call::Named;
+use crate::system::thread::without_signals;
 
 /// A group whose leader has ended and is reaped on drop. Until then the kernel does not reuse its
 /// ID.
-pub(super) struct OwnGroup {
+pub(crate) struct OwnGroup {
     leader: ShortLived,
 }
 
 impl OwnGroup {
+    /// Makes a group for a command; `None` if the command stays in rlock's group.
+    ///
+    /// Call this well before the command starts. Just after the end of the leader, Linux still counts
+    /// its load, and starts the command on another core. If that is busy, the command waits there for
+    /// milliseconds.
+    pub(crate) fn for_command(group: Group) -> Result<Option<Self>, Error> {
+        if group == Group::Inherited {
+            return Ok(None);
+        }
+        let made = without_signals(Self::create).map_err(io::Error::from).and_then(|made| made);
+        made.map(Some).map_err(|error| Error::system("cannot start a process", error))
+    }
+
     /// Makes an empty group. Call this with all signals blocked.
-    pub(super) fn create() -> io::Result<Self> {
+    fn create() -> io::Result<Self> {
         // Without a signal at its end, it is also hidden from a wait for "any child", with which
         // `descendants` looks for orphans of the command. qemu-user insists on SIGCHLD.
         // SAFETY: all signals are blocked, and the leader is reaped on drop, before its stack.

@@ -83,7 +83,7 @@ pub(crate) fn run(
 
 /// The state of one run.
 struct Supervisor<'a> {
-    child: Child,
+    child: Child<'a>,
     descendants: Descendants,
     renewer: Renewer,
     machine: Machine,
