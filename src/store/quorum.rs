@@ -19,8 +19,8 @@
 //! same as for one server: see `Lease`.
 //!
 //! `decision` interprets the votes and is pure. `members` contains the threads and their messages.
-//! `acquire` joins the two to acquire a lock, and `requests` for every other request. `posting` sends
-//! what needs no reply.
+//! `acquire` uses both to acquire a lock, and `requests` uses both for everything else. `posting`
+//! sends requests without waiting for replies.
 
 mod acquire;
 pub(crate) mod decision;
