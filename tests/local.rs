@@ -151,7 +151,7 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
     let whole = fs::read_to_string(local.state()).unwrap();
     let half = &whole[..whole.len() / 2];
     let [earlier, later] =
-        ["3", "5"].map(|it| whole.replace("rlock lock 4", &format!("rlock lock {it}")));
+        ["4", "6"].map(|it| whole.replace("rlock lock 5", &format!("rlock lock {it}")));
     let changed = whole.replace("\"start\":1", "\"start\":2");
     let content = state_file::read(&local.state());
     let with_checksum = |content: &str| {

@@ -6,7 +6,7 @@ use nix::libc::SYS_flock;
 
 use crate::support::server::on_local;
 use crate::support::trace::kill_at;
-use crate::support::{Finished, Server, acquire, run};
+use crate::support::{Finished, Server, acquire, run, waiter};
 
 /// The files of a lock, and the mark of the sweep.
 const FILES: [&str; 3] = [".rlock:L.state", ".swept", "rlock:L.lock"];
@@ -93,6 +93,29 @@ fn a_death_at_any_system_call_leaves_the_old_state_or_the_new_one() {
             let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
             assert_eq!(next.code(), 75, "{next:?}");
         });
+    });
+}
+
+#[test]
+fn a_death_at_any_system_call_leaves_the_other_waiters_in_the_queue() {
+    on_local(|| {
+        let server = Server::start();
+        let token = acquire(&server, &["--ttl", "1h"], "L");
+        let mut waiters: Vec<_> =
+            ["1", "2", "3"].map(|word| waiter(&server, &["--label", word], "L", word)).into();
+        let mut deaths = 0;
+        // The one that dies enters the queue and leaves it again.
+        while kill_at(&mut server.rlock(["acquire", "-w", "50ms", "L"]), SYS_flock, deaths) {
+            let lock = server.inspect("L");
+            let labels = lock["waiters"].as_array().unwrap().iter().map(|waiter| &waiter["label"]);
+            assert!(labels.take(3).eq(["1", "2", "3"]), "after {deaths} calls: {lock}");
+            deaths += 1;
+        }
+        assert!(deaths > 20, "{deaths}");
+        run(&mut server.rlock(["release", "L", &token]));
+        for (waiter, word) in waiters.iter_mut().zip(["1", "2", "3"]) {
+            assert_eq!(waiter.line(), format!("ENTERED {word}"));
+        }
     });
 }
 

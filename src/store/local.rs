@@ -3,6 +3,7 @@
 
 mod clock;
 pub(crate) mod copies;
+mod details;
 mod directory;
 mod draft;
 mod error;
@@ -238,7 +239,8 @@ impl Store for Local {
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let file = self.open(key, Purpose::Inspect, None)?;
-        Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.lock.inspect(file.now())))
+        let view = file.map_or_else(|| Ok(Lock::default().inspect(0)), |file| file.inspect());
+        view.map_err(|error| self.failure(error))
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {

@@ -5,23 +5,45 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-const MARK: &str = "rlock lock 4 ";
+const MARK: &str = "rlock lock 5 ";
 
-/// The content of the state: a line of JSON for the lock, and one for each waiter.
+/// The state: a line of JSON for the lock, and one for each waiter.
 pub fn read(file: &Path) -> String {
     let file = fs::read_to_string(file).unwrap();
+    let details = &file[file.len() / 3 * 2..];
     // Each copy begins with its sequence number.
     let newest = file.split(MARK).max().unwrap();
     let (header, rest) = newest.split_once('\n').unwrap();
     let length = header.split(' ').nth(1).unwrap();
-    rest[..usize::from_str_radix(length, 16).unwrap()].to_owned()
+    let number = |digits| usize::from_str_radix(digits, 16).unwrap();
+    let (lock, index) = rest[..number(length)].split_once('\n').unwrap();
+    let waiters = index.lines().map(|line| {
+        let (start, length) = (number(&line[..8]), number(&line[8..16]));
+        format!("{}\n", &details[start..start + length])
+    });
+    format!("{lock}\n{}", waiters.collect::<String>())
 }
 
-/// Makes this the content of the state.
-pub fn write(file: &Path, content: &str) {
-    let checksum = xxh3_64_with_seed(content.as_bytes(), 1);
-    let copy = format!("{MARK}{:016x} {:08x} {checksum:016x}\n{content}", 1, content.len());
+/// Makes this the state.
+pub fn write(file: &Path, state: &str) {
+    let (lock, waiters) = state.split_once('\n').unwrap_or((state, ""));
+    let (mut index, mut details) = (String::new(), Vec::<u8>::new());
+    for waiter in waiters.lines() {
+        let fields: serde_json::Value = serde_json::from_str(waiter).unwrap();
+        let token = fields["token"].as_str().unwrap_or_default();
+        index.push_str(&format!("{:08x}{:08x}{token}\n", details.len(), waiter.len()));
+        details.extend(waiter.as_bytes());
+    }
+    let copy = match state.contains('\n') {
+        true => format!("{lock}\n{index}"),
+        false => state.to_owned(),
+    };
+    let checksum = xxh3_64_with_seed(copy.as_bytes(), 1);
+    let copy = format!("{MARK}{:016x} {:08x} {checksum:016x}\n{copy}", 1, copy.len());
+    let size = copy.len().max(details.len()).next_power_of_two().max(4096);
     let mut bytes = copy.into_bytes();
-    bytes.resize(2 * bytes.len().next_power_of_two().max(4096), 0);
+    bytes.resize(2 * size, 0);
+    bytes.extend(details);
+    bytes.resize(3 * size, 0);
     fs::write(file, bytes).unwrap();
 }

@@ -150,12 +150,13 @@ impl Timeline {
         }
         if clocks.len() > 1 {
             lock.queue.shift_back();
-            let waiting = lock.queue.iter_mut().map(|waiter| &mut waiter.stamp);
-            let mut all: Vec<&mut Stamp> = stamps.iter_mut().chain(waiting).collect();
+            let waiting = lock.queue.iter().map(|waiter| &waiter.stamp);
+            let is_own = |stamp: &Stamp| stamp.clock == own && stamp.seen.is_empty();
             // Drop the other clocks once no time refers to them.
-            if all.iter().all(|stamp| stamp.clock == own && stamp.seen.is_empty()) {
+            if stamps.iter().chain(waiting).all(is_own) {
                 clocks = clocks.into_iter().skip(own).take(1).collect();
-                all.iter_mut().for_each(|stamp| stamp.clock = 0);
+                let waiting = lock.queue.iter_mut().map(|waiter| &mut waiter.stamp);
+                stamps.iter_mut().chain(waiting).for_each(|stamp| stamp.clock = 0);
             }
         }
         Dates { clocks, stamps }

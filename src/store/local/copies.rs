@@ -1,25 +1,30 @@
 //! The format of a state file, which a change overwrites in place.
 //!
-//! The file has room for two copies of the state. A change overwrites the older copy, so a process
-//! that is killed during the change leaves the newer one. A header with a sequence number and a
-//! checksum precedes each copy: only a copy that is whole counts, and of two, the one with the larger
-//! number is newer.
+//! The file has three parts of the same size: two for copies of the state, and one for the details
+//! of waiters, to which the copies refer. A change overwrites the older copy, and only details to
+//! which the newer copy does not refer. So a process that is killed during the change leaves the
+//! newer copy and its details. A header with a sequence number and a checksum precedes each copy:
+//! only a copy that is whole counts, and of two, the one with the larger number is newer.
 //!
 //! After a power failure, some pages of a file may be on disk without others. Each copy therefore
-//! begins on a new page, and the checksum detects a copy whose pages are from different
-//! changes.
+//! begins on a new page, and the checksum detects a copy whose pages are from different changes.
+//! Details have no checksum, because no waiter survives a power failure.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::iter::once;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use rustix::io::{pwritev, retry_on_intr};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
+use crate::store::model::lock::Extent;
+
 /// How each copy begins. The number changes with the format.
-const MARK: &[u8] = b"rlock lock 4 ";
+const MARK: &[u8] = b"rlock lock 5 ";
 
 /// The length of a header: the mark, and then the sequence number, the length of the content and
 /// the checksum in hexadecimal, separated by spaces and ended by a line break.
@@ -27,6 +32,30 @@ const HEADER: usize = MARK.len() + 16 + 1 + 8 + 1 + 16 + 1;
 
 /// How many bytes a system writes to disk at once.
 const PAGE: usize = 4096;
+
+/// How many parts of the same size a file has.
+const PARTS: usize = 3;
+
+/// A state to write.
+pub(crate) struct State<'a> {
+    /// The content of the copy, in pieces.
+    pub(crate) copy: Vec<Cow<'a, [u8]>>,
+    /// The details to write.
+    pub(crate) details: Vec<(Extent, Vec<u8>)>,
+    /// How many bytes a new file needs for details.
+    pub(crate) room: usize,
+}
+
+impl State<'_> {
+    fn length(&self) -> usize {
+        self.copy.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// The size of each part of a new file.
+    fn size(&self) -> usize {
+        (HEADER + self.length()).max(self.room).next_power_of_two().max(PAGE)
+    }
+}
 
 /// The part of a file for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +69,23 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// The room for the first copy of `length` bytes in a new file.
-    fn in_new_file(length: usize) -> Self {
-        Self { sequence: 1, offset: 0, size: length.next_power_of_two().max(PAGE) }
+    /// The part of the file for details.
+    pub(super) fn details(&self) -> Range<usize> {
+        (PARTS - 1) * self.size..PARTS * self.size
     }
 
-    /// Whether a copy of `length` bytes fits, and would not leave most of the room unused.
-    pub(super) fn suits(&self, length: usize) -> bool {
-        length <= self.size && Self::in_new_file(length).size >= self.size / 8
+    /// Whether the copy fits, and the state would not leave most of the file unused.
+    pub(super) fn suits(&self, state: &State<'_>) -> bool {
+        HEADER + state.length() <= self.size && state.size() >= self.size / 8
     }
 
-    /// Writes a copy to this room of a file.
-    pub(super) fn write(&self, file: &File, content: &Pieces<'_>) -> io::Result<()> {
-        let header = self.header(content);
-        let parts = once(&*header).chain(content.iter().map(|piece| &**piece));
+    /// Writes a state whose copy comes into this room of a file.
+    pub(super) fn write(&self, file: &File, state: &State<'_>) -> io::Result<()> {
+        for (extent, details) in &state.details {
+            file.write_all_at(details, (self.details().start + extent.start) as u64)?;
+        }
+        let header = self.header(state);
+        let parts = once(&*header).chain(state.copy.iter().map(|piece| &**piece));
         let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
         let (mut rest, mut at) = (&mut parts[..], self.offset as u64);
         while !rest.is_empty() {
@@ -67,35 +99,27 @@ impl Room {
         Ok(())
     }
 
-    fn header(&self, content: &Pieces<'_>) -> Vec<u8> {
-        let (sequence, length) = (self.sequence, length_of(content));
+    fn header(&self, state: &State<'_>) -> Vec<u8> {
+        let (sequence, length) = (self.sequence, state.length());
         let mut checksum = Xxh3::with_seed(sequence);
-        content.iter().for_each(|piece| checksum.update(piece));
+        state.copy.iter().for_each(|piece| checksum.update(piece));
         let fields = format!("{sequence:016x} {length:08x} {:016x}\n", checksum.digest());
         [MARK, fields.as_bytes()].concat()
     }
 }
 
-/// The content of a copy, in pieces.
-pub(crate) type Pieces<'a> = [Cow<'a, [u8]>];
-
-/// The length of a copy with this content.
-pub(super) fn length(content: &Pieces<'_>) -> usize {
-    HEADER + length_of(content)
-}
-
-fn length_of(content: &Pieces<'_>) -> usize {
-    content.iter().map(|piece| piece.len()).sum()
-}
-
-/// Makes a new file whose first copy has this content.
+/// Makes a new file with this state.
 ///
-/// The file has the room for the second copy from the start, so that later changes need no space on
-/// the disk. If they did, a power failure might leave the old part of a copy without the new part.
-pub(crate) fn new_file(content: &Pieces<'_>) -> Vec<u8> {
-    let room = Room::in_new_file(length(content));
-    let mut file = [room.header(content), content.concat()].concat();
-    file.resize(2 * room.size, 0);
+/// The file has all parts from the start, so that later changes need no space on the disk. If they
+/// did, a power failure might leave the old part of a copy without the new part.
+pub(crate) fn new_file(state: &State<'_>) -> Vec<u8> {
+    let room = Room { sequence: 1, offset: 0, size: state.size() };
+    let mut file = [room.header(state), state.copy.concat()].concat();
+    file.resize(PARTS * room.size, 0);
+    for (extent, details) in &state.details {
+        let start = room.details().start + extent.start;
+        file[start..start + details.len()].copy_from_slice(details);
+    }
     file
 }
 
@@ -109,8 +133,8 @@ pub(super) fn newest(
     read: impl Fn(usize, usize) -> io::Result<Vec<u8>>,
 ) -> io::Result<Option<(Vec<u8>, Room)>> {
     // A file that has lost a part might have lost the newest copy.
-    let size = length / 2;
-    if size < PAGE || !length.is_power_of_two() {
+    let size = length / PARTS;
+    if size < PAGE || !size.is_power_of_two() || length != PARTS * size {
         return Ok(None);
     }
     let mut headers = Vec::new();
@@ -160,12 +184,17 @@ mod tests {
         super::newest(file.len(), read).unwrap()
     }
 
+    /// A state without waiters.
+    fn state(content: &[u8]) -> State<'_> {
+        State { copy: vec![content.into()], details: Vec::new(), room: 0 }
+    }
+
     fn copy(content: &[u8], room: Room) -> Vec<u8> {
-        [&room.header(&[content.into()]), content].concat()
+        [&room.header(&state(content)), content].concat()
     }
 
     fn file_with(content: &[u8]) -> Vec<u8> {
-        new_file(&[content.into()])
+        new_file(&state(content))
     }
 
     /// The file after the first `written` bytes of a copy were written.
@@ -199,7 +228,7 @@ mod tests {
                 prop_assert_eq!(&content_of(&file), old);
                 let (_, room) = newest(&file).unwrap();
                 let copy = copy(new, room);
-                if !room.suits(copy.len()) {
+                if !room.suits(&state(new)) {
                     file = file_with(new);
                     continue;
                 }
@@ -239,7 +268,7 @@ mod tests {
                 prop_assert!(contents.contains(&content));
             } else {
                 let is_torn = |copy: &[bool]| copy.contains(&true) && copy.contains(&false);
-                // The last page of each room has nothing but zeros.
+                // The last page of each copy has nothing but zeros.
                 prop_assert!(is_torn(&pages[..4]) && is_torn(&pages[4..]));
             }
         }
@@ -271,20 +300,47 @@ mod tests {
     fn a_copy_of_more_pieces_than_one_write_takes_is_written_whole() {
         let pieces: Vec<Cow<'_, [u8]>> =
             (0..3_000).map(|number| format!("{number}\n").into_bytes().into()).collect();
+        let many = State { copy: pieces, details: Vec::new(), room: 0 };
         let file = tempfile::NamedTempFile::new().unwrap();
-        let old = new_file(&pieces[..2_900]);
+        let old = file_with(&[b'x'; 10_000]);
         std::fs::write(&file, &old).unwrap();
         let (_, room) = newest(&old).unwrap();
-        room.write(file.as_file(), &pieces).unwrap();
-        assert_eq!(content_of(&std::fs::read(&file).unwrap()), pieces.concat());
+        assert!(room.suits(&many));
+        room.write(file.as_file(), &many).unwrap();
+        assert_eq!(content_of(&std::fs::read(&file).unwrap()), many.copy.concat());
+    }
+
+    #[test]
+    fn details_are_written_next_to_the_copies() {
+        let with = |at: usize, details: &[u8]| State {
+            copy: vec![b"content"[..].into()],
+            details: vec![(at..at + details.len(), details.to_vec())],
+            room: 2 * PAGE,
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let old = new_file(&with(0, b"old"));
+        std::fs::write(&file, &old).unwrap();
+        let (_, room) = newest(&old).unwrap();
+        assert_eq!(room.details(), 4 * PAGE..6 * PAGE);
+        room.write(file.as_file(), &with(64, b"new")).unwrap();
+        let new = std::fs::read(&file).unwrap();
+        assert_eq!(new.len(), old.len());
+        let details = &new[room.details()];
+        assert_eq!([&details[..3], &details[64..67]], [b"old", b"new"]);
+        assert_eq!(content_of(&new), b"content");
     }
 
     #[test]
     fn a_file_that_is_much_too_large_for_its_state_is_replaced() {
-        let room = Room::in_new_file(100_000);
-        assert_eq!(file_with(&[0; 100_000]).len(), 2 * 131_072);
-        assert!(room.suits(131_072) && room.suits(16_384) && room.suits(8_193));
-        assert!(!room.suits(131_073) && !room.suits(8_192));
-        assert!(Room::in_new_file(0).suits(0));
+        let room = Room { sequence: 1, offset: 0, size: 131_072 };
+        let suits = |length: usize| room.suits(&state(&vec![0; length - HEADER]));
+        assert_eq!(file_with(&[0; 100_000]).len(), 3 * room.size);
+        assert!(suits(131_072) && suits(16_384) && suits(8_193));
+        assert!(!suits(131_073) && !suits(8_192));
+        let needs = |room| State { room, ..state(b"content") };
+        assert!(room.suits(&needs(8_193)) && !room.suits(&needs(8_192)));
+        assert_eq!(new_file(&needs(100_000)).len(), 3 * room.size);
+        let smallest = Room { size: PAGE, ..room };
+        assert!(smallest.suits(&state(b"")));
     }
 }

@@ -10,22 +10,22 @@ use std::os::unix::fs::{FileExt, fchown};
 use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
-use super::copies::{self, Pieces};
+use super::copies::{self, State};
 use super::directory::Place;
 use super::folder::Folder;
 use super::names::new_draft;
 
-/// Replaces the state file `old`, which this process has locked, by one with this content.
-pub(super) fn replace(place: &Place, old: &FileStat, content: &Pieces<'_>) -> io::Result<()> {
+/// Replaces the state file `old`, which this process has locked, by one with this state.
+pub(super) fn replace(place: &Place, old: &FileStat, state: &State<'_>) -> io::Result<()> {
     let draft = Draft::new(&place.folder, old)?;
-    fill(&draft.file, content)?;
+    fill(&draft.file, state)?;
     draft.rename(&place.state)
 }
 
-/// Writes the first copy to a new file. If this is interrupted, the file is empty or
+/// Writes the first state to a new file. If this is interrupted, the file is empty or
 /// all zeros, which counts as new.
-pub(super) fn fill(file: &File, content: &Pieces<'_>) -> io::Result<()> {
-    let bytes = copies::new_file(content);
+pub(super) fn fill(file: &File, state: &State<'_>) -> io::Result<()> {
+    let bytes = copies::new_file(state);
     file.set_len(bytes.len() as u64)?;
     file.write_all_at(&bytes, 0)
 }

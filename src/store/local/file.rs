@@ -5,30 +5,32 @@
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
 //! released it.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::iter::once;
 use std::mem;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memchr::memchr;
 use nix::fcntl::{Flock, OFlag};
 use nix::sys::stat::FileStat;
-use rustix::buffer::spare_capacity;
-use rustix::io::{pread, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
-use super::copies::{self, Room};
+use super::copies::{self, Room, State};
+use super::details::{StoredDetails, read_at};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
 use super::{draft, locking};
 use crate::lock::Key;
+use crate::lock::view::View;
 use crate::report::Fault;
 use crate::store::model::Lock;
-use crate::store::model::lock::Queue;
+use crate::store::model::lock::{Layout, Queue};
 use crate::system::poll::Interrupt;
 
 /// The content of a guard, for users who open it.
@@ -37,8 +39,10 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
     place: Place,
-    locked: Flock<File>,
+    locked: Rc<Flock<File>>,
     status: FileStat,
+    /// The details of the waiters; `None` if the file is new.
+    details: Option<Rc<StoredDetails>>,
     /// Where in the file the next state goes; `None` if it needs a new file.
     next: Option<Room>,
     has_guard: bool,
@@ -58,7 +62,7 @@ pub(super) enum Purpose {
     Create,
 }
 
-/// The first line of a state. A line for each waiter follows it.
+/// The first line of a copy. The index of the waiters follows it.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     lock: Lock,
@@ -68,22 +72,33 @@ struct Content {
 
 impl Content {
     /// Parses the content of a copy; `None` if rlock did not write it.
-    fn parse(copy: Vec<u8>) -> Option<Self> {
+    fn parse(copy: Vec<u8>, details: Rc<StoredDetails>) -> Option<Self> {
         let text = String::from_utf8(copy).ok()?;
-        let (first, _) = text.split_once('\n')?;
+        let first = text.get(..memchr(b'\n', text.as_bytes())?)?;
         let mut content: Self = serde_json::from_str(first).ok()?;
-        let waiters = first.len() + 1;
-        content.lock.queue = Queue::from_lines(text, waiters)?;
+        let index = first.len() + 1;
+        content.lock.queue = Queue::read(text, index, details)?;
         Some(content)
     }
 
-    /// The content of a copy.
-    fn pieces(&self) -> io::Result<Vec<Cow<'_, [u8]>>> {
+    /// The state to write to this room of a file; `None` if it needs a new file.
+    fn in_place(&self, room: Room) -> io::Result<Option<State<'_>>> {
+        let Some(layout) = self.lock.queue.changes(room.details().len())? else { return Ok(None) };
+        Ok(Some(self.state(layout)?).filter(|state| room.suits(state)))
+    }
+
+    /// The state to write to a new file.
+    fn whole(&self) -> io::Result<State<'_>> {
+        self.state(self.lock.queue.whole()?)
+    }
+
+    fn state<'a>(&self, queue: Layout<'a>) -> io::Result<State<'a>> {
         let mut first = serde_json::to_vec(self)?;
         first.push(b'\n');
-        let mut pieces = self.lock.queue.pieces()?;
-        pieces.insert(0, first.into());
-        Ok(pieces)
+        let room = queue.room();
+        let Layout { index, details, .. } = queue;
+        let copy = once(first.into()).chain(index).collect();
+        Ok(State { copy, details, room })
     }
 }
 
@@ -137,14 +152,18 @@ impl LockFile {
         may_create: bool,
         clock: &Clock,
     ) -> Result<Option<Self>, Error> {
+        let locked = Rc::new(locked);
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
         let size = locked.metadata().map_err(fail)?.len();
         let part = |offset, length| read_at(&locked, offset, length);
         let size = usize::try_from(size).unwrap_or(0);
+        let mut details = None;
         let (content, next) = match copies::newest(size, part).map_err(fail)? {
             Some((copy, next)) => {
-                (Content::parse(copy).ok_or_else(|| damaged(&place))?, Some(next))
+                let stored = StoredDetails::new(locked.clone(), next.details());
+                let stored = details.insert(Rc::new(stored)).clone();
+                (Content::parse(copy, stored).ok_or_else(|| damaged(&place))?, Some(next))
             }
             // If there is a guard, the content was lost.
             None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
@@ -152,8 +171,7 @@ impl LockFile {
             None => {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
-                if let Err(error) = new.pieces().and_then(|content| draft::fill(&locked, &content))
-                {
+                if let Err(error) = new.whole().and_then(|state| draft::fill(&locked, &state)) {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
@@ -165,7 +183,7 @@ impl LockFile {
             lock.lose_guard();
         }
         let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
-        Ok(Some(Self { place, locked, status, next, has_guard, timeline, lock, mail }))
+        Ok(Some(Self { place, locked, status, details, next, has_guard, timeline, lock, mail }))
     }
 
     /// The time for the lock, in milliseconds since the epoch.
@@ -211,32 +229,49 @@ impl LockFile {
         orphaned.into_values().collect()
     }
 
+    /// The lock as users see it.
+    pub(super) fn inspect(&self) -> Result<View, Error> {
+        let view = self.lock.inspect(self.now());
+        self.check_reads().map(|()| view)
+    }
+
+    /// Fails if details of waiters could not be read.
+    fn check_reads(&self) -> Result<(), Error> {
+        let read = self.details.as_ref().map_or(Ok(()), |details| details.check());
+        read.map_err(|error| Error::of(&self.place.path(&self.place.state), &error))
+    }
+
     /// Writes the lock as the new state, in one step, and unlocks the file.
-    pub(super) fn write(mut self) -> Result<(), Error> {
-        let state = self.place.path(&self.place.state);
-        let fail = |error: io::Error| Error::of(&state, &error);
+    pub(super) fn write(self) -> Result<(), Error> {
+        let Self { place, locked, status, details, next, has_guard, timeline, mut lock, mail } =
+            self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
-        if self.lock.is_guarded() && !self.has_guard {
-            make_guard(&self.place)?;
+        if lock.is_guarded() && !has_guard {
+            make_guard(&place)?;
         }
-        let dates = self.timeline.write(&mut self.lock);
-        let content = Content { lock: self.lock, dates, mail: self.mail };
-        let content = content.pieces().map_err(fail)?;
-        let length = copies::length(&content);
-        // A new file also gets the mode that a directory shared since then requires.
-        let suits = |next: &Room| next.suits(length) && self.place.folder.has_mode(&self.status);
-        match self.next.filter(suits) {
-            Some(next) => next.write(&self.locked, &content),
-            None => draft::replace(&self.place, &self.status, &content),
-        }
-        .map_err(fail)
+        let dates = timeline.write(&mut lock);
+        let content = Content { lock, dates, mail };
+        let check = || details.as_ref().map_or(Ok(()), |details| details.check());
+        let write = || {
+            // A new file also gets the mode that a directory shared since then requires.
+            if let Some(room) = next.filter(|_| place.folder.has_mode(&status))
+                && let Some(state) = content.in_place(room)?
+            {
+                return check().and_then(|()| room.write(&locked, &state));
+            }
+            let state = content.whole()?;
+            check().and_then(|()| draft::replace(&place, &status, &state))
+        };
+        write().map_err(|error| Error::of(&place.path(&place.state), &error))
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
     /// the epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
     pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Error> {
-        if !self.lock.is_unused_since(moment) {
+        let is_unused = self.lock.is_unused_since(moment);
+        self.check_reads()?;
+        if !is_unused {
             return if self.timeline.has_first_sight() { self.write() } else { Ok(()) };
         }
         let Place { folder, guard, state, .. } = &self.place;
@@ -245,19 +280,6 @@ impl LockFile {
         let removed = removed.and_then(|()| folder.remove(state));
         removed.map_err(|error| Error::of(&self.place.path(state), &error))
     }
-}
-
-/// Reads a part of a file. Unlike `read_exact_at`, it does not initialize the memory first.
-fn read_at(file: &File, offset: usize, length: usize) -> io::Result<Vec<u8>> {
-    let mut part = Vec::with_capacity(length);
-    while part.len() < length {
-        let at = (offset + part.len()) as u64;
-        if retry_on_intr(|| pread(file, spare_capacity(&mut part), at))? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    part.truncate(length);
-    Ok(part)
 }
 
 /// Whether a state file is new: empty, or already at its full length but all zeros.

@@ -6,7 +6,7 @@ mod queue;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-pub(crate) use queue::Queue;
+pub(crate) use queue::{Details, Extent, Layout, Queue};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -173,9 +173,8 @@ pub(crate) struct HistoryEntry {
 }
 
 /// A request with a position in the queue.
-#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiter {
-    /// Must be the first field: `Queue` finds it there without parsing the rest.
     pub(crate) token: String,
     pub(crate) owner: String,
     /// Whether a user chose the owner's name.

@@ -7,7 +7,7 @@ use super::server::Server;
 use crate::duration::Ttl;
 use crate::lock::view::{Outcome, Reason};
 use crate::lock::{ClientInfo, Fence, Key, Kind, Label, Mode, Owner, Token};
-use crate::store::model::lock::{Guard, Lock, Queue};
+use crate::store::model::lock::{Guard, Lock};
 use crate::store::server::{Scripted, Single};
 use crate::store::wire::{self, Address};
 use crate::store::{
@@ -409,13 +409,7 @@ impl<'a> Both<'a> {
                 self.model = Lock::default();
             }
         }
-        self.reread_queue();
+        self.model.queue = self.model.queue.reread();
         assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
-    }
-
-    /// Writes the waiters of the model and reads them again, as `local:` does between two requests.
-    fn reread_queue(&mut self) {
-        let lines = self.model.queue.pieces().unwrap().concat();
-        self.model.queue = Queue::from_lines(String::from_utf8(lines).unwrap(), 0).unwrap();
     }
 }

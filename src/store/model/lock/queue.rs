@@ -1,97 +1,86 @@
 //! The waiters of a lock, in order.
 //!
-//! A file of `local:` has a line for each waiter. A waiter that a change does not affect stays a
-//! line. Parsing and serializing a thousand waiters would take much longer than the rest of the
+//! In a file of `local:`, a waiter that a change does not affect stays as it is stored. Reading,
+//! parsing, serializing and writing a thousand waiters would take much longer than the rest of the
 //! change. On a server, a script likewise reads only the details that it needs.
 
-use std::borrow::Cow;
+mod stored;
+
 use std::cell::OnceCell;
 use std::hash::{Hash, Hasher};
-use std::iter::once;
-use std::mem;
-use std::ops::Range;
+use std::rc::Rc;
 
-use super::{LONGEST_TTL, Stamp, TOO_FAR, Waiter};
+pub(crate) use stored::{Details, Extent, Layout};
+use stored::{Gaps, Line, Stored};
 
-/// How each line begins. The token follows, and then a quotation mark.
-const BEFORE_TOKEN: &str = "{\"token\":\"";
+use super::{Stamp, Waiter};
 
 /// The waiters, in the order in which they are served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// The text that was read, with the lines of the waiters. Some may have left or changed since.
-    text: String,
-    /// Where the lines begin in the text.
-    start: usize,
+    /// What it was read from. Some waiters may have left or changed since.
+    stored: Stored,
     entries: Vec<Entry>,
 }
 
-/// A waiter: its line, its parsed form or both.
+/// A waiter: as it is stored, as a value, or both.
 #[derive(Clone, Debug)]
 struct Entry {
-    /// Its line; `None` if the waiter is new or has changed.
+    /// Its line in the stored index; `None` if the waiter is new or has changed.
     line: Option<Line>,
-    /// The waiter itself, parsed on first use.
+    /// The waiter itself, read on first use.
     waiter: OnceCell<Box<Waiter>>,
 }
 
-/// Where in the text a waiter is.
-#[derive(Clone, Debug)]
-struct Line {
-    token: Range<usize>,
-    /// The whole line, including the line break.
-    whole: Range<usize>,
-}
-
 impl Queue {
-    /// Finds one waiter per line, from `start` to the end; `None` if a line has another form.
-    pub(crate) fn from_lines(text: String, start: usize) -> Option<Self> {
-        let (mut entries, mut at) = (Vec::new(), start);
-        for line in text.get(start..)?.split_inclusive('\n') {
-            let token = token_of(line.strip_suffix("}\n")?)?;
-            // Tokens do not contain characters that JSON escapes.
-            if token.contains('\\') {
-                return None;
+    /// Reads an index, which begins at `start` of the text; `None` if rlock did not write it.
+    pub(crate) fn read(text: String, start: usize, details: Rc<dyn Details>) -> Option<Self> {
+        let stored = Stored::new(text, start, details);
+        let entry = |line: Option<Line>| Some(Entry { line: Some(line?), waiter: OnceCell::new() });
+        let entries = stored.lines().map(entry).collect::<Option<_>>()?;
+        Some(Self { stored, entries })
+    }
+
+    /// How to store the queue where it was read from, among details of `size` bytes; `None` if that
+    /// has no room for the waiters that have changed. The waiters as they were read are not
+    /// overwritten.
+    pub(crate) fn changes(&self, size: usize) -> serde_json::Result<Option<Layout<'_>>> {
+        self.lay_out(true, || self.stored.free(size))
+    }
+
+    /// How to store the queue in a new file.
+    pub(crate) fn whole(&self) -> serde_json::Result<Layout<'_>> {
+        self.lay_out(false, Gaps::unlimited).map(Option::unwrap_or_default)
+    }
+
+    fn lay_out(
+        &self,
+        keeps: bool,
+        gaps: impl Fn() -> Gaps,
+    ) -> serde_json::Result<Option<Layout<'_>>> {
+        // Most changes write no details.
+        let mut needed = None;
+        let mut layout = Layout::default();
+        for run in self.entries.chunk_by(Entry::precedes) {
+            if keeps && run.iter().all(|entry| entry.line.is_some()) {
+                layout.keep(&self.stored, run.iter().filter_map(|entry| entry.line.as_ref()));
+                continue;
             }
-            let (begin, end) = (at + BEFORE_TOKEN.len(), at + line.len());
-            let line = Line { token: begin..begin + token.len(), whole: at..end };
-            entries.push(Entry { line: Some(line), waiter: OnceCell::new() });
-            at = end;
+            for entry in run {
+                let gaps = needed.get_or_insert_with(&gaps);
+                if layout.write(entry.waiter(&self.stored), gaps)?.is_none() {
+                    return Ok(None);
+                }
+            }
         }
-        Some(Self { text, start, entries })
+        Ok(Some(layout))
     }
 
-    /// A line for each waiter, in pieces: unchanged lines that are next to each other in the text
-    /// are one piece.
-    pub(crate) fn pieces(&self) -> serde_json::Result<Vec<Cow<'_, [u8]>>> {
-        let piece = |run: &[Entry]| match run {
-            [changed] if changed.line.is_none() => {
-                let mut line = serde_json::to_vec(changed.waiter(&self.text))?;
-                line.push(b'\n');
-                Ok(line.into())
-            }
-            unchanged => Ok(self.lines(unchanged).unwrap_or_default().as_bytes().into()),
-        };
-        self.entries.chunk_by(Entry::precedes).map(piece).collect()
-    }
-
-    /// The part of the text with the lines of these waiters.
-    fn lines(&self, run: &[Entry]) -> Option<&str> {
-        let [first, last] = [run.first()?, run.last()?].map(|entry| entry.line.as_ref());
-        self.text.get(first?.whole.start..last?.whole.end)
-    }
-
-    /// The waiters that have left the queue or changed since their lines were read. Each is
-    /// returned as it was then.
+    /// The waiters that have left the queue or changed since they were read. Each is returned as it
+    /// was then.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = Waiter> {
-        let end = self.text.len();
-        let lines =
-            self.entries.iter().filter_map(|entry| Some(entry.line.as_ref()?.whole.clone()));
-        let between = lines.chain(once(end..end)).scan(self.start, |last, next| {
-            let start = mem::replace(last, next.end);
-            self.text.get(start..next.start)
-        });
-        between.flat_map(|lines| lines.lines().map(parsed))
+        let unchanged = self.entries.iter().filter_map(|entry| entry.line.as_ref());
+        self.stored.lines_except(unchanged).map(|line| self.stored.waiter(&line))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -103,16 +92,16 @@ impl Queue {
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&Waiter> {
-        Some(self.entries.get(index)?.waiter(&self.text))
+        Some(self.entries.get(index)?.waiter(&self.stored))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
-        self.entries.iter().map(|entry| entry.waiter(&self.text))
+        self.entries.iter().map(|entry| entry.waiter(&self.stored))
     }
 
     /// All waiters. They count as changed from now on.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Waiter> {
-        self.entries.iter_mut().filter_map(|entry| entry.change(&self.text))
+        self.entries.iter_mut().filter_map(|entry| entry.change(&self.stored))
     }
 
     /// The waiters that are new or have changed.
@@ -123,7 +112,7 @@ impl Queue {
 
     /// The tokens of all waiters.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|entry| entry.token(&self.text))
+        self.entries.iter().map(|entry| entry.token(&self.stored))
     }
 
     /// The index of the waiter with this token.
@@ -138,12 +127,12 @@ impl Queue {
     /// The waiter with this token. It counts as changed from now on.
     pub(crate) fn find_mut(&mut self, token: &str) -> Option<&mut Waiter> {
         let index = self.position(token)?;
-        self.entries.get_mut(index)?.change(&self.text)
+        self.entries.get_mut(index)?.change(&self.stored)
     }
 
     /// Inserts a waiter at its position. Returns its index.
     pub(crate) fn insert(&mut self, waiter: Waiter) -> usize {
-        let precedes = |entry: &Entry| entry.waiter(&self.text).place() < waiter.place();
+        let precedes = |entry: &Entry| entry.waiter(&self.stored).place() < waiter.place();
         let index = self.entries.partition_point(precedes);
         self.entries.insert(index, Entry { line: None, waiter: OnceCell::from(Box::new(waiter)) });
         index
@@ -151,7 +140,7 @@ impl Queue {
 
     pub(crate) fn remove(&mut self, token: &str) -> Option<Waiter> {
         let index = self.position(token)?;
-        Some(self.entries.remove(index).into_waiter(&self.text))
+        Some(self.entries.remove(index).into_waiter(&self.stored))
     }
 
     #[cfg(test)]
@@ -160,83 +149,64 @@ impl Queue {
     }
 
     /// Converts the `alive` of each waiter to another clock, by adding the milliseconds that `by`
-    /// returns for its stamp. The lines stay as they are.
+    /// returns for its stamp. They do not count as changed.
     pub(crate) fn shift(&mut self, mut by: impl FnMut(&mut Stamp) -> i64) {
         for entry in &mut self.entries {
-            entry.waiter(&self.text);
+            entry.waiter(&self.stored);
             if let Some(waiter) = entry.waiter.get_mut() {
                 waiter.alive = waiter.alive.saturating_add_signed(by(&mut waiter.stamp));
             }
         }
     }
 
-    /// Restores the `alive` of each waiter that has not changed since `shift`. The stamps stay.
+    /// Restores the `alive` of each waiter that has not changed since `shift`. A waiter whose stamp
+    /// has changed counts as changed from now on.
     pub(crate) fn shift_back(&mut self) {
         for entry in &mut self.entries {
-            if entry.line.is_some() {
-                let before = parsed(entry.line(&self.text)).alive;
-                if let Some(waiter) = entry.change(&self.text) {
-                    waiter.alive = before;
-                }
+            let Some(line) = &entry.line else { continue };
+            let Some(shifted) = entry.waiter.take() else { continue };
+            let mut waiter = self.stored.waiter(line);
+            if waiter.stamp != shifted.stamp {
+                waiter.stamp = shifted.stamp;
+                entry.line = None;
             }
+            entry.waiter = OnceCell::from(Box::new(waiter));
         }
     }
 }
 
-fn token_of(line: &str) -> Option<&str> {
-    Some(line.strip_prefix(BEFORE_TOKEN)?.split_once('"')?.0)
-}
-
-/// The waiter of a line. An invalid line counts as a dead waiter, which loses its position.
-fn parsed(line: &str) -> Waiter {
-    // Limits the times, so that no sum of them overflows.
-    let is_plausible = |waiter: &Waiter| {
-        waiter.since < TOO_FAR && waiter.alive < TOO_FAR && waiter.ttl <= LONGEST_TTL
-    };
-    let token = || token_of(line).unwrap_or_default().to_owned();
-    let waiter = serde_json::from_str(line).ok().filter(is_plausible);
-    waiter.unwrap_or_else(|| Waiter { token: token(), ..Waiter::default() })
-}
-
 impl Entry {
-    /// Whether the line of `next` follows this line in the text.
+    /// Whether the line of `next` follows this line in the index.
     fn precedes(&self, next: &Self) -> bool {
         let [Some(line), Some(next)] = [&self.line, &next.line] else { return false };
-        line.whole.end == next.whole.start
+        line.precedes(next)
     }
 
-    /// The line of the waiter; empty if it has none.
-    fn line<'a>(&self, text: &'a str) -> &'a str {
-        let whole = self.line.as_ref().and_then(|line| text.get(line.whole.clone()));
-        whole.unwrap_or_default()
+    fn token<'a>(&'a self, stored: &'a Stored) -> &'a str {
+        let stored = self.line.as_ref().map(|line| stored.token(line));
+        let own = || self.waiter.get().map(|waiter| waiter.token.as_str());
+        stored.or_else(own).unwrap_or_default()
     }
 
-    fn token<'a>(&'a self, text: &'a str) -> &'a str {
-        let token = match &self.line {
-            Some(line) => text.get(line.token.clone()),
-            None => self.waiter.get().map(|waiter| waiter.token.as_str()),
-        };
-        token.unwrap_or_default()
+    fn waiter(&self, stored: &Stored) -> &Waiter {
+        let read = || self.line.as_ref().map(|line| stored.waiter(line)).unwrap_or_default();
+        self.waiter.get_or_init(|| Box::new(read()))
     }
 
-    fn waiter(&self, text: &str) -> &Waiter {
-        self.waiter.get_or_init(|| Box::new(parsed(self.line(text))))
+    fn into_waiter(self, stored: &Stored) -> Waiter {
+        self.waiter(stored);
+        self.waiter.into_inner().map(|waiter| *waiter).unwrap_or_default()
     }
 
-    fn into_waiter(self, text: &str) -> Waiter {
-        let line = self.line(text);
-        self.waiter.into_inner().map_or_else(|| parsed(line), |waiter| *waiter)
-    }
-
-    /// The waiter, for changes. It has no line from now on.
-    fn change(&mut self, text: &str) -> Option<&mut Waiter> {
-        self.waiter(text);
+    /// The waiter, for changes. It counts as changed from now on.
+    fn change(&mut self, stored: &Stored) -> Option<&mut Waiter> {
+        self.waiter(stored);
         self.line = None;
         self.waiter.get_mut().map(|waiter| &mut **waiter)
     }
 }
 
-/// Equal queues have the same hash, whether or not they were read from lines.
+/// Equal queues have the same hash, whether or not they are stored.
 impl Hash for Queue {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_usize(self.len());
@@ -301,80 +271,216 @@ mod tests {
         }
     }
 
-    fn lines(queue: &Queue) -> String {
-        String::from_utf8(queue.pieces().unwrap().concat()).unwrap()
+    /// A queue as a file stores it.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Kept {
+        index: String,
+        details: Vec<u8>,
     }
 
-    fn reread(queue: &Queue) -> Queue {
-        Queue::from_lines(format!("first\n{}", lines(queue)), 6).unwrap()
+    impl Details for Vec<u8> {
+        fn size(&self) -> usize {
+            self.len()
+        }
+
+        fn read(&self, extent: &Extent) -> Option<Vec<u8>> {
+            self.get(extent.clone()).map(<[u8]>::to_vec)
+        }
+    }
+
+    impl Kept {
+        /// In a new file.
+        fn new(queue: &Queue) -> Self {
+            let layout = queue.whole().unwrap();
+            let details = vec![0; layout.room()];
+            Self { index: String::new(), details }.with(&layout)
+        }
+
+        /// In the file from which the queue was read; `None` if it needs a new one.
+        fn changed(&self, queue: &Queue) -> Option<Self> {
+            let layout = queue.changes(self.details.len()).unwrap()?;
+            Some(self.clone().with(&layout))
+        }
+
+        fn with(mut self, layout: &Layout<'_>) -> Self {
+            self.index = String::from_utf8(layout.index.concat()).unwrap();
+            for (extent, details) in &layout.details {
+                self.details[extent.clone()].copy_from_slice(details);
+            }
+            self
+        }
+
+        fn read(&self) -> Queue {
+            let text = format!("first\n{}", self.index);
+            Queue::read(text, 6, Rc::new(self.details.clone())).unwrap()
+        }
+    }
+
+    impl Queue {
+        /// Stores the queue and reads it again, as `local:` does between two requests.
+        pub(crate) fn reread(&self) -> Self {
+            Kept::new(self).read()
+        }
+    }
+
+    fn waiters(queue: &Queue) -> Vec<Waiter> {
+        queue.iter().cloned().collect()
+    }
+
+    /// An index with one line, whose waiter has these details.
+    fn stored(token: &str, details: &str) -> Queue {
+        let index = format!("{:08x}{:08x}{token}\n", 0, details.len());
+        Kept { index, details: details.into() }.read()
     }
 
     proptest! {
         #[test]
-        fn a_queue_read_from_lines_behaves_like_the_original(
-            before in prop::collection::vec(step(), 0..30),
-            steps in prop::collection::vec(step(), 0..30),
+        fn a_stored_queue_behaves_like_the_original(
+            rounds in prop::collection::vec(prop::collection::vec(step(), 0..20), 1..6),
         ) {
             let mut queue = Queue::default();
-            before.iter().for_each(|step| apply(&mut queue, *step));
-            let old: Vec<Waiter> = queue.iter().cloned().collect();
-            let mut read = reread(&queue);
-            for step in steps {
-                apply(&mut queue, step);
-                apply(&mut read, step);
-                prop_assert_eq!(lines(&read), lines(&queue));
-                prop_assert!(read.tokens().eq(queue.tokens()));
-                prop_assert!(read.iter().map(Waiter::place).is_sorted());
+            let mut kept = Kept::new(&queue);
+            for steps in rounds {
+                let before = waiters(&queue);
+                let mut read = kept.read();
+                for step in steps {
+                    apply(&mut queue, step);
+                    apply(&mut read, step);
+                    prop_assert!(read.tokens().eq(queue.tokens()));
+                    prop_assert!(read.iter().map(Waiter::place).is_sorted());
+                }
+                prop_assert_eq!(waiters(&read), waiters(&queue));
+                // A waiter that left and came back was replaced too.
+                let replaced: Vec<Waiter> = read.replaced().collect();
+                prop_assert!(replaced.iter().all(|waiter| before.contains(waiter)));
+                for waiter in before.iter().filter(|old| read.find(&old.token) != Some(old)) {
+                    prop_assert!(replaced.contains(waiter));
+                }
+                let next = kept.changed(&read);
+                if let Some(next) = &next {
+                    // A process that is killed now leaves the old index with the new details.
+                    let details = next.details.clone();
+                    let torn = Kept { index: kept.index, details };
+                    prop_assert_eq!(waiters(&torn.read()), before);
+                }
+                kept = next.unwrap_or_else(|| Kept::new(&read));
+                prop_assert_eq!(waiters(&kept.read()), waiters(&queue));
+                prop_assert_eq!(kept.read().replaced().count(), 0);
             }
-            // A waiter that left and came back was replaced too.
-            let replaced: Vec<String> = read.replaced().map(|waiter| waiter.token).collect();
-            for Waiter { token, alive, .. } in &old {
-                let now = read.find(token);
-                let must = now.is_none_or(|now| now.alive != *alive);
-                prop_assert!(!must || replaced.contains(token));
-            }
-            prop_assert!(replaced.iter().all(|token| old.iter().any(|old| old.token == *token)));
-            prop_assert_eq!(reread(&read).replaced().count(), 0);
         }
     }
 
     #[test]
-    fn shifting_to_another_clock_leaves_the_stored_lines_unchanged() {
+    fn only_the_details_of_changed_waiters_are_written() {
+        let mut queue = Queue::default();
+        for number in 0..100 {
+            queue.insert(waiter(number));
+        }
+        let kept = Kept::new(&queue);
+        let mut read = kept.read();
+        read.remove(&token(7));
+        read.find_mut(&token(50)).unwrap().alive += 1;
+        let layout = read.changes(kept.details.len()).unwrap().unwrap();
+        assert_eq!(layout.details.len(), 1);
+        assert_eq!(layout.index.len(), 4, "{:?}", layout.index);
+        assert_eq!(kept.read().changes(0).unwrap().unwrap().details, []);
+    }
+
+    #[test]
+    fn a_file_has_room_for_a_change_of_any_waiter() {
+        let queue_of = |count: u64, length: fn(usize) -> usize| {
+            let mut queue = Queue::default();
+            for number in 0..count {
+                let about = "x".repeat(length(number as usize));
+                queue.insert(Waiter { about, ..waiter(number) });
+            }
+            queue
+        };
+        for queue in [queue_of(2, |_| 300), queue_of(20, |number| number * number * 3)] {
+            let mut kept = Kept::new(&queue);
+            // A heartbeat changes one waiter at a time; here, those with the most details go first.
+            for number in (0..queue.len() as u64).rev() {
+                let mut read = kept.read();
+                read.find_mut(&token(number)).unwrap().alive += 1;
+                kept = kept.changed(&read).expect("room");
+            }
+        }
+    }
+
+    #[test]
+    fn a_queue_can_grow_by_an_eighth_before_it_needs_a_new_file() {
+        let mut queue = Queue::default();
+        for number in 0..80 {
+            queue.insert(waiter(number));
+        }
+        let mut kept = Kept::new(&queue);
+        for number in 80..90 {
+            let mut read = kept.read();
+            read.insert(waiter(number));
+            kept = kept.changed(&read).expect("room");
+        }
+    }
+
+    #[test]
+    fn shifting_to_another_clock_changes_only_waiters_that_it_sees_for_the_first_time() {
         let mut queue = Queue::default();
         for number in 1..=3 {
             queue.insert(Waiter { alive: 10, ..waiter(number) });
         }
-        let mut read = reread(&queue);
-        read.shift(|stamp| {
-            stamp.seen.insert(1, 5);
+        let kept = Kept::new(&queue);
+        let mut read = kept.read();
+        let see = |stamp: &mut Stamp| {
+            stamp.seen.entry(1).or_insert(5);
             100
-        });
-        assert_eq!(lines(&read), lines(&queue));
+        };
+        read.shift(see);
         assert!(read.iter().all(|waiter| waiter.alive == 110));
         read.find_mut("token-2").unwrap().alive = 200;
         read.shift_back();
-        let ends: Vec<u64> = read.iter().map(|waiter| waiter.alive).collect();
+        let alive = |queue: &Queue| queue.iter().map(|waiter| waiter.alive).collect::<Vec<_>>();
         // The third goes first, because `waiter` sets `next` for it.
-        assert_eq!(ends, [10, 10, 200]);
+        assert_eq!(alive(&read), [10, 10, 200]);
         assert!(read.iter().all(|waiter| waiter.stamp.seen.contains_key(&1)));
+        let mut again = Kept::new(&read).read();
+        again.shift(see);
+        assert_eq!(alive(&again), [110, 110, 300]);
+        again.shift_back();
+        assert_eq!(alive(&again), [10, 10, 200]);
+        assert_eq!(again.changed_mut().count(), 0);
     }
 
     #[test]
-    fn an_invalid_line_is_rejected_or_read_as_a_dead_waiter() {
-        let read = |line: &str| Queue::from_lines(line.to_owned(), 0);
-        for line in [
+    fn an_invalid_index_is_rejected() {
+        let details: Rc<dyn Details> = Rc::new(vec![0; 100]);
+        let read = |index: &str| Queue::read(index.to_owned(), 0, details.clone());
+        assert!(read("0000000000000064own\n").is_some());
+        for index in [
             "\n",
             "x\n",
-            "{\"owner\":\"me\"}\n",
-            "{\"token\":\"cut\n",
-            "{\"token\":\"a\\u0062\"}\n",
+            "0000000000000064\n",
+            "0000000000000064own",
+            "0000000000000065own\n",
+            "0000006400000001own\n",
+            "ffffffff00000001own\n",
+            "000000000000006gown\n",
+            "+0000000+0000064own\n",
+            "00000000000000é4own\n",
+            "0000000000000064own\n{}\n",
         ] {
-            assert!(read(line).is_none(), "{line}");
+            assert!(read(index).is_none(), "{index}");
         }
-        assert!(read("{\"token\":\"without a line break\"}").is_none());
-        for rest in ["\"owner\":7", "\"alive\":1125899906842624", "\"token\":\"other\""] {
-            let mut queue = read(&format!("{{\"token\":\"own\",{rest}}}\n")).unwrap();
-            assert_eq!(queue.find("own").map(|waiter| waiter.alive), Some(0), "{rest}");
+    }
+
+    #[test]
+    fn invalid_details_are_read_as_a_dead_waiter() {
+        let own = Waiter { token: "own".to_owned(), alive: 7, ..Waiter::default() };
+        let valid = serde_json::to_string(&own).unwrap();
+        assert_eq!(stored("own", &valid).find("own").map(|waiter| waiter.alive), Some(7));
+        let far = valid.replace("\"alive\":7", "\"alive\":1125899906842624");
+        let other = valid.replace("\"own\"", "\"other\"");
+        for details in ["", "\0\0\0", &valid[..30], &far, &other] {
+            let mut queue = stored("own", details);
+            assert_eq!(queue.find("own").map(|waiter| waiter.alive), Some(0), "{details}");
             assert!(queue.remove("own").is_some() && queue.is_empty());
         }
     }
