@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, binary, run, until};
+use crate::support::{Finished, READY, Running, Server, binary, is_gone, run, until};
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -50,6 +50,21 @@ fn under_qemu_user_the_group_leader_is_reaped_last() {
     server.revoke("L");
     // stdout ends only when the last of the group is gone.
     assert_eq!(first.end().code(), 76);
+}
+
+/// As in a sandbox that insists on SIGCHLD, but lets rlock adopt orphans.
+#[test]
+fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
+    let server = Server::start();
+    // If there were such a process, rlock would recognize orphans by their environment.
+    let script = format!("(env -i setsid sleep 1000 >&- 2>&- & echo $!); {READY}");
+    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "bash", "-c", &script]);
+    let mut first = Running::start(refuse(&mut command, &[Refused::SilentEnd], Errno::EINVAL));
+    let orphan = first.line();
+    assert_eq!(first.line(), "READY");
+    server.revoke("L");
+    assert_eq!(first.end().code(), 76);
+    assert!(is_gone(&orphan));
 }
 
 #[test]

@@ -33,14 +33,14 @@ pub(super) struct Descendants {
 
 impl Descendants {
     /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
-    /// the command starts.
-    pub(super) fn adopt(token: &Token) -> Self {
+    /// the command starts. `leader` is that of the command's group.
+    pub(super) fn adopt(token: &Token, leader: Option<Pid>) -> Self {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
         let mut strangers = Vec::new();
         if has_children() {
-            let children = Process::all().into_iter().filter(|(_, one)| one.parent == getpid());
-            strangers.extend(children.map(|(pid, _)| pid));
+            let children = children_in(&Process::all()).into_iter();
+            strangers.extend(children.filter(|child| Some(*child) != leader));
         }
         Self { strangers, token: token.clone(), adopts }
     }

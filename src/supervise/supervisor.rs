@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::child::Child;
 use super::command::{Command, NotStarted};
 use super::descendants::Descendants;
+use super::group::OwnGroup;
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
 use super::renewer::{Descriptors, RenewableHold, Renewer};
@@ -55,7 +56,8 @@ pub(crate) fn run(
     };
     let machine = Machine::new(hold.lease, loss_policy);
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
-        let descendants = Descendants::adopt(&hold.token);
+        let leader = command.group.as_ref().map(OwnGroup::id);
+        let descendants = Descendants::adopt(&hold.token, leader);
         Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
     });
     let (descendants, child) = match started {
