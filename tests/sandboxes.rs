@@ -6,7 +6,9 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{Finished, READY, Running, Server, binary, is_gone, run, until};
+use crate::support::{
+    Finished, READY, Running, Server, binary, holder, is_gone, rlock, run, until,
+};
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -29,6 +31,22 @@ fn a_process_limit_is_an_error_and_is_not_retried_with_fork() {
     let mut command = server.rlock(["exec", "--foreground", "L", "true"]);
     let output = run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN));
     assert_eq!(output.code(), 70, "{output:?}");
+    assert!(server.is_free("L"));
+}
+
+#[test]
+fn a_process_limit_does_not_matter_without_the_lock() {
+    let server = Server::start();
+    let first = holder(&server, &[], "L");
+    let limited = |url: &str, options: &[&str]| {
+        let mut command = rlock([&["exec"], options, &["L", "echo", "RUNS"]].concat());
+        run(refuse(command.env("RLOCK_URL", url), &[Refused::Call(libc::SYS_clone)], Errno::EAGAIN))
+    };
+    assert_eq!(limited(&server.url(), &["-n"]).code(), 75);
+    let unlocked = limited("redis://127.0.0.1:1", &["--on-unreachable", "run"]);
+    assert_eq!((unlocked.code(), unlocked.out()), (0, "RUNS".into()), "{unlocked:?}");
+    first.finish();
+    assert_eq!(limited(&server.url(), &[]).code(), 70);
     assert!(server.is_free("L"));
 }
 

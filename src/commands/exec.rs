@@ -19,9 +19,10 @@ use crate::system::signals::{self, Signals};
 pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
     let Exec { terms, program, arguments, group, loss_policy, on_unreachable } = options;
     let client = identity::of_exec(&program, terms.label.clone());
-    let group = OwnGroup::for_command(group)?;
+    let prepared = OwnGroup::for_command(group);
     // A command without a lock has no slot either.
-    let mut command = Command { program, arguments, group, variables: vec![(SLOT, None)] };
+    let variables = vec![(SLOT, None)];
+    let mut command = Command { program, arguments, group: None, variables };
     let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
     let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
@@ -29,19 +30,26 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
             let problem = error.problem();
             report.warn(format_args!("{problem}; running the command without a lock"));
             // The command would inherit the leader of the group as a child.
-            command.group = None;
+            drop(prepared);
             return Err(supervise::run_unlocked(&command, inherited));
         }
         (Err(error), _) => return Err(error),
     };
     // A signal may arrive together with the grant: after the wait, and before there is a command to
     // pass it to.
-    if let Some(arrival) = grant.signals.pending().first() {
-        let signal = arrival.signal;
-        let (store, ends) = (&mut *grant.store, grant.acquired.lease.deadline());
-        let outcome = Outcome::Unknown;
-        let _ = release(store, &grant.request, outcome, ends, &mut grant.signals, report);
-        return Err(Error::Stopped(signal));
+    let ready = match grant.signals.pending().first() {
+        Some(arrival) => Err(Error::Stopped(arrival.signal)),
+        // A limit that prevented it before the wait matters only now, if it still does.
+        None => prepared.or_else(|_| OwnGroup::for_command(group)),
+    };
+    match ready {
+        Ok(group) => command.group = group,
+        Err(error) => {
+            let (store, ends) = (&mut *grant.store, grant.acquired.lease.deadline());
+            let outcome = Outcome::Unknown;
+            let _ = release(store, &grant.request, outcome, ends, &mut grant.signals, report);
+            return Err(error);
+        }
     }
 
     command.variables = grant.variables(&terms.name);
