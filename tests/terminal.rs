@@ -23,6 +23,18 @@ fn a_command_can_read_the_terminal() {
 }
 
 #[test]
+fn a_waiter_whose_process_group_is_outside_of_its_namespace_shows_its_status() {
+    let server = Server::start();
+    let first = support::holder(&server, &[], "L");
+    let mut terminal = Terminal::start(&server);
+    let unshare = "unshare --user --map-root-user --pid --fork --kill-child";
+    terminal.enters(&format!("{unshare} $rlock exec L true; echo status-$?"));
+    terminal.sees("waiting at position 1");
+    first.finish();
+    terminal.sees("status-0");
+}
+
+#[test]
 fn an_interactive_shell_under_exec_has_job_control() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);

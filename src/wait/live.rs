@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::unistd::{getpgrp, tcgetpgrp};
+
 use crate::duration::show;
 use crate::lock::view::View;
 use crate::system::clock::Instant;
@@ -103,7 +105,8 @@ fn write(text: &str) {
     }
 }
 
-/// Whether rlock is in the foreground of the terminal.
+/// Whether rlock is in the foreground of the terminal. A group outside of rlock's PID namespace has
+/// the ID 0, on which rustix panics.
 fn is_foreground() -> bool {
-    rustix::termios::tcgetpgrp(stderr()) == Ok(rustix::process::getpgrp())
+    tcgetpgrp(stderr()) == Ok(getpgrp())
 }
