@@ -386,35 +386,36 @@ mod tests {
         assert_eq!(kept.read().changes(0).unwrap().unwrap().details, []);
     }
 
-    #[test]
-    fn a_file_has_room_for_a_change_of_any_waiter() {
-        let queue_of = |count: u64, length: fn(usize) -> usize| {
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn heartbeats_need_no_new_file(
+            lengths in prop::collection::vec(0..1_000_usize, 1..12),
+            heartbeats in prop::collection::vec(any::<prop::sample::Index>(), 100),
+        ) {
             let mut queue = Queue::default();
-            for number in 0..count {
-                let about = "x".repeat(length(number as usize));
-                queue.insert(Waiter { about, ..waiter(number) });
+            for (number, length) in (0..).zip(&lengths) {
+                queue.insert(Waiter { about: "x".repeat(*length), ..waiter(number) });
             }
-            queue
-        };
-        for queue in [queue_of(2, |_| 300), queue_of(20, |number| number * number * 3)] {
             let mut kept = Kept::new(&queue);
-            // A heartbeat changes one waiter at a time; here, those with the most details go first.
-            for number in (0..queue.len() as u64).rev() {
+            for heartbeat in heartbeats {
                 let mut read = kept.read();
-                read.find_mut(&token(number)).unwrap().alive += 1;
+                let token = token(heartbeat.index(lengths.len()) as u64);
+                read.find_mut(&token).unwrap().alive += 1;
                 kept = kept.changed(&read).expect("room");
             }
         }
     }
 
     #[test]
-    fn a_queue_can_grow_by_an_eighth_before_it_needs_a_new_file() {
+    fn a_queue_can_double_before_it_needs_a_new_file() {
         let mut queue = Queue::default();
         for number in 0..80 {
             queue.insert(waiter(number));
         }
         let mut kept = Kept::new(&queue);
-        for number in 80..90 {
+        for number in 80..160 {
             let mut read = kept.read();
             read.insert(waiter(number));
             kept = kept.changed(&read).expect("room");

@@ -6,11 +6,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
-use std::iter::{self, Peekable, once};
+use std::iter::{self, once};
 use std::mem;
 use std::ops::Range;
 use std::rc::Rc;
-use std::vec;
 
 use memchr::memchr;
 
@@ -120,7 +119,12 @@ impl Stored {
     pub(super) fn free(&self, size: usize) -> Gaps {
         let mut taken: Vec<Extent> = self.lines().flatten().map(|line| line.extent()).collect();
         taken.sort_unstable_by_key(|extent| extent.start);
-        Gaps { taken: taken.into_iter().peekable(), at: 0, size }
+        let mut at = 0;
+        let gaps = taken.into_iter().chain(once(size..size)).map(|taken| {
+            let next = at.max(taken.end.next_multiple_of(GRAIN));
+            mem::replace(&mut at, next)..taken.start
+        });
+        Gaps(gaps.collect())
     }
 }
 
@@ -162,32 +166,22 @@ fn number(text: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// Where there is room for details.
-pub(super) struct Gaps {
-    /// The extents in use, in order.
-    taken: Peekable<vec::IntoIter<Extent>>,
-    /// Everything before this is in use.
-    at: usize,
-    size: usize,
-}
+pub(super) struct Gaps(Vec<Extent>);
 
 impl Gaps {
     /// All of a new file, whose size is not yet known.
     pub(super) fn unlimited() -> Self {
-        Self { taken: Vec::new().into_iter().peekable(), at: 0, size: usize::MAX }
+        Self(once(0..usize::MAX).collect())
     }
 
-    /// Takes the next extent of this length; `None` if there is none.
+    /// Takes an extent of this length; `None` if there is none. The smallest gap that is large
+    /// enough is best, because larger ones remain for longer details.
     fn take(&mut self, length: usize) -> Option<Extent> {
-        loop {
-            let end = self.taken.peek().map_or(self.size, |taken| taken.start);
-            let extent = self.at..self.at.checked_add(length)?;
-            if extent.end <= end {
-                self.at = extent.end.next_multiple_of(GRAIN);
-                return Some(extent);
-            }
-            let taken = self.taken.next()?;
-            self.at = self.at.max(taken.end.next_multiple_of(GRAIN));
-        }
+        let gaps = self.0.iter_mut().filter(|gap| gap.len() >= length);
+        let gap = gaps.min_by_key(|gap| gap.len())?;
+        let extent = gap.start..gap.start + length;
+        gap.start = extent.end.next_multiple_of(GRAIN);
+        Some(extent)
     }
 }
 
@@ -236,9 +230,9 @@ impl<'a> Layout<'a> {
         self.longest = self.longest.max(length);
     }
 
-    /// How many bytes a new file needs for details, so that any waiter can change in it, and a few
-    /// more can come.
+    /// How many bytes a new file needs for details. Half of it is free: with less, details of
+    /// different lengths soon leave only gaps that are too small for a heartbeat of a waiter.
     pub(crate) fn room(&self) -> usize {
-        self.used + self.used / 8 + self.longest
+        2 * (self.used + self.longest)
     }
 }
