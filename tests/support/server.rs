@@ -5,9 +5,11 @@
 pub mod limit;
 
 use std::cell::Cell;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use limit::{Process, output_of, until};
 use tempfile::TempDir;
@@ -215,19 +217,28 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
     process
 }
 
-/// A free port of 127.0.0.1, never the same in one process. It is below those that the kernel gives
-/// to clients, so that no client takes it while its server is down.
+/// A free port of 127.0.0.1. It is below those that the kernel gives to clients, so that no client
+/// takes it while its server is down.
 pub fn free_port() -> u16 {
-    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let first = OWN_PORTS.local_addr().unwrap().port();
     loop {
-        // Processes that run at once begin at different ports.
-        let next = std::process::id() % 12_000 * 997 + TAKEN.fetch_add(1, Ordering::SeqCst);
-        let port = 10_000 + (next % 12_000) as u16;
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let port = first + 1 + TAKEN.fetch_add(1, Ordering::SeqCst) % (PORTS - 1);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
 }
+
+/// How many ports each process has for its servers.
+const PORTS: u16 = 500;
+
+/// The first of these ports. While this process listens on it, no other one uses those after it.
+/// Those 10,000 above are for the nodes of its clusters.
+static OWN_PORTS: LazyLock<TcpListener> = LazyLock::new(|| {
+    let free = |port| TcpListener::bind(("127.0.0.1", port)).ok();
+    (10_000..20_000).step_by(PORTS.into()).find_map(free).expect("twenty test runs are in progress")
+});
 
 #[track_caller]
 pub fn send_signal(pid: u32, signal: &str) {
