@@ -74,9 +74,14 @@ impl Room {
         (PARTS - 1) * self.size..PARTS * self.size
     }
 
+    /// Whether the copy fits.
+    pub(super) fn fits(&self, state: &State<'_>) -> bool {
+        HEADER + state.length() <= self.size
+    }
+
     /// Whether the copy fits, and the state would not leave most of the file unused.
     pub(super) fn suits(&self, state: &State<'_>) -> bool {
-        HEADER + state.length() <= self.size && state.size() >= self.size / 8
+        self.fits(state) && state.size() >= self.size / 8
     }
 
     /// Writes a state whose copy comes into this room of a file.

@@ -81,10 +81,10 @@ impl Content {
         Some(content)
     }
 
-    /// The state to write to this room of a file; `None` if it needs a new file.
+    /// The state to write to this room of a file; `None` if it does not fit.
     fn in_place(&self, room: Room) -> io::Result<Option<State<'_>>> {
         let Some(layout) = self.lock.queue.changes(room.details().len())? else { return Ok(None) };
-        Ok(Some(self.state(layout)?).filter(|state| room.suits(state)))
+        Ok(Some(self.state(layout)?).filter(|state| room.fits(state)))
     }
 
     /// The state to write to a new file.
@@ -254,14 +254,25 @@ impl LockFile {
         let content = Content { lock, dates, mail };
         let check = || details.as_ref().map_or(Ok(()), |details| details.check());
         let write = || {
+            let in_place = match next {
+                Some(room) => content.in_place(room)?.map(|state| (room, state)),
+                None => None,
+            };
             // A new file also gets the mode that a directory shared since then requires.
-            if let Some(room) = next.filter(|_| place.folder.has_mode(&status))
-                && let Some(state) = content.in_place(room)?
+            if let Some((room, state)) = &in_place
+                && room.suits(state)
+                && place.folder.has_mode(&status)
             {
-                return check().and_then(|()| room.write(&locked, &state));
+                return check().and_then(|()| room.write(&locked, state));
             }
             let state = content.whole()?;
-            check().and_then(|()| draft::replace(&place, &status, &state))
+            check()?;
+            match (draft::replace(&place, &status, &state), &in_place) {
+                // The old file still has room for the state. Without this, a holder that others no
+                // longer wait for could not renew on a full disk.
+                (Err(_), Some((room, state))) => room.write(&locked, state),
+                (replaced, _) => replaced,
+            }
         };
         write().map_err(|error| Error::of(&place.path(&place.state), &error))
     }
