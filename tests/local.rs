@@ -200,6 +200,29 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
 }
 
 #[test]
+fn a_waiter_whose_details_are_lost_goes_to_the_end_of_the_queue() {
+    let local = Local::new();
+    run(&mut local.rlock(&["acquire", "--ttl", "1h", "L"]));
+    // Only the second sends a heartbeat soon.
+    let _waiters = [("1h", "first"), ("1s", "second")].map(|(ttl, label)| {
+        let exec = ["exec", "--ttl", ttl, "--label", label, "L", "true"];
+        let mut waiter = Running::start(&mut local.rlock(&exec));
+        waiter.told("waiting at position");
+        waiter
+    });
+    let waiters = || {
+        let shown = run(&mut local.rlock(&["inspect", "--json", "L"])).out();
+        let mut locks: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        serde_json::from_value::<Vec<serde_json::Value>>(locks[0]["waiters"].take()).unwrap()
+    };
+    state_file::lose_details(&local.state(), 1);
+    until("the second waits again", || waiters().len() == 2);
+    let waiters = waiters();
+    assert_eq!((&waiters[0]["label"], &waiters[1]["label"]), (&"first".into(), &"second".into()));
+    assert!(waiters[1]["waiting_ms"].as_u64().unwrap() < 60_000, "{waiters:?}");
+}
+
+#[test]
 fn a_link_or_a_pipe_in_place_of_a_file_is_refused() {
     let local = Local::new();
     run(&mut local.rlock(&["exec", "L", "true"]));

@@ -268,6 +268,11 @@ impl Waiter {
     pub(crate) fn place(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
     }
+
+    /// Whether only its token is known, because its details are invalid.
+    fn is_lost(&self) -> bool {
+        self.alive == 0
+    }
 }
 
 impl Hold {

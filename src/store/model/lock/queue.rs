@@ -120,8 +120,9 @@ impl Queue {
         self.tokens().position(|other| other == token)
     }
 
+    /// The waiter with this token; `None` if its details are lost, because its place is unknown.
     pub(crate) fn find(&self, token: &str) -> Option<&Waiter> {
-        self.get(self.position(token)?)
+        self.get(self.position(token)?).filter(|waiter| !waiter.is_lost())
     }
 
     /// The waiter with this token. It counts as changed from now on.
@@ -138,9 +139,11 @@ impl Queue {
         index
     }
 
+    /// Removes and returns the waiter with this token; `None` if its details are lost.
     pub(crate) fn remove(&mut self, token: &str) -> Option<Waiter> {
         let index = self.position(token)?;
-        Some(self.entries.remove(index).into_waiter(&self.stored))
+        let waiter = self.entries.remove(index).into_waiter(&self.stored);
+        Some(waiter).filter(|waiter| !waiter.is_lost())
     }
 
     #[cfg(test)]
@@ -149,11 +152,11 @@ impl Queue {
     }
 
     /// Converts the `alive` of each waiter to another clock, by adding the milliseconds that `by`
-    /// returns for its stamp. They do not count as changed.
+    /// returns for its stamp. They do not count as changed. Lost waiters stay dead under any clock.
     pub(crate) fn shift(&mut self, mut by: impl FnMut(&mut Stamp) -> i64) {
         for entry in &mut self.entries {
             entry.waiter(&self.stored);
-            if let Some(waiter) = entry.waiter.get_mut() {
+            if let Some(waiter) = entry.waiter.get_mut().filter(|waiter| !waiter.is_lost()) {
                 waiter.alive = waiter.alive.saturating_add_signed(by(&mut waiter.stamp));
             }
         }

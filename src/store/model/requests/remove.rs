@@ -63,7 +63,7 @@ impl Transaction<'_> {
                 self.remove_waiter(target, "", EndedBy::Operator, by);
                 (Removal::Removed(shown, ServerTime(self.now)), None)
             }
-            // It was among the holds or the waiters.
+            // It is a waiter whose details are lost.
             (None, None) => return Removal::Unknown(self.brief_view()),
         };
         self.admit("");

@@ -106,7 +106,7 @@ impl Stored {
         let is_valid = |waiter: &Waiter| {
             waiter.token == token
                 && waiter.since < TOO_FAR
-                && waiter.alive < TOO_FAR
+                && (1..TOO_FAR).contains(&waiter.alive)
                 && waiter.ttl <= LONGEST_TTL
         };
         let details = self.details.as_ref().and_then(|details| details.read(&line.extent()));

@@ -30,7 +30,7 @@ fn token(number: u64) -> String {
 fn waiter(number: u64) -> Waiter {
     let about = "host\nuser\n".to_owned();
     let next = number.is_multiple_of(3);
-    Waiter { token: token(number), about, ticket: number, next, ..Waiter::default() }
+    Waiter { token: token(number), about, ticket: number, next, alive: 1, ..Waiter::default() }
 }
 
 fn apply(queue: &mut Queue, step: Step) {
@@ -258,7 +258,7 @@ fn an_invalid_index_is_rejected() {
 }
 
 #[test]
-fn invalid_details_are_read_as_a_dead_waiter() {
+fn a_waiter_with_invalid_details_is_dead_under_any_clock_and_has_no_place() {
     let own = Waiter { token: "own".to_owned(), alive: 7, ..Waiter::default() };
     let valid = serde_json::to_string(&own).unwrap();
     assert_eq!(stored("own", &valid).find("own").map(|waiter| waiter.alive), Some(7));
@@ -266,7 +266,9 @@ fn invalid_details_are_read_as_a_dead_waiter() {
     let other = valid.replace("\"own\"", "\"other\"");
     for details in ["", "\0\0\0", &valid[..30], &far, &other] {
         let mut queue = stored("own", details);
-        assert_eq!(queue.find("own").map(|waiter| waiter.alive), Some(0), "{details}");
-        assert!(queue.remove("own").is_some() && queue.is_empty());
+        queue.shift(|_| 100);
+        assert_eq!(queue.get(0).map(|waiter| waiter.alive), Some(0), "{details}");
+        assert!(queue.find("own").is_none() && queue.len() == 1);
+        assert!(queue.remove("own").is_none() && queue.is_empty());
     }
 }
