@@ -24,7 +24,16 @@ mod sizing;
 mod statistics;
 mod timing;
 
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
 fn main() {
+    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rlock");
+    if Path::new(support::binary()) != installed {
+        start_again(&installed);
+    }
     let parts: [(&str, fn()); 6] = [
         ("peers", peers::measure),
         ("server", server::measure),
@@ -35,10 +44,22 @@ fn main() {
     ];
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cores} cores, {}", statistics::version(&support::Server::start()));
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     for (name, measure) in parts {
         if wanted.is_empty() || wanted.iter().any(|it| it == name) {
             measure();
         }
     }
+}
+
+/// Measures what users have: a copy of the binary, and no variable of Cargo. Linux maps fewer pages at
+/// once from a file that the linker wrote, and with `LD_LIBRARY_PATH`, flock and `true` look for their
+/// libraries in more directories.
+fn start_again(installed: &Path) -> ! {
+    let _ = fs::remove_file(installed);
+    fs::copy(support::binary(), installed).expect("the binary can be copied");
+    let mut again = Command::new(env::current_exe().expect("this program has a path"));
+    again.args(env::args_os().skip(1));
+    again.env("RLOCK_TEST_BINARY", installed).env_remove("LD_LIBRARY_PATH");
+    panic!("this program cannot start again: {}", again.exec());
 }
