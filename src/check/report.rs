@@ -16,6 +16,7 @@ where
     let found = search(W::begin(name));
     println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
     match found.broken {
+        // This is how a check fails its test.
         Some((property, way)) => panic!("{name}: {property}:\n{}", told::<W>(name, &way)),
         None => found.states,
     }

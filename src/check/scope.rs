@@ -109,7 +109,7 @@ impl Budget {
             "F" => &mut self.told_losses,
             "p" => &mut self.pauses,
             "n" => &mut self.cuts,
-            // See `parsed`.
+            // Scopes are literals in tests, so only a mistaken test gets here.
             _ => panic!("unknown fault {kind}"),
         }
     }
@@ -179,7 +179,7 @@ pub(super) fn parsed<T, B: Default>(
     let mut budget = B::default();
     for word in faults.split_whitespace() {
         let (kind, count) = word.split_at(1);
-        // Fails only for a mistaken scope, as said above.
+        // Only a mistaken test has no number here.
         *of(&mut budget, kind) = count.parse().unwrap();
     }
     (clients, budget)
@@ -190,7 +190,7 @@ pub(super) fn mode_of(word: &str) -> Mode {
     match &word[..1] {
         "x" => Mode::Exclusive,
         "s" => Mode::Shared,
-        // See `parsed`.
+        // Only a mistaken test has no number here.
         slots => Mode::Slots(slots.parse().unwrap()),
     }
 }

@@ -87,7 +87,7 @@ impl Budget {
             "k" => &mut self.deaths,
             "z" => &mut self.freezes,
             "f" => &mut self.losses,
-            // See `parsed`.
+            // Scopes are literals in tests, so only a mistaken test gets here.
             _ => panic!("unknown fault {kind}"),
         }
     }
