@@ -13,7 +13,7 @@ pub(in crate::store) struct Script {
     hash: &'static str,
 }
 
-// build.rs generates ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT.
+// build/scripts.rs generates ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 #[cfg(test)]

@@ -1,16 +1,11 @@
-//! Does at build time what would otherwise slow down each short run of rlock.
+//! Assembles each script from the parts that it needs, and computes its hash.
 
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
-use std::{env, fs, io};
+use std::{fs, io};
 
-fn main() -> io::Result<()> {
-    assemble_scripts()?;
-    link_the_unwinder();
-    Ok(())
-}
+use crate::variable;
 
 /// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` and
 /// `details` have a twin of the same name in `src/store/model/`.
@@ -51,7 +46,7 @@ const USED_BY_TESTS: [&str; 8] =
 
 /// Prepends to each request the parts that it needs, and computes the hash by which a server knows
 /// the script.
-fn assemble_scripts() -> io::Result<()> {
+pub(crate) fn assemble() -> io::Result<()> {
     println!("cargo::rerun-if-changed=lua");
     let mut parts = String::new();
     for part in PARTS {
@@ -222,24 +217,4 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
-}
-
-/// Links the unwinder into the program. A panic ends the process, so nothing uses the unwinder, but
-/// Rust's standard library refers to it. Loading libgcc_s.so for that takes 0.1 ms at each start.
-/// If the compiler has no static unwinder, the program uses the shared one as usual.
-fn link_the_unwinder() {
-    println!("cargo::rerun-if-changed=build.rs");
-    if variable("CARGO_CFG_TARGET_ENV") != "gnu" || variable("HOST") != variable("TARGET") {
-        return;
-    }
-    let found = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
-    let path = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    // A compiler that does not find it prints the bare name.
-    if path.is_ok_and(|path| Path::new(&path).is_absolute()) {
-        println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
-    }
-}
-
-fn variable(name: &str) -> String {
-    env::var(name).unwrap_or_default()
 }
