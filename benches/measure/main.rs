@@ -13,6 +13,7 @@
 #[allow(dead_code, unused_imports, unused_macros, reason = "the tests in main.rs use the rest")]
 mod support;
 
+mod functions;
 mod handoff;
 mod load;
 mod peers;
@@ -29,7 +30,13 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
 fn main() {
+    let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    if wanted.first().is_some_and(|part| part == "functions") {
+        return functions::print(&wanted[1..]);
+    }
     let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rlock");
     if Path::new(support::binary()) != installed {
         start_again(&installed);
@@ -44,7 +51,6 @@ fn main() {
     ];
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!("{cores} cores, {}", statistics::version(&support::Server::start()));
-    let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     for (name, measure) in parts {
         if wanted.is_empty() || wanted.iter().any(|it| it == name) {
             measure();
@@ -52,12 +58,15 @@ fn main() {
     }
 }
 
-/// Measures what users have: a copy of the binary, and no variable of Cargo. Linux maps fewer pages at
-/// once from a file that the linker wrote, and with `LD_LIBRARY_PATH`, flock and `true` look for their
-/// libraries in more directories.
+/// Measures what users have: a copy of the binary that was read from the disk, and no variable of Cargo.
+/// Linux maps a file that was just written in larger or smaller pieces. With `LD_LIBRARY_PATH`, flock and
+/// `true` look for their libraries in more directories.
 fn start_again(installed: &Path) -> ! {
     let _ = fs::remove_file(installed);
     fs::copy(support::binary(), installed).expect("the binary can be copied");
+    let file = fs::File::open(installed).expect("the copy can be read");
+    file.sync_all().expect("the copy can be written to the disk");
+    posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).expect("it is a file");
     let mut again = Command::new(env::current_exe().expect("this program has a path"));
     again.args(env::args_os().skip(1));
     again.env("RLOCK_TEST_BINARY", installed).env_remove("LD_LIBRARY_PATH");
