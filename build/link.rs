@@ -1,4 +1,4 @@
-//! What the linker makes of the program.
+//! Chooses how the program is linked.
 
 use std::env;
 use std::path::Path;
