@@ -151,8 +151,7 @@ impl Terms {
             mode,
             ttl,
             at_least,
-            // The literal is a valid owner.
-            owner: has('o').then(|| "owner".parse::<Owner>().unwrap()),
+            owner: has('o').then(|| "owner".parse::<Owner>().expect("the literal is valid")),
             enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
             next: has('h'),
@@ -179,8 +178,7 @@ pub(super) fn parsed<T, B: Default>(
     let mut budget = B::default();
     for word in faults.split_whitespace() {
         let (kind, count) = word.split_at(1);
-        // Only a mistaken test has no number here.
-        *of(&mut budget, kind) = count.parse().unwrap();
+        *of(&mut budget, kind) = count.parse().expect("a test gives each fault a number");
     }
     (clients, budget)
 }
@@ -190,15 +188,13 @@ pub(super) fn mode_of(word: &str) -> Mode {
     match &word[..1] {
         "x" => Mode::Exclusive,
         "s" => Mode::Shared,
-        // Only a mistaken test has no number here.
-        slots => Mode::Slots(slots.parse().unwrap()),
+        slots => Mode::Slots(slots.parse().expect("a test gives each client a mode")),
     }
 }
 
 /// A token of no client.
 pub(super) fn stranger() -> Token {
-    // The literal is a valid token.
-    "z0000000-token".parse().unwrap()
+    "z0000000-token".parse().expect("the literal is valid")
 }
 
 /// The token says whose it is: `a1000000-token` is that of the second round of the first client, and

@@ -129,8 +129,7 @@ impl World {
         });
         all.remove(&0);
         let all: Vec<u64> = all.into_iter().collect();
-        // It was inserted above.
-        let clock = all.binary_search(&CLOCK).unwrap();
+        let clock = all.binary_search(&CLOCK).expect("it was inserted above");
         let mut ranked = all.clone();
         for index in clock + 1..all.len() {
             ranked[index] = ranked[index - 1] + (all[index] - all[index - 1]).min(2);

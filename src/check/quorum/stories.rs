@@ -11,8 +11,8 @@ fn a_request_with_n_awaits_late_replies_before_it_gives_up_a_hold() {
     let (a, b) = (0, 1);
     let mut world = World::start(Scope::leaked("xn,xn")).after(Action::Start(a));
     let execute = |world: &World, client, server| {
-        // Sorting the servers moves their names, but loses none.
-        let member = world.names.iter().position(|name| *name == server).unwrap();
+        let member = world.names.iter().position(|name| *name == server);
+        let member = member.expect("sorting the servers moves their names, but loses none");
         world.after(Action::Execute(client, member as u8))
     };
     world = execute(&world, a, 0).after(Action::Start(b));
