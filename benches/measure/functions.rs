@@ -11,11 +11,12 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::support::Server;
+use crate::support::{Server, rlock_at};
 
 /// Prints the linker script for the functions that short runs of these binaries execute. The binaries
 /// must contain their symbols.
 pub(crate) fn print(binaries: &[String]) {
+    assert!(!binaries.is_empty(), "name the binaries, as in CONTRIBUTING.md");
     let server = Server::on_tcp(&[]);
     let locks = format!("local:{}", server.directory().join("locks").display());
     let mut executed = Executed::default();
@@ -69,8 +70,8 @@ impl Program {
     }
 
     fn rlock(&self, url: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).env("RLOCK_URL", url);
+        let mut command = rlock_at(&self.binary, arguments);
+        command.env("RLOCK_URL", url);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
@@ -128,6 +129,7 @@ impl Executed {
                     continue;
                 }
                 WaitStatus::PtraceEvent(pid, ..) => (pid, None),
+                // A step ends with SIGTRAP, and a new child begins with SIGSTOP.
                 WaitStatus::Stopped(pid, Signal::SIGTRAP | Signal::SIGSTOP) => (pid, None),
                 WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
                 other => panic!("{other:?}"),
