@@ -12,6 +12,7 @@
 //! - Fencing tokens and tickets keep their order, and whether one follows another directly. All are
 //!   ahead of the servers' clocks, so each new one is the previous one plus one.
 
+mod action;
 mod canonical;
 mod client;
 mod flaws;

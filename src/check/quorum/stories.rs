@@ -1,7 +1,8 @@
 //! Histories of past bugs.
 
+use super::action::Action;
 use super::scope::Scope;
-use super::world::{Action, World};
+use super::world::World;
 use crate::check::search::Play;
 
 /// A request had a hold on two servers, but one of the replies was late, and the request gave the hold

@@ -1,8 +1,9 @@
 //! Prints a history for readers: what happens, and what that changes.
 
+use super::action::Action;
 use super::client::{Client, Doing, Phase};
 use super::server::{Line, Said, Sent, Server, What};
-use super::world::{Action, World};
+use super::world::World;
 use crate::check::world::{NOW, now};
 use crate::store::quorum::decision::Reply;
 use crate::store::{Answer, Part, Place};
