@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use memchr::memchr;
 use nix::fcntl::{Flock, OFlag};
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
@@ -74,7 +73,7 @@ impl Content {
     /// Parses the content of a copy; `None` if rlock did not write it.
     fn parse(copy: Vec<u8>, details: Rc<StoredDetails>) -> Option<Self> {
         let text = String::from_utf8(copy).ok()?;
-        let first = text.get(..memchr(b'\n', text.as_bytes())?)?;
+        let (first, _) = text.split_once('\n')?;
         let mut content: Self = serde_json::from_str(first).ok()?;
         let index = first.len() + 1;
         content.lock.queue = Queue::read(text, index, details)?;

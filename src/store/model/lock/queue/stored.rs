@@ -11,8 +11,6 @@ use std::mem;
 use std::ops::Range;
 use std::rc::Rc;
 
-use memchr::memchr;
-
 use super::super::{LONGEST_TTL, TOO_FAR, Waiter};
 
 /// A line of the index begins with the start of an extent and its length, each with this number of
@@ -82,7 +80,7 @@ impl Stored {
 
     fn lines_in(&self, part: Range<usize>) -> impl Iterator<Item = Option<Line>> {
         let size = self.details.as_ref().map_or(0, |details| details.size());
-        let text = self.text.as_bytes().get(..part.end).unwrap_or_default();
+        let text = self.text.get(..part.end).unwrap_or_default();
         let mut at = part.start;
         iter::from_fn(move || {
             let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
@@ -130,10 +128,10 @@ impl Stored {
 
 impl Line {
     /// Parses the line with which the index continues at this offset of the text.
-    fn parse(index: &[u8], at: usize) -> Option<Self> {
+    fn parse(index: &str, at: usize) -> Option<Self> {
         let (start, rest) = number(index)?;
         let (length, rest) = number(rest)?;
-        let token = memchr(b'\n', rest).filter(|&token| token > 0)?;
+        let token = rest.find('\n').filter(|&token| token > 0)?;
         start.checked_add(length)?;
         let begin = u32::try_from(at).ok()?;
         let end = begin.checked_add(u32::try_from(2 * DIGITS + token + 1).ok()?)?;
@@ -159,10 +157,10 @@ impl Line {
 }
 
 /// Parses a number of `DIGITS` digits. Returns it and the rest.
-fn number(text: &[u8]) -> Option<(u32, &[u8])> {
-    let (digits, rest) = text.split_first_chunk::<DIGITS>()?;
+fn number(text: &str) -> Option<(u32, &str)> {
+    let digits = text.as_bytes().first_chunk::<DIGITS>()?;
     let add = |number, &digit: &u8| Some(number << 4 | char::from(digit).to_digit(16)?);
-    Some((digits.iter().try_fold(0, add)?, rest))
+    Some((digits.iter().try_fold(0, add)?, text.get(DIGITS..)?))
 }
 
 /// Where there is room for details.
