@@ -165,7 +165,7 @@ complete -c rlock -n 'contains options (__rlock_expects release)' -s v -l verbos
 complete -c rlock -n 'contains options (__rlock_expects release)' -l json -d 'Print one JSON document, even on failure'
 complete -c rlock -n 'contains options (__rlock_expects release)' -l force -d 'Revoke all holds, stop their commands and await release'
 complete -c rlock -n 'contains options (__rlock_expects release)' -l now -d 'Free the lock immediately; requires --force'
-complete -c rlock -n 'contains options (__rlock_expects release)' -l id -x -d 'Revoke only the hold with this ID, or remove that waiter'
+complete -c rlock -n 'contains options (__rlock_expects release)' -l id -x -d 'Revoke only the hold or remove the waiter with this ID'
 complete -c rlock -n 'contains options (__rlock_expects release)' -l reason -x -d 'Show TEXT to affected clients and in the history'
 complete -c rlock -n 'contains options (__rlock_expects release)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
 complete -c rlock -n 'contains NAME (__rlock_expects release)' -a '(__rlock_names)'

@@ -142,9 +142,9 @@ COMMAND cannot be run.")
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
     ///
-    /// Use it in a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the lock
-    /// while the script runs. Without --while-pid, nothing renews the lease: the script must renew
-    /// or release the lock before the lease expires.
+    /// Use it in a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the
+    /// lock while the script runs. Without --while-pid, nothing renews the lease: the script must
+    /// renew or release the lock before the lease expires.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -199,8 +199,8 @@ Examples:
   # Revoke one of several holds, and say why
   rlock release --force --id 5f0c21aa --reason 'wrong input' render
 
-Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client or more than one has ID, 75 if another tool holds it \
-(--force only), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
+Exit status: 0 on success, 77 if TOKEN does not hold the lock, or if no client or more than one has ID, 75 if another tool holds \
+the lock (--force without --now), 69 if no server is usable, 78 for a configuration error, 64 for a usage error.")
     )]
     Release(Release),
     /// Show the holders and waiters of locks
@@ -321,7 +321,7 @@ pub(crate) struct Release {
     /// This is safe only if the holders and everything that they started are dead.
     #[arg(long, requires = "force")]
     pub(crate) now: bool,
-    /// Revoke only the hold with this ID, or remove that waiter
+    /// Revoke only the hold or remove the waiter with this ID
     ///
     /// ID is the 8 characters that inspect shows for a holder or a waiter. A removed waiter exits
     /// with status 75, or with its own -E status. Requires --force.

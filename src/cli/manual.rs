@@ -125,7 +125,7 @@ pub const JSON: &[(&str, &str)] = &[
     (
         "state",
         "held; free: only if inspect was given this name; cooling: released, but kept for --at-least; \
-         revoked: no longer held, but not released yet; foreign: held by another tool.",
+         revoked: its holds were revoked, but not released yet; foreign: held by another tool.",
     ),
     ("mode", "exclusive, shared or slots."),
     ("slots", "Maximum number of holders, if the mode is slots."),
@@ -203,5 +203,5 @@ pub const SECURITY: &[&str] = &[
      with the permissions that rlock needs. rlock replaces control characters in text that comes from \
      other users.",
     "A lock is advisory: it excludes only processes that request it. A resource that checks \
-     RLOCK_FENCE is also protected from processes that do not hold the lock.",
+     RLOCK_FENCE also rejects holders that have lost the lock.",
 ];
