@@ -1,4 +1,4 @@
-//! Plays every history of a few clients and one server, and not only some: every order of messages,
+//! Plays every history of a few clients and one server, not a sample: every order of messages,
 //! losses, late messages, crashes, signals, revocations and restarts that a scope allows.
 //!
 //! What is played is the code that ships: the lock model of `store::model`, the waiter of `wait`, the

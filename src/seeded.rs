@@ -54,7 +54,7 @@ pub(crate) enum Flaw {
     AcceptsLateGrants,
     /// The supervisor does not stop a command whose hold was lost.
     IgnoresLoss,
-    /// Of several servers, enough calls count as the lock.
+    /// On several servers, calls from enough of them count as a grant.
     CountsCalls,
     /// A majority is enough for a slot.
     CountsSlotsAsOne,

@@ -30,7 +30,7 @@ pub(super) enum Action {
     /// Another tool deletes its key.
     ForeignGone,
 
-    // Faults, and what people do.
+    // Faults, signals, and what operators and other tools do.
     Break(u8),
     Crash(u8),
     Signal(u8),

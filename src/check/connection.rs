@@ -1,4 +1,4 @@
-//! What is under way between one client and the server, as `store::server` lets it be: in order on
+//! What is under way between one client and the server, as `store::server` allows it: in order on
 //! one connection, and once more on a new one after it breaks.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::report::Fault;
 use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
 use crate::system::clock::Instant;
 
-/// After this time, no lease that a request could win would last.
+/// A lease that a request sent this long ago could win has expired.
 const LONG_AGO: Duration = Duration::from_secs(10);
 
 /// A request, and who sent it.
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// The request under way goes on with one that was sent then.
+    /// The lease that the awaited request may win counts from an earlier attempt, sent at `sent`.
     pub(super) fn sent_at(&mut self, sent: Instant) {
         if let Some(awaited) = &mut self.awaited {
             awaited.sent = sent;

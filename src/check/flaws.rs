@@ -1,4 +1,4 @@
-//! The checker is checked: each seeded flaw is caught, by the property that it breaks.
+//! Tests the checker: it must catch each seeded flaw by the property that the flaw breaks.
 
 use super::properties::Property;
 use super::report::flaws;

@@ -1,4 +1,4 @@
-//! What the properties have to remember of what happened before.
+//! What the properties need to know about earlier events.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::store::model::Lock;
 use crate::store::model::lock::CLAIM_WINDOW;
 use crate::store::{Answer, Verdict};
 
-/// For how many ticks a waiter has been silent that nobody has to wait for.
+/// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
 const DEAD: u8 = 20;
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -69,12 +69,13 @@ pub(super) struct Watched {
     pub(super) over: u8,
     /// Until when `--at-least` keeps the lock for it, in milliseconds, and whether it has claimed it.
     pub(super) kept: Option<(u64, bool)>,
-    /// The round in which its request with `--supersede` first arrived, and in which a newer one ended it.
+    /// The round in which its request with `--supersede` first arrived, and in which a newer one
+    /// ended it.
     arrived: Option<u8>,
     superseded: Option<u8>,
 }
 
-/// What matters of a hold.
+/// What the properties compare of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     pub(super) client: usize,
@@ -136,7 +137,7 @@ impl Monitor {
     ) -> Result<(), Property> {
         if let Some(Sent { client, round, what: what @ (What::Leave | What::Release) }) = sent {
             self.order.retain(|place| !place.is_of(*client, *round));
-            // One who gives up a grant has not used it.
+            // A client that gives up a grant has not used it.
             self.clients[usize::from(*client)].kept.take_if(|_| *what == What::Leave);
         }
         if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
@@ -187,8 +188,8 @@ impl Monitor {
         Property::broken_after(self, call).map_or(Ok(()), Err)
     }
 
-    /// Of the waiting requests with `--supersede`, only the newest may remain. A request counts from its
-    /// second call, or from its grant.
+    /// Of the waiting requests with `--supersede`, only the newest may remain. A request counts
+    /// from its second call, or from its grant.
     fn supersede(
         &mut self,
         call: &Call<'_>,

@@ -12,7 +12,7 @@ use crate::lock::view::HoldState;
 use crate::lock::{Mode, Slot};
 use crate::store::model::lock::CLAIM_WINDOW;
 
-/// A promise. A search that ends without a broken one has kept all of them.
+/// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     HoldersExcludeEachOther,
@@ -125,8 +125,8 @@ fn slots_are_mixed_up(world: &World) -> bool {
 ///
 /// These do not count, as docs/promises.md says: a holder that was paused beyond its lease, and two
 /// holders for up to a third of the TTL and the time to stop after the server lost its data. Each
-/// message that was late or lost may cost the old holder a tick more, and one that is cut off or
-/// paused stops with its lease.
+/// message that was late or lost may cost the old holder a tick more. An old holder that is cut off
+/// or paused stops only with its lease.
 fn running(world: &World) -> Vec<usize> {
     let grace = |client: usize| {
         let ttl = world.scope.ttl(client);
@@ -168,8 +168,8 @@ fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
     })
 }
 
-/// A newcomer was granted the lock before a waiter that is alive. One that may enter what its owner
-/// holds overtakes.
+/// A newcomer was granted the lock before a waiter that is alive. A client that may enter what its
+/// owner holds is allowed to overtake.
 fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
     let granted: Vec<Fact> = call.granted().collect();
     granted.iter().filter(|fact| !call.scope.clients[fact.client].may_enter()).any(|fact| {

@@ -1,4 +1,4 @@
-//! Searches a scope by its name, and reports what was found to people.
+//! Searches a scope by its name, and prints what was found.
 
 use std::fmt::{Debug, Display};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a search plays: who takes part, and what may go wrong how often.
+//! What a search plays: which clients take part, and how often each fault may occur.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ const AT_LEAST: u64 = 3_999;
 /// Less than a lease.
 const WAIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// A scope, written as `x,x+ d1 b1`: the clients, and what may go wrong how often.
+/// A scope, written as `x,x+ d1 b1`: the clients, and how often each fault may occur.
 ///
-/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is for
-/// `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next` and `u` for
-/// `--supersede`. All clients with `o` have one owner and are reentrant. One with `i` runs inside the
-/// command of the first client, and is reentrant.
+/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is
+/// for `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next`
+/// and `u` for `--supersede`. All clients with `o` have one owner and are reentrant. One with `i`
+/// runs inside the command of the first client, and is reentrant.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) clients: Vec<Terms>,
@@ -45,7 +45,7 @@ pub(super) struct Terms {
     pub(super) requests: Vec<Request>,
 }
 
-/// How often what may still go wrong.
+/// How often each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// d: a message crosses a tick.

@@ -1,5 +1,5 @@
-//! The scopes, and how many states each has. A number that changes says that something else is played
-//! now: more or less of it. Look why, then write the new number down.
+//! The scopes, and how many states each has. If a number changes, the search plays more or fewer
+//! histories than before: find out why before you write the new number down.
 
 use std::env;
 
@@ -84,7 +84,7 @@ fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
                 (found != *states).then(|| format!("(\"{name}\", {found}), not {states}"))
             })
             .collect(),
-        // Any scope, for a look at it.
+        // Any other scope. Its number of states is not asserted.
         _ => {
             states_of::<World>(wanted.leak());
             return;

@@ -1,8 +1,8 @@
 //! The search: breadth first on one thread, so that a counterexample is as short as one can be.
 //!
-//! A state is known by 64 bits of its hash. Among 20 million states, two with the same hash are found
-//! with a probability of 1 in 90,000; then a part of the search may be missing, and the number of
-//! states that a scope asserts would be another one.
+//! A state is recognized by 64 bits of its hash. Among 20 million states, two have the same hash
+//! with a probability of 1 in 90,000. Part of the search may then be missing, and the number of
+//! states differs from the one that the scope asserts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +14,7 @@ pub(super) trait Play: Hash + Sized {
     type Property: Copy;
     /// Time passes.
     const TICK: Self::Action;
-    /// The property that a state breaks from which no way leads to an end.
+    /// The property that a state breaks if no path leads from it to an end.
     const STUCK: Self::Property;
 
     /// The first state of the scope with this name.
@@ -31,13 +31,14 @@ pub(super) trait Play: Hash + Sized {
     /// Whether nothing more can happen, and nothing but faults stands in the way of that.
     fn is_end(&self) -> bool;
 
-    /// Whether an action is a fault, or what people do: nothing that must happen again.
+    /// Whether an action is a fault or comes from outside, such as a signal. Reaching an end must
+    /// not depend on it.
     fn is_fault(action: Self::Action) -> bool;
 
-    /// What an action does in this state, for people.
+    /// What an action does in this state, for readers.
     fn describe(&self, action: Self::Action) -> String;
 
-    /// This state in a few lines, for people.
+    /// This state in a few lines, for readers.
     fn lines(&self) -> Vec<String>;
 }
 
@@ -45,7 +46,7 @@ pub(super) trait Play: Hash + Sized {
 #[derive(Debug)]
 pub(super) struct Found<A, P> {
     pub(super) states: usize,
-    /// What is broken, and the shortest way there.
+    /// The property that is broken, and a shortest path to it.
     pub(super) broken: Option<(P, Vec<A>)>,
 }
 
@@ -59,7 +60,7 @@ struct Known<A> {
     ends: Vec<u32>,
 }
 
-/// Plays all that can happen, until something is broken.
+/// Plays all that can happen, until a property is broken.
 pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
     let (numbers, from, steps, ends) = Default::default();
     let mut known = Known { numbers, from, steps, ends };
@@ -122,7 +123,7 @@ impl<A: Copy> Known<A> {
 
     /// The first state from which no steps lead to an end.
     fn stuck(&mut self) -> Option<u32> {
-        // Once the states are found, their hashes are of no more use.
+        // Frees memory: once all states are found, their hashes are no longer needed.
         self.numbers = HashMap::default();
         self.steps.sort_unstable_by_key(|(_, to)| *to);
         let mut leads = vec![false; self.from.len()];

@@ -1,4 +1,4 @@
-//! Histories for people: what happens, and what that changes.
+//! Prints a history for readers: what happens, and what that changes.
 
 use std::fmt;
 

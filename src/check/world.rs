@@ -15,7 +15,7 @@ use super::trace::lines_of;
 use crate::store::model::Lock;
 use crate::system::clock::Instant;
 
-/// What passes at once.
+/// The step in which time passes.
 pub(super) const TICK: Duration = Duration::from_millis(TICK_MILLIS);
 pub(super) const TICK_MILLIS: u64 = 1_000;
 

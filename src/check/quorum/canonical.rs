@@ -279,7 +279,7 @@ impl World {
     }
 }
 
-/// Whether a client has ended, and nothing of it can reach a server any more.
+/// Whether a client has ended, and nothing that it sent can still reach a server.
 fn is_gone(client: &Client, line: &Line) -> bool {
     client.has_ended() && line.requests.is_empty() && line.late.is_empty()
 }
