@@ -65,7 +65,7 @@ pub(crate) fn assemble() -> io::Result<()> {
         let source = format!("local call=redis.call\n{source}");
         // These undo a request that may still be under way. They are written right after it, and
         // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
-        // it cannot answer the first request.
+        // it cannot answer the first request. The limit leaves room for the keys and arguments.
         let undoes = name == "leave" || name == "release";
         assert!(!undoes || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
@@ -183,7 +183,7 @@ fn names_in(line: &str) -> impl Iterator<Item = &str> {
     words(declared.unwrap_or_default())
 }
 
-/// A line without the spaces that Lua does not need, for the same reason.
+/// A line without the spaces that Lua does not need, because they count toward the 16 KiB too.
 fn without_spaces(line: &str) -> String {
     let characters: Vec<char> = line.chars().collect();
     let mut quoted = false;

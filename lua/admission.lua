@@ -30,9 +30,10 @@ local function grant(token, details, deadline, wanted, ...)
   if details.named ~= '' then change_owner_count(details.owner, 1) end
 end
 
--- On one of several servers, a waiter is not granted the lock but called: it may now settle
--- here, that is, ask this server for a hold, and does so once enough servers have called it. A call is only a hint. It passes to an
--- older waiter that arrives later, and lapses unless the waiter asks again in time.
+-- On one of several servers, a waiter is not granted the lock but called: it may now settle here,
+-- that is, ask this server for a hold. It does so once enough servers have called it. A call is
+-- only a hint. It passes to an older waiter that arrives later, and lapses unless the waiter asks
+-- again in time.
 local function is_called(token) return string.find(' ' .. lock.called, ' ' .. token .. ' ', 1, true) ~= nil end
 
 local function set_called(tokens)

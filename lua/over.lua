@@ -1,4 +1,5 @@
--- Tokens that are over: their holds were released, or their requests given up. A late request with such a token is rejected.
+-- Tokens that are over: their holds were released, or their requests given up. A late request with
+-- such a token is rejected.
 --
 -- Reads:   over, holds, history; lock, own, now
 -- Changes: over

@@ -29,8 +29,8 @@ local function notify_head(head)
   if head ~= TOKEN then wake(head, 'head') end
 end
 
--- The score of a waiter with --next is its ticket minus this offset, which sorts it first. Tickets, which
--- are microseconds at most, stay smaller until the year 2112.
+-- The score of a waiter with --next is its ticket minus this offset, which sorts it first. Tickets,
+-- which are microseconds at most, stay smaller until the year 2112.
 local NEXT_OFFSET = 2 ^ 52
 
 local function is_next(score) return tonumber(score) < 0 end

@@ -1,6 +1,6 @@
--- Revocation: a single mark, the floor, revokes all holds up to a fence. The standing of a hold that was
--- revoked individually is 'revoked', the time and the operator; that of a reinstated hold is only
--- 'revoked'.
+-- Revocation: a single mark, the floor, revokes all holds up to a fence. The standing of a hold
+-- that was revoked individually is 'revoked', the time and the operator; that of a reinstated hold
+-- is only 'revoked'.
 --
 -- Reads:   lock.floor, now
 -- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'

@@ -37,8 +37,8 @@ use exit::Exit;
 pub fn run(arguments: Vec<OsString>) -> Exit {
     std::panic::set_hook(Box::new(|panic| {
         report::alert(format_args!("internal error: {panic}; report it as a bug"));
-        // Any thread ends the process immediately. The locks that it holds expire with their
-        // leases.
+        // Whichever thread panics, the whole process ends. Its locks become free when their leases
+        // expire.
         std::process::exit(exit::INTERNAL.into());
     }));
     let inherited = match system::inherited::Inherited::capture() {

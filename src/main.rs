@@ -1,7 +1,7 @@
 //! The entry point of the program: a C `main` instead of Rust's, for two reasons. Before rlock
 //! could record what the caller set up for the command, Rust's runtime would ignore SIGPIPE and
 //! open `/dev/null` on closed standard descriptors. It also takes 0.1 ms to start, while a whole
-//! run of rlock takes about 1 ms.
+//! run of rlock takes only a few milliseconds.
 #![no_main]
 
 #[cfg(target_env = "musl")]

@@ -88,7 +88,8 @@ pub(crate) struct Place {
     pub(crate) ticket: Ticket,
     /// The fencing token that the server would give, if it calls the request: the request may settle.
     pub(crate) called: Option<Fence>,
-    /// Whether older requests with agreed tickets keep it out. Only for a request that does not wait.
+    /// Whether older requests with agreed tickets keep it out. Only for a request that does not
+    /// wait.
     pub(crate) kept_out: bool,
 }
 
@@ -96,7 +97,8 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
-    /// The lock's life mark at that time. A server that has lost its data makes another one.
+    /// The lock's life at that time: a random value. A server that has lost its data makes another
+    /// one.
     pub(crate) life: String,
     /// How long the lease may still last, by the waiter's clock.
     pub(crate) left: Duration,
@@ -127,8 +129,8 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
     }
 }
 
-/// The number of an attempt that begins now. It exceeds those of all earlier attempts on this host: it is
-/// the microseconds since boot.
+/// The number of an attempt that begins now: the microseconds since boot, which exceed the numbers
+/// of all earlier attempts on this host.
 fn attempt_number() -> u64 {
     Instant::now().micros_since_boot()
 }
@@ -191,8 +193,8 @@ pub(crate) enum Answer {
         /// The position in the queue, from 1.
         position: u64,
         sleep: Duration,
-        /// The ticket of a request that supersedes. It cancels older requests only when it asks again with
-        /// this ticket.
+        /// The ticket of a request that supersedes. It cancels older requests only when it asks
+        /// again with this ticket.
         arrival: Option<Ticket>,
     },
 }
@@ -324,8 +326,8 @@ pub(crate) trait Store: Send {
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
     /// Revokes all current holds, and returns the lock as it was before. Waiters and the fencing
-    /// token stay as they are. `by` is an `Operator` as stores keep it, for the
-    /// holders and the history.
+    /// token stay as they are. `by` is an `Operator` as stores keep it, for the holders and the
+    /// history.
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
 
     /// Revokes one hold, or removes one waiter. A holder learns of it from its next renewal, and a

@@ -22,7 +22,8 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
 
-/// The longest heartbeat interval. A short TTL shortens it, because the waiter wants early notice.
+/// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, because a
+/// user who chooses a short TTL wants faults to be noticed soon.
 const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 
 /// A lock that was granted.

@@ -18,8 +18,8 @@
 -- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                    one; '' to restore a hold that this server has lost
 -- ARGV[15] next      'next' to go ahead of all waiters without it; ''
--- ARGV[16] supersede ticket of a request that cancels older ones, from the reply to its first call; 0 in
---                    that call; '' for any other request
+-- ARGV[16] supersede ticket of a request that cancels older ones, from the reply to its first call;
+--                    0 in that call; '' for any other request
 -- ARGV[17] life      of the lock when the caller saw the following holders; ''
 -- ARGV[18] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                    that its lease may last at most, number of its slot or ''
@@ -50,9 +50,10 @@ local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~
 local ABOUT, ATTEMPT, WANTED, TICKET = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
 local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', tonumber(ARGV[16]), ARGV[17]
 
--- Of the waiting requests that supersede, only the newest remains: that with the largest ticket. The first
--- call of a request has no ticket yet, so one that was given up before its first reply cancels nothing.
--- On several servers, only agreed tickets count. Returns the client of a newer one.
+-- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
+-- The first call of a request has no ticket yet, so one that was given up before its first reply
+-- cancels nothing. On several servers, only agreed tickets count. Returns the client of a newer
+-- one.
 local function supersede(arrival)
   local ticket, token, about = string.match(lock.newest or '', '^(%d+) (%S+)\n(.*)$')
   if token == TOKEN then return nil end
@@ -112,8 +113,8 @@ if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
   if valid_hold() and own.renewed ~= '' then return granted(own.fence) end
   if not TICKET then return { 'again' } end
-  -- Two of several servers may be the same one. Another attempt for the overtaken request would undo
-  -- what the later one has done.
+  -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
+  -- undo what the later one has done.
   local rank = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN)
   if not rank then return { 'busy', brief_view() } end
   local score = redis.call('ZSCORE', QUEUE, TOKEN)
@@ -122,7 +123,8 @@ if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end
--- Several servers request their fence for a hold that was revoked meanwhile.
+-- One of several servers is asked for a hold that was revoked here meanwhile, or that ended before
+-- its lease expired. It must not grant that hold again.
 if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end

@@ -65,8 +65,8 @@ impl Grant {
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists
-    /// all locks that enclose it, innermost last. A command must not inherit
-    /// RLOCK_SLOT from an enclosing lock.
+    /// all holds that enclose it, the innermost last. A command must not inherit `RLOCK_SLOT` from
+    /// an enclosing lock.
     pub(super) fn variables(&self, name: &Name) -> Variables {
         let token = self.request.token.as_str();
         let held = EnclosingHolds::inherited().and(&self.request.key, &self.request.token);

@@ -69,8 +69,8 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
 }
 
 /// Starts a keeper for the hold, and waits until it has the hold. If it fails, so does this, with
-/// the keeper's message and status. The keeper inherits no
-/// descriptors, so the reader of this process's output does not wait for it.
+/// the keeper's message and status. The keeper inherits no descriptors, so the reader of this
+/// process's output does not wait for it.
 pub(super) fn start(
     process: OwnedFd,
     token: &Token,

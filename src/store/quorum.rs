@@ -10,7 +10,7 @@
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
-//!   its restart need not be delayed: see `decision`.
+//!   its restart need not be delayed: see `decision::seat`.
 //! - The next renewal restores holds that a minority of servers has lost.
 //! - Waiters are served in one order, although no single server decides it: see
 //!   `decision::Acquisition`.

@@ -84,7 +84,7 @@ impl Room {
         self.fits(state) && state.size() >= self.size / 8
     }
 
-    /// Writes a state whose copy comes into this room of a file.
+    /// Writes a state whose copy goes into this room of a file.
     pub(super) fn write(&self, file: &File, state: &State<'_>) -> io::Result<()> {
         for (extent, details) in &state.details {
             file.write_all_at(details, (self.details().start + extent.start) as u64)?;

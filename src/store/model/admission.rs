@@ -69,8 +69,9 @@ impl Transaction<'_> {
     }
 
     /// On one of several servers, a waiter is not granted the lock but called: it may now settle
-    /// here, that is, ask this server for a hold, and does so once enough servers have called it. A call is only a hint. It
-    /// passes to an older waiter that arrives later, and lapses unless the waiter asks again in time.
+    /// here, that is, ask this server for a hold. It does so once enough servers have called it. A
+    /// call is only a hint. It passes to an older waiter that arrives later, and lapses unless the
+    /// waiter asks again in time.
     pub(super) fn is_called(&self, token: &str) -> bool {
         self.lock.called.iter().any(|called| called == token)
     }

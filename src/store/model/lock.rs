@@ -53,7 +53,7 @@ pub(crate) struct Lock {
     /// The last number assigned in the queue.
     #[serde(default)]
     pub(crate) ticket: u64,
-    /// The waiters that are called; see `Transaction::admit`.
+    /// The waiters that are called; see `Transaction::is_called`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) called: Vec<String>,
     /// The last request that supersedes.

@@ -30,7 +30,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// A ticket that grows with the clock, and is larger than that of the newest request that supersedes.
+    /// A ticket that grows with the clock, and is larger than that of the newest request that
+    /// supersedes.
     pub(super) fn own_ticket(&self) -> u64 {
         let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
         self.micros().max(newest + 1)

@@ -196,9 +196,9 @@ impl Node {
             .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(timeout).to_owned())
     }
 
-    /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil`
-    /// at once without one: the wake-up message may have been lost with the connection, so the caller must ask
-    /// again anyway.
+    /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil` at
+    /// once without one: the wake-up message may have been lost with the connection, so the caller
+    /// must ask again anyway.
     pub(in crate::store) fn sleep(
         &mut self,
         command: Cmd,

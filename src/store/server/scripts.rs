@@ -13,7 +13,7 @@ pub(in crate::store) struct Script {
     hash: &'static str,
 }
 
-// build/scripts.rs generates ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE and INSPECT.
+// build/scripts.rs generates one constant for each request in lua/requests/, such as ACQUIRE.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 #[cfg(test)]

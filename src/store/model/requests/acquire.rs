@@ -52,7 +52,8 @@ impl Transaction<'_> {
         if self.is_ahead(furthest) {
             return Verdict::FenceAhead(Duration::from_millis(self.millis_ahead(furthest)));
         }
-        // Several servers request their fence for a hold that was revoked meanwhile.
+        // One of several servers is asked for a hold that was revoked here meanwhile, or that ended
+        // before its lease expired. It must not grant that hold again.
         if wanted > 0 && self.valid_hold(token).is_none() {
             let recorded = self.recorded(token);
             let ended = recorded.is_some_and(|entry| entry.ending != Ending::Expired);
@@ -94,8 +95,8 @@ impl Transaction<'_> {
         self.decide(request, attempt, head.as_ref(), calls)
     }
 
-    /// The verdict of one of several servers on an overtaken request. Two of them may be the same one,
-    /// and another attempt would undo what the later request has done.
+    /// The verdict of one of several servers on an overtaken request. Two URLs of a quorum may lead
+    /// to the same server, and another attempt would undo what the later request has done.
     fn place_of(&self, token: &str) -> Verdict {
         let queue = &self.lock.queue;
         let Some((index, waiter)) = queue.position(token).zip(queue.find(token)) else {
@@ -119,9 +120,10 @@ impl Transaction<'_> {
         hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
     }
 
-    /// Of the waiting requests that supersede, only the newest remains: that with the largest ticket. The
-    /// first call of a request has no ticket yet, so one that was given up before its first reply cancels
-    /// nothing. On several servers, only agreed tickets count. Returns the client of a newer one.
+    /// Of the waiting requests that supersede, only the newest remains: that with the largest
+    /// ticket. The first call of a request has no ticket yet, so one that was given up before its
+    /// first reply cancels nothing. On several servers, only agreed tickets count. Returns the
+    /// client of a newer one.
     fn supersede(&mut self, request: &Request, arrival: u64) -> Option<ClientInfo> {
         let token = request.token.as_str();
         let newest = self.lock.newest.clone();

@@ -1,5 +1,5 @@
-//! Reads many locks on one server. A script takes ten times longer than the plain commands that
-//! read a lock, so scripts read only the locks that need one.
+//! Reads many locks on one server. A script takes several times as long as the plain commands that
+//! read a lock, so scripts read only the locks that need one. See docs/decisions.md.
 
 use std::collections::VecDeque;
 

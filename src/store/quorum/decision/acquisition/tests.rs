@@ -1,4 +1,4 @@
-//! One way of a request at a time, reply by reply.
+//! Plays one acquisition in each test, reply by reply.
 
 use std::time::Duration;
 
