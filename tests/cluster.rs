@@ -96,7 +96,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let cluster = Cluster::start(3, 0);
     let name = names(&cluster, 1).remove(0);
     let owner = cluster.node(cluster.owner(0, &format!("rlock:{name}")));
-    // Enough rights to acquire, but not to withdraw.
+    // Enough permissions to acquire, but not to withdraw.
     let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "2s", &name]));
     assert_eq!(warm.code(), 0, "{warm:?}");
     owner.cli(&["CONFIG", "RESETSTAT"]);

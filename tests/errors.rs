@@ -160,7 +160,7 @@ fn a_port_without_a_server_causes_69() {
     fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no-such-host.invalid"]);
 }
 
-/// Does the character move the cursor, break the line or change how the line reads?
+/// Whether the character moves the cursor, breaks the line or changes how the line reads.
 fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -495,7 +495,7 @@ fn denied(server: &Server, rule: &[&str], commands: &[&[&str]], user: &str) -> O
         .find(|output| output.code() == 78 || output.err().contains("permission denied"))
 }
 
-/// Without each right in turn.
+/// Checks that a command is denied without each permission in turn.
 #[track_caller]
 fn each_is_needed(rule: &[String], user: &str, mut denied: impl FnMut(&[&str]) -> Option<Output>) {
     for missing in rule.iter().filter(|word| word.starts_with(['+', '~', '%'])) {
@@ -890,7 +890,7 @@ fn a_rejected_password_leaves_no_lock_on_a_server_that_requires_no_password() {
         server.cli(&["SCRIPT", "FLUSH"]);
         for warm in [false, true] {
             if warm {
-                // Enough rights to acquire, but not to withdraw.
+                // Enough permissions to acquire, but not to withdraw.
                 acquire(&server, &["--ttl", "2s"], "warm");
             }
             let output = as_user(&mut server.rlock(exec), user);
@@ -914,7 +914,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let server = Server::on_tcp(&[]);
     for url in [server.url(), server.tcp_url()] {
         server.cli(&["SCRIPT", "FLUSH"]);
-        // Enough rights to acquire, but not to withdraw.
+        // Enough permissions to acquire, but not to withdraw.
         acquire(&server, &["--ttl", "2s"], "warm");
         server.cli(&["CONFIG", "RESETSTAT"]);
         server.signal("STOP");

@@ -1,6 +1,5 @@
-//! The man pages, the completions, the table in the README and the tables of the quick reader match the
-//! program.
-//! `UPDATE=1 cargo test --test generated` regenerates them.
+//! The man pages, the completions, the exit status table of the README and the tables of the quick
+//! reader match the program. `UPDATE=1 cargo test --test generated` regenerates all but the README.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! `local:` where the same directory is used under several clocks: in containers of one host, which
-//! may have a boot id or a time namespace of their own, and before and after a reboot.
+//! may have a boot ID or a time namespace of their own, and before and after a reboot.
 
 use std::fs;
 use std::path::PathBuf;

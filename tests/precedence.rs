@@ -1,4 +1,4 @@
-//! Who comes first: --next goes ahead of the queue, and of the waiters with --supersede only the newest
+//! Precedence: --next goes ahead of the queue, and of the waiters with --supersede only the newest
 //! remains.
 
 use std::process::Command;

@@ -11,7 +11,7 @@ use crate::support::{Finished, LongerWait, READY, Running, rlock, run, until};
 /// Sets the number of failovers, for longer runs.
 const ROUNDS_VARIABLE: &str = "RLOCK_TEST_ROUNDS";
 
-/// The options with which a lock survives a failover that begins right afterwards.
+/// The options with which a lock survives a failover that begins right after the grant.
 const SURE: [&str; 4] = ["--min-replicas", "1", "--io-timeout", "4s"];
 
 fn on(service: &Service, arguments: &[&str]) -> Command {

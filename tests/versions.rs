@@ -210,7 +210,7 @@ fn a_lock_file_recreated_by_0_1_0_is_rejected() {
 }
 
 #[test]
-fn version_0_1_0_refuses_a_file_of_this_one() {
+fn version_0_1_0_refuses_a_file_of_this_version() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("local:{}", directory.path().display());
     assert_eq!(run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", &url)).code(), 0);

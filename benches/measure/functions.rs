@@ -164,8 +164,8 @@ fn instruction(process: Pid) -> u64 {
     return registers.pc;
 }
 
-/// A pattern for the name of a Rust function, without what depends on the compiler and the build: hashes,
-/// and numbers at the end.
+/// A pattern for the name of a Rust function, without what depends on the compiler and the build:
+/// hashes, and numbers at the end.
 fn pattern(name: &str) -> Option<String> {
     if let Some((stable, _)) = name.split_once("17h").filter(|_| name.starts_with("_ZN")) {
         return Some(format!("{stable}17h*"));

@@ -58,9 +58,10 @@ fn main() {
     }
 }
 
-/// Measures what users have: a copy of the binary that was read from the disk, and no variable of Cargo.
-/// Linux maps a file that was just written in larger or smaller pieces. With `LD_LIBRARY_PATH`, flock and
-/// `true` look for their libraries in more directories.
+/// Measures what users have: a copy of the binary that was read from the disk, and no variable of
+/// Cargo. Linux maps a file that was just written in larger or smaller pieces. With
+/// `LD_LIBRARY_PATH`, which Cargo sets, flock and `true` look for their libraries in more
+/// directories.
 fn start_again(installed: &Path) -> ! {
     let _ = fs::remove_file(installed);
     fs::copy(support::binary(), installed).expect("the binary can be copied");

@@ -54,7 +54,7 @@ pub struct Violation {
 #[derive(Debug, Default)]
 pub struct Verdict {
     pub violations: Vec<Violation>,
-    /// Holds that the server lost while all others knew them.
+    /// How many holds the server lost while all waiters knew them.
     pub reminded: usize,
     /// Overlaps in the gaps that the documentation names, and their lengths in seconds.
     pub documented: Vec<(Gap, f64)>,
@@ -69,12 +69,13 @@ pub struct Verdict {
     pub rejected: usize,
     pub fences_compared: usize,
     pub orders_compared: usize,
-    /// How long nobody ran although a living waiter waited and no fault lasted, in seconds.
+    /// The longest time in seconds for which no command ran although a live waiter waited and no
+    /// fault was active.
     pub longest_idle: f64,
 }
 
-/// How long nobody may run although a living waiter waits and no fault lasts. `dead` workers may
-/// stand in the queue.
+/// The longest time for which no command may run although a live waiter waits and no fault is
+/// active. Up to `dead` dead workers may be in the queue.
 pub fn longest_idle(plan: &Plan, dead: usize) -> Duration {
     let ttl = plan.works.iter().map(|work| work.ttl).max().unwrap_or_default();
     let kept = plan.works.iter().filter_map(|work| work.at_least).max().unwrap_or_default();
@@ -155,7 +156,7 @@ impl Worker {
         let paused = self.stops.iter().map(|stop| ((stop.0, stop.1 + RESUMING), Gap::Paused));
         let lost = record.faults.iter().filter_map(|fault| {
             let excuses = fault.is_after(run) && !record.all_others_knew(self, fault);
-            // Its lease was renewed before the fault at the latest.
+            // The last renewal of its lease was before the end of the fault.
             let until = fault.to + seconds(self.work.ttl);
             Some(((fault.from, until), fault.gap().filter(|_| excuses)?))
         });

@@ -72,8 +72,8 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
 }
 
 impl Plan {
-    /// How long a blank server does not vote: on a quorum a TTL, which it counts in whole seconds, or the
-    /// longest time for which a worker keeps the lock.
+    /// How long a restarted server of a quorum does not vote: the longest TTL or `--at-least` of a
+    /// worker, plus 2 s, because uptimes are whole seconds. Zero without a quorum.
     pub fn blank(&self) -> Duration {
         if !self.kind.is_quorum() {
             return Duration::ZERO;

@@ -52,7 +52,7 @@ struct Round<'a> {
     revoking: Vec<(usize, JoinHandle<Revoked>)>,
 }
 
-/// Plays one round on a deployment without any faults. It is without faults again afterwards.
+/// Plays one round. The deployment has no faults before the round or after it.
 pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Record {
     let (origin, epoch) = (now(), deployment.epoch());
     let mut round = Round {

@@ -1,21 +1,24 @@
-//! Users with exactly the rights that the README gives.
+//! Users with exactly the permissions that the README lists.
 
 use std::process::{Command, Output};
 
 use super::{Server, run};
 
-/// The ACL SETUSER rule of the README, with additional rights that the README names elsewhere.
+/// The ACL SETUSER rule of the README, with additional permissions that the README names elsewhere.
 #[track_caller]
 pub fn rule(more: &[&str]) -> Vec<String> {
     let readme = include_str!("../../README.md");
     let line = readme.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
-    for right in more {
-        assert!(readme.contains(&format!("`{right}`")), "the README does not name {right}");
+    for permission in more {
+        assert!(
+            readme.contains(&format!("`{permission}`")),
+            "the README does not name {permission}"
+        );
     }
     line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
-/// The rights that the README adds for `inspect`.
+/// The permissions that the README adds for `inspect`.
 pub const TO_INSPECT: [&str; 3] = ["+zrevrangebyscore", "+scan", "+getrange"];
 
 /// The rule of the README for a user that only inspects.

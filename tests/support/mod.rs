@@ -345,7 +345,7 @@ pub fn acquire(server: &Server, options: &[&str], name: &str) -> String {
     output.out()
 }
 
-/// Has the process ended? A zombie counts as ended.
+/// Whether the process has ended. A zombie counts as ended.
 pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read(format!("/proc/{pid}/stat"));
     state.map_or(true, |state| String::from_utf8_lossy(&state).contains(") Z "))
