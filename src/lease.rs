@@ -20,13 +20,13 @@ impl Lease {
         Self { sent, ttl }
     }
 
-    /// When the holder must have stopped: the TTL after the request was sent, less 1 % and 2 ms.
+    /// When the holder must have stopped: the TTL after the request was sent, less 1% and 2 ms.
     ///
     /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts
     /// from before the request. See
     /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#safety-arguments>.
     /// The page does not specify the allowance for clock drift. The value is that of its
-    /// reference implementation, redlock-rb: 1 % for clocks of different speed, and 2 ms for the
+    /// reference implementation, redlock-rb: 1% for clocks of different speed, and 2 ms for the
     /// millisecond resolution of the server's expiry.
     ///
     /// Two deviations make it safer. It applies to a single server too. And the clock keeps running

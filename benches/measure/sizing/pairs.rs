@@ -39,7 +39,7 @@ pub(super) fn measure(server: &Server, [acquire, _, release]: &[Request; 3]) -> 
     println!("  acquire and release a free lock:");
     for (name, cost) in [("over open connections", open), ("with a connection for each", own)] {
         println!(
-            "    {name:<26} {:>6.0} pairs a second, {:>3.0} % of a core, {:>5.1} µs of it a pair",
+            "    {name:<26} {:>6.0} pairs a second, {:>3.0}% of a core, {:>5.1} µs of it a pair",
             cost.per_second,
             cost.share * 100.0,
             cost.micros

@@ -41,7 +41,7 @@ fn renewing(server: &Server, requests: &[Request; 3], number: usize) -> Renewing
     let bytes = (memory(server) - before) / number as f64;
     let fast = holders.fast(server);
     println!(
-        "    {number:>6} holders: {:.0} renewals a second use {:.1} % of a core; {bytes:.0} B of \
+        "    {number:>6} holders: {:.0} renewals a second use {:.1}% of a core; {bytes:.0} B of \
          memory each; at most {:.0} renewals a second, {:.1} µs each",
         paced.per_second,
         paced.share * 100.0,

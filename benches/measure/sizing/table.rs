@@ -56,7 +56,7 @@ fn number(figure: f64) -> String {
 
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent < 10.0 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+    if percent < 10.0 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
 }
 
 fn size(bytes: f64) -> String {
