@@ -160,6 +160,32 @@ fn a_port_without_a_server_causes_69() {
     fails(rlock(["inspect"]).env("RLOCK_URL", url), 69, &["no-such-host.invalid"]);
 }
 
+#[test]
+fn a_dns_server_that_does_not_answer_is_not_mistaken_for_a_lock_server_or_a_wrong_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let configuration = directory.path().join("resolv.conf");
+    std::fs::write(&configuration, "nameserver 127.0.0.1\n").unwrap();
+    let beside_dns = |listens: bool| {
+        // In a network of its own, whose interface is down at first.
+        let script = "socket(S, PF_INET, SOCK_DGRAM, 0) or die $!;
+            my $up = pack('a16 s', 'lo', 1);
+            ioctl(S, 0x8914, $up) or die $!;
+            shift and (bind(S, sockaddr_in(53, INADDR_LOOPBACK)) or die $!);
+            system('mount', '--bind', shift, '/etc/resolv.conf') and die;
+            exit(system(@ARGV) >> 8)";
+        let mut shell = Command::new("unshare");
+        shell.args(["--user", "--map-root-user", "--mount", "--net", "perl", "-MSocket", "-e"]);
+        shell.args([script, if listens { "1" } else { "0" }]).arg(&configuration).arg(binary());
+        shell.args(["inspect", "--io-timeout", "1s", "--url", "redis://host.example"]);
+        fails(&mut shell, 69, &["cannot connect to host.example:6379: host name not resolved"])
+    };
+    let output = beside_dns(true);
+    assert!(output.err().ends_with(" in time; check the DNS server"), "{output:?}");
+    // musl does not notice that nobody listens.
+    let output = beside_dns(false);
+    assert!(output.err().ends_with("the DNS server"), "{output:?}");
+}
+
 /// Whether the character moves the cursor, breaks the line or changes how the line reads.
 fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -23,6 +23,7 @@ const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 /// Why there is no connection. Nothing has been sent.
 enum DialError {
     Failed(Fault),
+    TimedOut,
     Interrupted,
 }
 
@@ -46,18 +47,17 @@ pub(in crate::store) fn dial(
         Endpoint::Tcp { host, port } => resolve(host, *port, until, interrupt)
             .and_then(|addresses| connect_any(&addresses, until, interrupt)),
     };
+    let unreachable = |fault: Fault| {
+        let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
+        Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false }
+    };
     dialled.map_err(|error| match error {
         DialError::Interrupted => Failure::Interrupted { sent: false },
-        DialError::Failed(fault) => {
-            let fault = if until.since(Instant::now()).is_zero() {
-                Fault::new(format!("no answer within {}", show(timeout)))
-                    .with_remedy("check the server and the network")
-            } else {
-                fault
-            };
-            let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
-            Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false }
-        }
+        DialError::TimedOut => unreachable(
+            Fault::new(format!("no answer within {}", show(timeout)))
+                .with_remedy("check the server and the network"),
+        ),
+        DialError::Failed(fault) => unreachable(fault),
     })
 }
 
@@ -81,16 +81,20 @@ fn resolve(
     let resolving = thread::call("resolver", move || {
         (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
     })?;
-    await_readiness(&resolving, Want::Read, until, interrupt)?;
-    match resolving.result() {
-        Some(Ok(addresses)) => Ok(addresses),
-        Some(Err(_)) => Err(DialError::Failed(
-            Fault::new("host name not found").with_remedy("check the host name"),
-        )),
-        None => Err(DialError::Failed(
-            Fault::new("host name not resolved in time").with_remedy("check the DNS server"),
-        )),
+    if wait(Some((resolving.as_fd(), Want::Read)), interrupt, until)? == Woken::Interrupted {
+        return Err(DialError::Interrupted);
     }
+    let failed = match resolving.result() {
+        Some(Ok(addresses)) => return Ok(addresses),
+        Some(Err(error)) => {
+            // The standard library puts this before what the system says.
+            let why = plain(&error).replace("failed to lookup address information: ", "");
+            Fault::new(format!("host name not resolved: {}", why.to_lowercase()))
+                .with_remedy("check the host name and the DNS server")
+        }
+        None => Fault::new("host name not resolved in time").with_remedy("check the DNS server"),
+    };
+    Err(DialError::Failed(failed))
 }
 
 /// Tries each address in turn, and divides the remaining time equally among those not yet tried.
@@ -138,7 +142,7 @@ fn connect(
             }
             Some(Errno::EAGAIN) => {
                 if until.since(Instant::now()).is_zero() {
-                    return Err(error.into());
+                    return Err(DialError::TimedOut);
                 }
                 // The backlog of the Unix socket is full.
                 let soon = until.min(Instant::now() + BACKLOG_RETRY);
@@ -170,8 +174,6 @@ fn await_readiness(
     match wait(Some((descriptor.as_fd(), want)), interrupt, until)? {
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(DialError::Interrupted),
-        Woken::TimedOut => Err(DialError::Failed(
-            Fault::new("no answer in time").with_remedy("check the server and the network"),
-        )),
+        Woken::TimedOut => Err(DialError::TimedOut),
     }
 }
