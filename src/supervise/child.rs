@@ -12,7 +12,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 
 use super::command::{Command, NotStarted};
-use super::fork::{Stack, fork};
+use super::fork::fork;
 use super::group::OwnGroup;
 use super::step::{FailedStep, Step};
 use crate::exit::Exit;
@@ -67,10 +67,9 @@ impl<'a> Child<'a> {
             failed.send(&report);
             127
         };
-        let mut stack = Stack::new();
         // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
         // allocation, no lock.
-        let pid = unsafe { fork(&in_child, &mut stack) }.named("clone")?;
+        let pid = unsafe { fork(&in_child) }.named("clone")?;
         // Otherwise the pipe would stay open.
         drop(report);
         let child = Self { pid, group };

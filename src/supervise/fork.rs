@@ -7,50 +7,46 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_void};
 use nix::unistd::Pid;
 
-/// The stack of a new process until its exec. It is not initialized, so that only the page that is
-/// used costs time.
-pub(super) struct Stack(Box<[MaybeUninit<u8>]>);
+/// How much stack a thread may use from `fork` to the system call. A debug build uses less than 1 KiB.
+const IN_USE: usize = 4096;
 
-impl Stack {
-    /// For a process that execs a program. A debug build needs a few KiB.
-    pub(super) fn new() -> Self {
-        Self(Box::new_uninit_slice(32 * 1024))
-    }
+/// The stack of a process that exits at once.
+type SmallStack = Box<[MaybeUninit<u8>]>;
 
-    /// For a process that exits at once.
-    fn to_end() -> Self {
-        Self(Box::new_uninit_slice(1024))
-    }
-}
-
-/// Starts a process that runs `run` on `stack`, and exits with the status that `run` returns.
+/// Starts a process that runs `run`, and exits with the status that `run` returns.
 ///
 /// The process usually shares rlock's memory, and this thread sleeps until it execs or exits, as
 /// after vfork(2). This saves copying the page tables, a tenth of the time that a short command
 /// takes. A sandbox may refuse it, or silently turn it into a plain fork, as qemu-user does. The
 /// process then has a copy of rlock's memory, and this thread does not wait for it.
 ///
+/// The process continues on the stack of this thread, again as after vfork(2). A library that the
+/// user preloads may wrap execve(2), as fakechroot does, and needs much stack for it.
+///
 /// # Safety
 ///
 /// Call this with all signals blocked, because a signal must not take effect in the new process.
 /// `run` may only make system calls and store values: it must not allocate or lock.
-pub(super) unsafe fn fork(run: &dyn Fn() -> c_int, stack: &mut Stack) -> nix::Result<Pid> {
+#[inline(never)] // Otherwise `run` might be anywhere in the frame of the caller.
+pub(super) unsafe fn fork(run: &dyn Fn() -> c_int) -> nix::Result<Pid> {
     extern "C" fn enter(run: *mut c_void) -> c_int {
         // SAFETY: this is the pointer to `run` below, which lives until the process execs or exits:
         // in shared memory while the thread sleeps, or in the process's copy.
         let run: &dyn Fn() -> c_int = unsafe { *run.cast() };
         run()
     }
+    let argument = (&raw const run).cast_mut();
+    let stack = argument.cast::<u8>().wrapping_sub(IN_USE);
     let flags = libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: until the process execs or exits, this thread sleeps, so what the process reads does
-    // not change, and nothing else uses the stack. The caller promises the rest.
-    unsafe { clone(enter, (&raw const run).cast_mut().cast(), stack, flags) }
+    // not change. The stack begins below what this thread uses of it. The caller promises the rest.
+    unsafe { clone(enter, argument.cast(), stack, flags) }
 }
 
 /// A process that exits at once, and its stack.
 pub(super) struct ShortLived {
     pub(super) process: Pid,
-    _stack: Stack,
+    _stack: SmallStack,
 }
 
 /// Starts a process that exits at once, and does not wait for its end. The kernel announces the end
@@ -64,10 +60,12 @@ pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLive
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }
-    let mut stack = Stack::to_end();
+    // It is not initialized, so that only the page that is used costs time.
+    let mut stack = Box::new_uninit_slice(1024);
+    let top = stack.as_mut_ptr_range().end.cast();
     // SAFETY: the process only makes the system call that ends it. The caller keeps its stack until
     // it is reaped.
-    let process = unsafe { clone(end, null_mut(), &mut stack, at_end.unwrap_or(0)) }?;
+    let process = unsafe { clone(end, null_mut(), top, at_end.unwrap_or(0)) }?;
     Ok(ShortLived { process, _stack: stack })
 }
 
@@ -76,17 +74,16 @@ pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLive
 ///
 /// # Safety
 ///
-/// It must be safe to call `enter` with `argument` in a new process, on `stack`. Nothing else may
-/// use `stack` until that process execs or exits.
+/// It must be safe to call `enter` with `argument` in a new process, on a stack that grows down from
+/// `stack`. Nothing else may use that memory until the process execs or exits.
 unsafe fn clone(
     enter: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
-    stack: &mut Stack,
+    stack: *mut u8,
     flags: c_int,
 ) -> nix::Result<Pid> {
-    let end = stack.0.as_mut_ptr_range().end;
-    // The stack grows down, and begins at a multiple of 16.
-    let begin = end.wrapping_sub(end.addr() % 16);
+    // A stack begins at a multiple of 16.
+    let begin = stack.wrapping_sub(stack.addr() % 16);
     let start = |flags| {
         // SAFETY: the caller promises that this is safe.
         Errno::result(unsafe { libc::clone(enter, begin.cast(), flags, argument) })
@@ -97,4 +94,29 @@ unsafe fn clone(
         started => started,
     };
     started.map(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hint::black_box;
+
+    use nix::sys::wait::{WaitStatus, waitpid};
+
+    use super::*;
+    use crate::system::thread::without_signals;
+
+    #[test]
+    fn a_new_process_may_use_much_stack() {
+        #[inline(never)]
+        fn run() -> c_int {
+            let buffer = black_box([7u8; 512 * 1024]);
+            c_int::from(buffer[0])
+        }
+        let pid = without_signals(|| {
+            // SAFETY: all signals are blocked, and `run` only stores values.
+            unsafe { fork(&run) }
+        });
+        let pid = pid.unwrap().unwrap();
+        assert_eq!(waitpid(pid, None), Ok(WaitStatus::Exited(pid, 7)));
+    }
 }
