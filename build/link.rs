@@ -21,8 +21,9 @@ pub(crate) fn unwinder() {
     }
 }
 
-/// Places the functions that short runs execute next to each other. Linux maps a file in pieces of
-/// 64 KiB, and each piece that a run uses costs it several microseconds. See docs/decisions.md.
+/// Places the functions that short runs execute next to each other, and likewise what they read. Linux
+/// maps a file in pieces of 64 KiB, and each piece that a run uses costs it several microseconds. See
+/// docs/decisions.md.
 pub(crate) fn short_runs() {
     println!("cargo::rerun-if-changed=build/short_runs.ld");
     if variable("CARGO_CFG_TARGET_OS") != "linux" || variable("PROFILE") != "release" {

@@ -1,4 +1,5 @@
-//! The functions that short runs execute, as the linker script `build/short_runs.ld`.
+//! The functions that short runs execute and what they read, as the linker script
+//! `build/short_runs.ld`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -38,19 +39,13 @@ pub(crate) fn print(binaries: &[String]) {
             run(&["exec", "lock", "--ttl", "1h", "--", "true"]);
         }
     }
-    println!("/* Generated: see CONTRIBUTING.md. build/link.rs says what it is for. */");
-    println!("SECTIONS\n{{\n  .text.short_runs :\n  {{");
-    for pattern in executed.order {
-        // A function that is marked as cold is in `.text.unlikely`.
-        println!("    *(.text*.{pattern})");
-    }
-    println!("  }}\n}}\nINSERT BEFORE .text;");
+    executed.print();
 }
 
 struct Program {
     binary: String,
-    /// The names of its functions, by address in the file.
-    functions: BTreeMap<u64, String>,
+    /// The names of its functions, by address in the file. Sections of C functions have one of these.
+    functions: BTreeMap<u64, Vec<String>>,
 }
 
 impl Program {
@@ -64,7 +59,10 @@ impl Program {
             }
             _ => None,
         };
-        let functions: BTreeMap<_, _> = symbols.lines().filter_map(function).collect();
+        let mut functions = BTreeMap::<_, Vec<_>>::new();
+        for (address, name) in symbols.lines().filter_map(function) {
+            functions.entry(address).or_default().push(name);
+        }
         assert!(!functions.is_empty(), "{binary} contains no symbols");
         Self { binary: binary.to_owned(), functions }
     }
@@ -85,7 +83,7 @@ impl Program {
         if self.functions.keys().all(|&address| address < first) { first } else { 0 }
     }
 
-    fn function_at(&self, address: u64) -> Option<&str> {
+    fn function_at(&self, address: u64) -> Option<&[String]> {
         Some(self.functions.range(..=address).next_back()?.1)
     }
 }
@@ -99,6 +97,24 @@ struct Executed {
 }
 
 impl Executed {
+    fn print(&self) {
+        println!("/* Generated: see CONTRIBUTING.md. build/link.rs says what it is for. */");
+        // The C library's functions in assembler have no sections of their own.
+        self.print_section(".text", "*crt1.o(.text)\n    *libc.a:(.text)", "");
+        // A table of a function has the function's name, but few other constants have a name.
+        let first = "*libc.a:(.rodata*)\n    *(.rodata.cst*)\n    *(.rodata.str*)";
+        self.print_section(".rodata", first, "    *(.rodata.*DIGITS*)\n    *(.rodata..Lanon.*)\n");
+    }
+
+    fn print_section(&self, name: &str, first: &str, last: &str) {
+        println!("SECTIONS\n{{\n  {name}.short_runs :\n  {{\n    {first}");
+        for pattern in &self.order {
+            // The section of a function that is marked as cold has more words in front.
+            println!("    *({name}*.{pattern})");
+        }
+        println!("{last}  }}\n}}\nINSERT BEFORE {name};");
+    }
+
     /// Runs `rlock` instruction by instruction. Returns what it prints.
     #[allow(clippy::zombie_processes, reason = "step() waits for the process")]
     fn run(&mut self, program: &Program, url: &str, arguments: &[&str]) -> String {
@@ -146,9 +162,8 @@ impl Executed {
             let function = program.function_at(instruction(pid).wrapping_sub(offset));
             if function != last {
                 last = function;
-                // Code that is not Rust has no section for each function.
-                let pattern = function.and_then(pattern);
-                self.order.extend(pattern.filter(|pattern| self.seen.insert(pattern.clone())));
+                let patterns = function.into_iter().flatten().filter_map(|name| pattern(name));
+                self.order.extend(patterns.filter(|pattern| self.seen.insert(pattern.clone())));
             }
             ptrace::step(pid, signal).expect("the process is stopped");
         }
@@ -164,13 +179,14 @@ fn instruction(process: Pid) -> u64 {
     return registers.pc;
 }
 
-/// A pattern for the name of a Rust function, without what depends on the compiler and the build:
-/// hashes, and numbers at the end.
+/// A pattern for the name of a function, without what depends on the compiler and the build: hashes,
+/// and numbers at the end.
 fn pattern(name: &str) -> Option<String> {
     if let Some((stable, _)) = name.split_once("17h").filter(|_| name.starts_with("_ZN")) {
         return Some(format!("{stable}17h*"));
     }
-    let name = name.strip_prefix("_R")?.split('.').next()?;
+    let Some(name) = name.strip_prefix("_R") else { return Some(name.to_owned()) };
+    let name = name.split('.').next()?;
     // A crate is `Cs`, a hash, `_` and its name.
     let mut parts = name.split("Cs");
     let mut pattern = format!("_R{}", parts.next()?);

@@ -9,21 +9,22 @@ use crate::store::wire::{self, Cmd};
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Script {
-    source: &'static str,
+    source: &'static [u8],
     hash: &'static str,
 }
 
 // build/scripts.rs generates one constant for each request in lua/requests/, such as ACQUIRE.
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
-#[cfg(test)]
 impl Script {
+    #[cfg(test)]
     pub(in crate::store) fn of(source: &'static str) -> Self {
-        Self { source, hash: "none" }
+        Self { source: source.as_bytes(), hash: "none" }
     }
 
+    /// Every script is valid UTF-8.
     pub(in crate::store) fn source(self) -> &'static str {
-        self.source
+        str::from_utf8(self.source).unwrap_or_default()
     }
 }
 
@@ -87,7 +88,7 @@ impl Call {
     /// The Redis command that a line of the script calls, counted from 1, to name it when the
     /// server denies it.
     pub(in crate::store) fn command_at(&self, line: usize) -> Option<&'static str> {
-        let line = self.script.source.lines().nth(line.checked_sub(1)?)?;
+        let line = self.script.source().lines().nth(line.checked_sub(1)?)?;
         let (_, call) = line.split_once("call('")?;
         call.split('\'').next()
     }
@@ -105,7 +106,7 @@ impl Call {
     /// The command that runs the script by its hash. A server that does not know it answers
     /// NOSCRIPT.
     pub(in crate::store) fn as_hash(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.evalsha(), self.script.hash)
+        self.command(verbs.evalsha(), self.script.hash.as_bytes())
     }
 
     /// The command that runs the script as source, which also makes the server remember its hash.
@@ -123,7 +124,7 @@ impl Call {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }
 
-    fn command(&self, verb: &str, script: &str) -> Cmd {
+    fn command(&self, verb: &str, script: &[u8]) -> Cmd {
         let mut command = wire::cmd(verb);
         command.arg(script).arg(&self.arguments);
         command
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn a_line_calls_one_command_so_that_a_denied_one_can_be_named() {
         for script in [ACQUIRE, RENEW, RELEASE, LEAVE, REVOKE, INSPECT] {
-            for line in script.source.lines() {
+            for line in script.source().lines() {
                 assert!(line.matches("call('").count() <= 1, "{line}");
             }
         }
