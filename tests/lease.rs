@@ -1,5 +1,6 @@
 //! A command runs only under a lease that is renewed.
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
@@ -628,6 +629,17 @@ fn a_renewal_is_one_command_on_one_connection() {
     assert!(sent.abs_diff(calls) <= 1, "{sent} flights, {calls} calls");
     assert_eq!(proxy.connections(), 1);
     assert_eq!(first.finish().code(), 0);
+}
+
+#[test]
+fn the_thread_for_renewals_starts_long_before_one_is_due() {
+    let server = Server::start();
+    let mut command = server.rlock(["exec", "--ttl", "1h", "L", "sh", "-c", READY]);
+    let mut running = Running::start(&mut command);
+    assert_eq!(running.line(), "READY");
+    let threads = format!("/proc/{}/task", running.pid());
+    until("a second thread", || fs::read_dir(&threads).unwrap().count() == 2);
+    assert_eq!(running.finish().code(), 0);
 }
 
 #[test]

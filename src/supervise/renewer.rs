@@ -18,6 +18,11 @@ use crate::system::poll::{Want, ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 
+/// How long a command runs before the thread starts, unless a renewal is due sooner. Most commands end
+/// before that, and none should wait for a thread that it does not need. Much later, the command could
+/// have used up a limit on processes.
+const THREAD_DELAY: Duration = Duration::from_millis(100);
+
 /// The pause before the next attempt to start the thread.
 const THREAD_RETRY: Duration = Duration::from_secs(1);
 
@@ -60,10 +65,10 @@ impl Wakeups {
     }
 }
 
-/// The renewer as the supervisor sees it. The thread starts when the first renewal is due: most
-/// commands end before that, and none should wait for a thread that it does not need.
+/// The renewer as the supervisor sees it.
 pub(super) struct Renewer {
     resting: Option<Renewing>,
+    /// When to start the thread.
     due: Instant,
     thread: Option<JoinHandle<Option<Box<dyn Store>>>>,
     events: Receiver<Event>,
@@ -74,7 +79,7 @@ impl Renewer {
     /// Takes over the lease, and the store until it is stopped.
     pub(super) fn new(store: Box<dyn Store>, hold: RenewableHold, wakeups: Wakeups) -> Self {
         let (sender, events) = channel();
-        let due = hold.lease.renew_at();
+        let due = hold.lease.renew_at().min(Instant::now() + THREAD_DELAY);
         let renewing = Renewing { store, hold, sender, wakeups: wakeups.clone() };
         Self { resting: Some(renewing), due, thread: None, events, wakeups }
     }
@@ -84,8 +89,12 @@ impl Renewer {
         self.resting.as_ref().map(|_| self.due)
     }
 
-    /// Starts the thread if a renewal is due. If the system cannot start one now, the next call
-    /// after a pause tries again.
+    /// Starts the thread if it is time. If the system cannot start one now, the next call after a pause
+    /// tries again.
+    ///
+    /// # Errors
+    ///
+    /// A renewal is due, but there is no thread for it.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
         let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
         // The state moves to the thread only once that exists: if the thread did not start, the
@@ -100,7 +109,11 @@ impl Renewer {
             }
             Err(error) => {
                 self.due = now + THREAD_RETRY;
+                let is_renewal_due = now >= renewing.hold.lease.renew_at();
                 self.resting = Some(renewing);
+                if !is_renewal_due {
+                    return Ok(());
+                }
                 let error = plain(&error);
                 Err(Event::Unanswered(format!("cannot start a thread for renewals: {error}")))
             }
