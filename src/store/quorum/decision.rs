@@ -13,7 +13,7 @@ mod votes;
 
 pub(crate) use acquisition::{Acquisition, End, Order, Reply, Step, What};
 pub(crate) use listing::merge_listings;
-pub(crate) use majority::required;
+pub(crate) use majority::{grace_until, required};
 pub(crate) use merge::merge;
 pub(crate) use release::{ReleaseDecision, decide_release, is_release_decided};
 pub(crate) use removal::decide_removal;

@@ -9,14 +9,10 @@ use std::time::Duration;
 pub(super) use member::{Member, MemberStore};
 pub(super) use replies::{MemberReply, Replies, ReplySender, open};
 
-use super::decision::Votes;
+use super::decision::{Votes, grace_until};
 use crate::report::{Diagnostic, Fault};
 use crate::store::{Failure, Interrupt};
 use crate::system::clock::Instant;
-
-/// After a majority has answered, the other members are awaited for as long again, but at least this
-/// long.
-const GRACE: Duration = Duration::from_millis(10);
 
 /// Whose replies to collect, and for how long.
 pub(super) struct Terms {
@@ -74,8 +70,7 @@ pub(super) fn ask<T: Send + 'static>(
         observe(number, &answer, diagnostics);
         votes.votes[number] = Some(answer);
         if terms.majority.is_some_and(|majority| votes.count(|_| true) == majority) {
-            let now = Instant::now();
-            until = until.min(now + now.since(begun).max(GRACE));
+            until = until.min(grace_until(begun, Instant::now()));
         }
     }
     Ok(votes)

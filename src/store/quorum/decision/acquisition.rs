@@ -26,19 +26,15 @@ mod tests;
 
 use std::time::Duration;
 
-use super::required;
 use super::seat::{Said, Seat, Seats, UnderWay};
 use super::votes::Votes;
+use super::{grace_until, required};
 use crate::lock::view::{Operator, Reason, View};
 use crate::lock::{ClientInfo, Fence, Mode};
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
-
-/// After a majority has answered, the other members are awaited for as long as that took, but at least
-/// this long.
-const GRACE: Duration = Duration::from_millis(10);
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
 const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
@@ -350,7 +346,7 @@ impl Acquisition {
     /// Until when to await the other members in a round that began at `since`.
     fn patience(&self, since: Instant, majority_at: Option<Instant>) -> Instant {
         match majority_at {
-            Some(at) => at + at.since(since).max(GRACE),
+            Some(at) => grace_until(since, at),
             None => since + self.io_timeout,
         }
     }

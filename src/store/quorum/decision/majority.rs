@@ -1,8 +1,14 @@
 //! How many servers are enough, and what most of them say.
 
+use std::time::Duration;
+
 use crate::lock::view::Reason;
 use crate::lock::{Fence, Mode};
 use crate::seeded::{Flaw, seeded};
+use crate::system::clock::Instant;
+
+/// How long the other servers are awaited at least after a majority has answered.
+const GRACE: Duration = Duration::from_millis(10);
 
 /// How many of `servers` servers a hold with this mode needs. For an exclusive or shared hold that
 /// is a majority, as in Redlock.
@@ -14,6 +20,12 @@ pub(crate) fn required(mode: Mode, servers: usize) -> usize {
     let slots = mode.slots().filter(|_| !seeded(Flaw::CountsSlotsAsOne));
     let slots = slots.map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
+}
+
+/// Until when the other servers are awaited after a majority has answered at `answered`: for as long as
+/// that took from the beginning, but at least for 10 ms.
+pub(crate) fn grace_until(begun: Instant, answered: Instant) -> Instant {
+    answered + answered.since(begun).max(GRACE)
 }
 
 /// The fencing token that most members gave; the largest of several that are equally common.
