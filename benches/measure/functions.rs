@@ -44,7 +44,8 @@ pub(crate) fn print(binaries: &[String]) {
 
 struct Program {
     binary: String,
-    /// The names of its functions, by address in the file. Sections of C functions have one of these.
+    /// The names of its functions, by address in the file. A C function may have several, and its
+    /// section is called by one of them.
     functions: BTreeMap<u64, Vec<String>>,
 }
 
