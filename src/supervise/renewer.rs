@@ -24,7 +24,7 @@ use crate::system::wakeup::Wakeup;
 const THREAD_DELAY: Duration = Duration::from_millis(100);
 
 /// The pause before the next attempt to start the thread.
-const THREAD_RETRY: Duration = Duration::from_secs(1);
+const THREAD_RETRY: Duration = Duration::from_millis(100);
 
 /// The hold under which a command runs.
 pub(crate) struct RenewableHold {
@@ -69,6 +69,8 @@ impl Wakeups {
 pub(super) struct Renewer {
     resting: Option<Renewing>,
     /// When to start the thread.
+    start_at: Instant,
+    /// When the thread must exist, because a renewal is due.
     due: Instant,
     thread: Option<JoinHandle<Option<Box<dyn Store>>>>,
     events: Receiver<Event>,
@@ -79,14 +81,15 @@ impl Renewer {
     /// Takes over the lease, and the store until it is stopped.
     pub(super) fn new(store: Box<dyn Store>, hold: RenewableHold, wakeups: Wakeups) -> Self {
         let (sender, events) = channel();
-        let due = hold.lease.renew_at().min(Instant::now() + THREAD_DELAY);
+        let due = hold.lease.renew_at();
+        let start_at = due.min(Instant::now() + THREAD_DELAY);
         let renewing = Renewing { store, hold, sender, wakeups: wakeups.clone() };
-        Self { resting: Some(renewing), due, thread: None, events, wakeups }
+        Self { resting: Some(renewing), start_at, due, thread: None, events, wakeups }
     }
 
     /// When to call `start_if_due`.
     pub(super) fn wake_at(&self) -> Option<Instant> {
-        self.resting.as_ref().map(|_| self.due)
+        self.resting.as_ref().map(|_| self.start_at)
     }
 
     /// Starts the thread if it is time. If the system cannot start one now, the next call after a pause
@@ -94,9 +97,9 @@ impl Renewer {
     ///
     /// # Errors
     ///
-    /// A renewal is due, but there is no thread for it.
+    /// The system cannot start the thread, and a renewal is due.
     pub(super) fn start_if_due(&mut self, now: Instant) -> Result<(), Event> {
-        let Some(renewing) = self.resting.take_if(|_| now >= self.due) else { return Ok(()) };
+        let Some(renewing) = self.resting.take_if(|_| now >= self.start_at) else { return Ok(()) };
         // The state moves to the thread only once that exists: if the thread did not start, the
         // state would be lost.
         let (sender, receiver) = channel::<Renewing>();
@@ -108,10 +111,10 @@ impl Renewer {
                 Ok(())
             }
             Err(error) => {
-                self.due = now + THREAD_RETRY;
-                let is_renewal_due = now >= renewing.hold.lease.renew_at();
                 self.resting = Some(renewing);
-                if !is_renewal_due {
+                self.start_at = now + THREAD_RETRY;
+                if now < self.due {
+                    self.start_at = self.start_at.min(self.due);
                     return Ok(());
                 }
                 let error = plain(&error);
@@ -123,6 +126,7 @@ impl Renewer {
     /// Asks the server now, even if no renewal is due.
     pub(super) fn hurry(&mut self) {
         self.due = self.due.min(Instant::now());
+        self.start_at = self.start_at.min(self.due);
         self.wakeups.hurry.wake();
     }
 
