@@ -166,7 +166,7 @@ fn a_dns_server_that_does_not_answer_is_not_mistaken_for_a_lock_server_or_a_wron
     let configuration = directory.path().join("resolv.conf");
     std::fs::write(&configuration, "nameserver 127.0.0.1\n").unwrap();
     let beside_dns = |listens: bool| {
-        // In a network of its own, whose interface is down at first.
+        // Runs in a new network namespace, where the loopback interface is down at first.
         let script = "socket(S, PF_INET, SOCK_DGRAM, 0) or die $!;
             my $up = pack('a16 s', 'lo', 1);
             ioctl(S, 0x8914, $up) or die $!;

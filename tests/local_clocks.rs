@@ -1,5 +1,5 @@
-//! `local:` where the same directory is used under several clocks: in containers of one host, which
-//! may have a boot ID or a time namespace of their own, and before and after a reboot.
+//! `local:` in a directory that is used under several clocks: by containers of one host, each of
+//! which may have its own boot ID or time namespace, and before and after a reboot.
 
 use std::fs;
 use std::path::PathBuf;

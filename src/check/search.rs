@@ -123,7 +123,7 @@ impl<A: Copy> Known<A> {
 
     /// The first state from which no steps lead to an end.
     fn stuck(&mut self) -> Option<u32> {
-        // Frees memory: once all states are found, their hashes are no longer needed.
+        // All states are found, so their hashes are no longer needed. This frees their memory.
         self.numbers = HashMap::default();
         self.steps.sort_unstable_by_key(|(_, to)| *to);
         let mut leads = vec![false; self.from.len()];

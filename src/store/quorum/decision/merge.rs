@@ -50,7 +50,7 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             _ => left,
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
-        // Each server has its own life of the lock, so there is no common one.
+        // The life of the lock differs from server to server, so the merged view has none.
         life: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
