@@ -26,7 +26,7 @@ all:
 
 static:
 	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
-	RUSTFLAGS="$$RUSTFLAGS $(FIXED_ADDRESS)" cargo build --release --locked --target $(STATIC)
+	RUSTFLAGS="$(FIXED_ADDRESS) $$RUSTFLAGS" cargo build --release --locked --target $(STATIC)
 
 dist:
 	./packaging/dist

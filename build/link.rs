@@ -21,35 +21,52 @@ pub(crate) fn unwinder() {
     }
 }
 
+/// Loads the program at a fixed address, so that it needs no relocation at each start. See
+/// docs/decisions.md.
+pub(crate) fn fixed_address() {
+    let shares_libc = variable("CARGO_CFG_TARGET_ENV") == "gnu"
+        && !variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|it| it == "crt-static");
+    // Other programs start with different C code, which only rustc can choose.
+    if shares_libc && !is_chosen("relocation-model") {
+        pass(&["-no-pie"]);
+    }
+}
+
 /// Places the functions that short runs execute next to each other, and likewise what they read. Linux
 /// maps a file in pieces of 64 KiB, and each piece that a run uses costs it several microseconds. See
 /// docs/decisions.md.
 pub(crate) fn short_runs() {
     println!("cargo::rerun-if-changed=build/short_runs.ld");
-    if variable("CARGO_CFG_TARGET_OS") != "linux" || variable("PROFILE") != "release" {
-        return;
-    }
     let script = env::current_dir().unwrap_or_default().join("build/short_runs.ld");
-    if are_flags_default() && accepts(&script) {
-        // Two arguments, because the path may contain a comma.
-        println!("cargo::rustc-link-arg-bin=rlock=-T");
-        println!("cargo::rustc-link-arg-bin=rlock={}", script.display());
+    // Two arguments, because the path may contain a comma.
+    pass(&["-T", &script.to_string_lossy()]);
+}
+
+/// Passes arguments to the linker in release builds for Linux, if it accepts them and the user passes
+/// nothing to it, such as the name of another one.
+fn pass(arguments: &[&str]) {
+    let is_release = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("PROFILE") == "release";
+    if is_release && !is_chosen("link") && accepts(arguments) {
+        for argument in arguments {
+            println!("cargo::rustc-link-arg-bin=rlock={argument}");
+        }
     }
 }
 
-/// Whether the user passes nothing to the linker, such as the name of another one.
-fn are_flags_default() -> bool {
+/// Whether `RUSTFLAGS` has a codegen option that begins like this.
+fn is_chosen(beginning: &str) -> bool {
     let flags = variable("CARGO_ENCODED_RUSTFLAGS");
     let mut options =
         flags.split('\x1f').map(|it| it.trim_start_matches("--codegen=").trim_start_matches("-C"));
-    !options.any(|option| option.starts_with("link"))
+    options.any(|option| option.starts_with(beginning))
 }
 
-/// Whether the linker accepts this script. GNU ld and lld do; gold and mold do not.
-fn accepts(script: &Path) -> bool {
+/// Whether the linker accepts these arguments. GNU ld and lld accept a linker script; gold and mold do
+/// not.
+fn accepts(arguments: &[&str]) -> bool {
     let chosen = variable("RUSTC_LINKER");
     let mut linker = Command::new(if chosen.is_empty() { "cc" } else { &chosen });
-    linker.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-T"]).arg(script);
+    linker.args(["-nostdlib", "-x", "c", "/dev/null"]).args(arguments);
     linker.arg("-o").arg(Path::new(&variable("OUT_DIR")).join("linked"));
     linker.output().is_ok_and(|output| output.status.success())
 }

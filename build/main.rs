@@ -6,6 +6,7 @@ mod scripts;
 fn main() -> std::io::Result<()> {
     scripts::assemble()?;
     link::unwinder();
+    link::fixed_address();
     link::short_runs();
     Ok(())
 }
