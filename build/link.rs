@@ -55,7 +55,8 @@ fn pass(arguments: &[&str]) {
 
 /// Whether `RUSTFLAGS` has a codegen option that begins like this.
 fn is_chosen(beginning: &str) -> bool {
-    let flags = variable("CARGO_ENCODED_RUSTFLAGS");
+    // rustc accepts both spellings.
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS").replace('_', "-");
     let mut options =
         flags.split('\x1f').map(|it| it.trim_start_matches("--codegen=").trim_start_matches("-C"));
     options.any(|option| option.starts_with(beginning))
