@@ -1,7 +1,7 @@
 //! Every exit status of rlock, and how the process ends with it.
 
-/// Success; for `inspect NAME`, the lock is held; for `inspect --attention`, no lock needs
-/// attention.
+/// Success; for `inspect NAME`, the lock is held, revoked or cooling; for
+/// `inspect --attention`, no lock needs attention.
 pub(crate) const OK: u8 = 0;
 /// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
@@ -52,7 +52,7 @@ pub const TABLE: &[(&str, &[Meaning])] = &[
             (&["acquire", "renew", "release"], "success"),
             (
                 &["inspect"],
-                "success; with NAME, the lock is held; with --attention, no lock needs attention",
+                "success; with NAME, the lock is held, revoked or cooling; with --attention, no lock needs attention",
             ),
         ],
     ),
