@@ -15,8 +15,8 @@ FISH = $(ROOT)/share/fish/vendor_completions.d
 
 STATIC = $(shell uname -m)-unknown-linux-musl
 
-# Without a random address, a static binary starts faster: see docs/decisions.md. packaging/dist does
-# the same.
+# A static binary at a fixed address starts faster: see docs/decisions.md. packaging/dist passes the
+# same option.
 FIXED_ADDRESS = -C relocation-model=static
 
 .PHONY: all static dist install uninstall

@@ -26,15 +26,16 @@ pub(crate) fn unwinder() {
 pub(crate) fn fixed_address() {
     let shares_libc = variable("CARGO_CFG_TARGET_ENV") == "gnu"
         && !variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|it| it == "crt-static");
-    // Other programs start with different C code, which only rustc can choose.
+    // A static program needs another startup object too. Only rustc can choose it, by its relocation
+    // model.
     if shares_libc && !is_chosen("relocation-model") {
         pass(&["-no-pie"]);
     }
 }
 
-/// Places the functions that short runs execute next to each other, and likewise what they read. Linux
-/// maps a file in pieces of 64 KiB, and each piece that a run uses costs it several microseconds. See
-/// docs/decisions.md.
+/// Places the functions that short runs execute next to each other, and likewise the
+/// constants that they read. On a page fault, Linux maps a block of 64 KiB, and each block that a run
+/// uses costs it several microseconds. See docs/decisions.md.
 pub(crate) fn short_runs() {
     println!("cargo::rerun-if-changed=build/short_runs.ld");
     let script = env::current_dir().unwrap_or_default().join("build/short_runs.ld");
@@ -42,8 +43,8 @@ pub(crate) fn short_runs() {
     pass(&["-T", &script.to_string_lossy()]);
 }
 
-/// Passes arguments to the linker in release builds for Linux, if it accepts them and the user passes
-/// nothing to it, such as the name of another one.
+/// Passes arguments to the linker in release builds for Linux, if the linker accepts them and
+/// `RUSTFLAGS` neither chooses a linker nor passes options to it.
 fn pass(arguments: &[&str]) {
     let is_release = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("PROFILE") == "release";
     if is_release && !is_chosen("link") && accepts(arguments) {
@@ -53,9 +54,9 @@ fn pass(arguments: &[&str]) {
     }
 }
 
-/// Whether `RUSTFLAGS` has a codegen option that begins like this.
+/// Whether `RUSTFLAGS` has a codegen option that starts with `beginning`.
 fn is_chosen(beginning: &str) -> bool {
-    // rustc accepts both spellings.
+    // rustc accepts hyphens and underscores in the names of options.
     let flags = variable("CARGO_ENCODED_RUSTFLAGS").replace('_', "-");
     let mut options =
         flags.split('\x1f').map(|it| it.trim_start_matches("--codegen=").trim_start_matches("-C"));

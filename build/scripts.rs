@@ -63,7 +63,7 @@ pub(crate) fn assemble() -> io::Result<()> {
         // A local name is shorter, and Lua finds it faster.
         let source = lines.join("\n").replace("redis.call(", "call(");
         let source = format!("local call=redis.call\n{source}");
-        // These undo a request that may still be under way. They are written right after it, and
+        // These two undo a request that may still be under way. They are written right after it, and
         // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
         // it cannot answer the first request. The limit leaves room for the keys and arguments.
         let undoes = name == "leave" || name == "release";
@@ -71,8 +71,8 @@ pub(crate) fn assemble() -> io::Result<()> {
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
         let text = source.escape_default();
-        // Servers know the scripts, so short runs do not read them: build/short_runs.ld keeps their
-        // section apart. Writing to a string cannot fail.
+        // A server usually knows the scripts, so a short run rarely reads them: build/short_runs.ld
+        // keeps their section apart. Writing to a string cannot fail.
         let _ = writeln!(
             generated,
             "#[unsafe(link_section = \".rodata.scripts\")]\n\
