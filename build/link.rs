@@ -1,6 +1,6 @@
 //! Chooses how the program is linked.
 
-use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -21,7 +21,7 @@ pub(crate) fn unwinder() {
     }
 }
 
-/// Loads the program at a fixed address, so that it needs no relocation at each start. See
+/// Loads the program at a fixed address, so that it needs fewer relocations at each start. See
 /// docs/decisions.md.
 pub(crate) fn fixed_address() {
     let shares_libc = variable("CARGO_CFG_TARGET_ENV") == "gnu"
@@ -37,10 +37,12 @@ pub(crate) fn fixed_address() {
 /// constants that they read. On a page fault, Linux maps a block of 64 KiB, and each block that a run
 /// uses costs it several microseconds. See docs/decisions.md.
 pub(crate) fn short_runs() {
-    println!("cargo::rerun-if-changed=build/short_runs.ld");
-    let script = env::current_dir().unwrap_or_default().join("build/short_runs.ld");
-    // Two arguments, because the path may contain a comma.
-    pass(&["-T", &script.to_string_lossy()]);
+    // Cargo corrects a path in OUT_DIR if the directory has been moved since this ran.
+    let script = Path::new(&variable("OUT_DIR")).join("short_runs.ld");
+    if fs::write(&script, include_str!("short_runs.ld")).is_ok() {
+        // Two arguments, because the path may contain a comma.
+        pass(&["-T", &script.to_string_lossy()]);
+    }
 }
 
 /// Passes arguments to the linker in release builds for Linux, if the linker accepts them and
@@ -68,7 +70,8 @@ fn is_chosen(beginning: &str) -> bool {
 fn accepts(arguments: &[&str]) -> bool {
     let chosen = variable("RUSTC_LINKER");
     let mut linker = Command::new(if chosen.is_empty() { "cc" } else { &chosen });
-    linker.args(["-nostdlib", "-x", "c", "/dev/null"]).args(arguments);
+    // Without an entry point, the linker would print a warning, which options can turn into an error.
+    linker.args(["-nostdlib", "-Wl,--entry=0", "-x", "c", "/dev/null"]).args(arguments);
     linker.arg("-o").arg(Path::new(&variable("OUT_DIR")).join("linked"));
     linker.output().is_ok_and(|output| output.status.success())
 }
