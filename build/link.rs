@@ -33,9 +33,9 @@ pub(crate) fn fixed_address() {
     }
 }
 
-/// Places the functions that short runs execute next to each other, and likewise the
-/// constants that they read. On a page fault, Linux maps a block of 64 KiB, and each block that a run
-/// uses costs it several microseconds. See docs/decisions.md.
+/// Places the functions that short runs execute next to each other, and likewise the constants that
+/// they read. On a page fault, Linux maps a block of 64 KiB, and each block that a run uses costs it
+/// several microseconds. See docs/decisions.md.
 pub(crate) fn short_runs() {
     // Cargo corrects a path in OUT_DIR if the directory has been moved since this ran.
     let script = Path::new(&variable("OUT_DIR")).join("short_runs.ld");
