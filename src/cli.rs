@@ -8,7 +8,6 @@ mod advice;
 mod inspect;
 pub mod manual;
 mod options;
-mod quick;
 
 pub(crate) use advice::one_line;
 pub(crate) use inspect::Inspect;
@@ -36,16 +35,12 @@ macro_rules! after_options {
     };
 }
 
-/// Reads the command line, without clap if it is an ordinary one. `rlock help exec` means
-/// `rlock exec --help`.
+/// Reads the command line. `rlock help exec` means `rlock exec --help`.
 ///
 /// # Errors
 ///
 /// `one_line` explains them. `--help` and `--version` are errors too.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    if let Some(cli) = quick::read(arguments) {
-        return Ok(cli);
-    }
     let mut arguments = arguments.to_vec();
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.remove(1);
@@ -72,7 +67,6 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 /// Every lock is a lease: if the holder dies, the lock soon becomes free. rlock renews the lease
 /// while the command runs, and stops the command if the lock is lost.
 #[derive(Parser)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 #[command(
     name = "rlock",
     version,
@@ -100,7 +94,6 @@ pub struct Cli {
 
 // Only the subcommand that is used is built: that is most of the parsing time.
 #[derive(Subcommand)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 #[command(defer = true)]
 pub(crate) enum Command {
     /// Run a command while holding a lock
@@ -235,7 +228,6 @@ configuration error, 64 for a usage error.")
 const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -266,7 +258,6 @@ pub(crate) struct Exec {
 }
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Acquire {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -293,7 +284,6 @@ pub(crate) struct Acquire {
 }
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Renew {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -307,7 +297,6 @@ pub(crate) struct Renew {
 }
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) common: Common,

@@ -1,11 +1,11 @@
-//! The man pages, the completions, the exit status table of the README and the tables of the quick
-//! reader match the program. `UPDATE=1 cargo test --test generated` regenerates all but the README.
+//! The man pages, the completions and the exit status table of the README match the program.
+//! `UPDATE=1 cargo test --test generated` regenerates all but the README.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 use std::fs;
 use std::path::Path;
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 #[path = "generated/arguments.rs"]
 mod arguments;
 #[path = "generated/completions.rs"]
@@ -158,112 +158,6 @@ fn the_linker_script_names_functions_of_the_sources() {
         }
     }
     assert!(functions > 50, "{functions} functions");
-}
-
-#[test]
-fn the_tables_of_the_quick_reader_are_current() {
-    for subcommand in program().get_subcommands() {
-        let rows: String = Probed::all(subcommand).iter().map(Probed::row).collect();
-        check(&format!("src/cli/quick/{}.txt", subcommand.get_name()), &rows);
-    }
-}
-
-/// An argument of a subcommand, and what clap does with it.
-struct Probed<'a> {
-    argument: &'a Arg,
-    /// Words that set it. `None` if it is required, or if clap does not accept it alone.
-    words: Option<Vec<String>>,
-    /// The fields of the arguments that conflict with it.
-    excludes: Vec<&'a str>,
-}
-
-impl<'a> Probed<'a> {
-    fn all(subcommand: &'a Command) -> Vec<Self> {
-        let arguments = subcommand.get_arguments();
-        let arguments: Vec<&Arg> =
-            arguments.filter(|it| !matches!(it.get_action(), ArgAction::Help)).collect();
-        let required = arguments.iter().filter(|it| it.is_required_set()).count();
-        let accepts = |words: &[String]| {
-            // Options come first, because a positional argument may take the rest.
-            let (options, positional): (Vec<_>, Vec<_>) =
-                words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
-            let words = [vec![subcommand.get_name()], options, vec!["1"; required], positional];
-            subcommand.clone().try_get_matches_from(words.concat()).is_ok()
-        };
-        let probed = arguments.iter().map(|&argument| {
-            let words = forms(argument).into_iter().find(|words| accepts(words));
-            let words = words.filter(|_| !argument.is_required_set());
-            Self { argument, words, excludes: Vec::new() }
-        });
-        let mut probed: Vec<Self> = probed.collect();
-        for index in 0..probed.len() {
-            let excludes = probed.iter().filter(|other| {
-                let both = [probed[index].words.as_ref(), other.words.as_ref()];
-                matches!(both, [Some(one), Some(other)] if !accepts(&[&one[..], other].concat()))
-            });
-            probed[index].excludes = excludes.map(|it| it.argument.get_id().as_str()).collect();
-        }
-        probed
-    }
-
-    /// The argument in the table, as `src/cli/quick.rs` describes it. An option that the quick
-    /// reader cannot read has no names there.
-    fn row(&self) -> String {
-        let argument = self.argument;
-        let takes_one = argument.get_num_args() == Some(1.into())
-            && argument.get_value_delimiter().is_none()
-            && argument.get_value_terminator().is_none()
-            && !argument.is_require_equals_set();
-        let (form, is_ordinary) = match argument.get_action() {
-            ArgAction::SetTrue => ("flag", true),
-            ArgAction::Append if argument.is_trailing_var_arg_set() => ("rest", true),
-            ArgAction::Set if argument.is_positional() => ("word", takes_one),
-            ArgAction::Set | ArgAction::Append => ("value", takes_one),
-            _ => ("value", false),
-        };
-        let field = argument.get_id();
-        assert!(is_ordinary || !argument.is_positional(), "unusual: {field}");
-        let mut row = vec![field.to_string(), form.to_owned()];
-        if is_ordinary && self.words.is_some() {
-            row.extend(names(argument));
-        }
-        if argument.is_required_set() {
-            row.push("required".to_owned());
-        }
-        if form != "flag" {
-            let defaults = argument.get_default_values().iter();
-            row.extend(defaults.map(|value| format!("={}", value.to_str().unwrap())));
-        }
-        row.extend(self.excludes.iter().map(|field| format!("!{field}")));
-        assert!(!row.iter().any(|part| part.contains(char::is_whitespace)), "space: {field}");
-        row.join(" ") + "\n"
-    }
-}
-
-/// All names of an option, including those that `--help` hides.
-fn names(argument: &Arg) -> Vec<String> {
-    let shorts = argument
-        .get_short()
-        .into_iter()
-        .chain(argument.get_all_short_aliases().into_iter().flatten());
-    let longs =
-        argument.get_long().into_iter().chain(argument.get_all_aliases().into_iter().flatten());
-    shorts.map(|name| format!("-{name}")).chain(longs.map(|name| format!("--{name}"))).collect()
-}
-
-/// Words that may set an argument, each time with another value. Clap should accept one of them.
-fn forms(argument: &Arg) -> Vec<Vec<String>> {
-    if !argument.get_action().takes_values() {
-        return vec![names(argument)[..1].to_vec()];
-    }
-    let possible =
-        argument.get_possible_values().into_iter().map(|value| value.get_name().to_owned());
-    let values = ["1", "12345678"].map(str::to_owned).into_iter().chain(possible);
-    let form = |value| match argument.get_long() {
-        Some(name) => format!("--{name}={value}"),
-        None => value,
-    };
-    values.map(|value| vec![form(value)]).collect()
 }
 
 /// Everything that `-h` and `--help` print, of the program and of each subcommand.

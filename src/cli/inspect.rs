@@ -8,7 +8,6 @@ use crate::inspect::selection::Order;
 use crate::lock::pattern::Subject;
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) common: Common,

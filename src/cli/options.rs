@@ -17,7 +17,6 @@ fn slots(text: &str) -> Result<NonZeroU32, &'static str> {
 // Where the server is and how much to print: on every subcommand. (No doc comment on flattened
 // structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Common {
     /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
     ///
@@ -73,7 +72,6 @@ pub(crate) struct Common {
 
 // How to request a lock: on exec and acquire.
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct Terms {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -143,7 +141,6 @@ pub(crate) struct Terms {
 }
 
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct LeaseArgs {
     /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
@@ -155,7 +152,6 @@ pub(crate) struct LeaseArgs {
 
 // Which hold is meant: on renew and release.
 #[derive(Args)]
-#[cfg_attr(any(test, fuzzing), derive(Debug, PartialEq))]
 pub(crate) struct HoldArgs {
     /// Name of the lock
     #[arg(value_name = "NAME")]
