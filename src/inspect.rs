@@ -10,7 +10,7 @@ pub(crate) mod table;
 use std::time::Duration;
 
 use crate::lock::Name;
-use crate::lock::view::View;
+use crate::lock::view::{ServerTime, View};
 use problem::{Here, Problem};
 
 /// A lock as `inspect` found it.
@@ -30,7 +30,12 @@ impl Inspected {
     /// How long the lock has been held, by the holder that a list names. `None` if it is free, or
     /// held by another tool.
     pub(crate) fn age(&self) -> Option<Duration> {
-        self.view.foremost().map(|holder| self.view.now.since(holder.acquired))
+        self.acquired().map(|acquired| self.view.now.since(acquired))
+    }
+
+    /// When the hold began that `age` is about.
+    pub(crate) fn acquired(&self) -> Option<ServerTime> {
+        self.view.foremost().map(|holder| holder.acquired)
     }
 
     /// Whether an operator should look at it.

@@ -41,8 +41,9 @@ impl Selection {
         match self.order {
             None => locks.sort_by_key(|lock| !lock.needs_attention()),
             Some(Order::Name) => {}
-            // A lock of another tool has no age, and so comes last.
-            Some(Order::Age) => locks.sort_by_key(|lock| Reverse(lock.age())),
+            // Not by age, because each lock was read at another moment. A lock of another tool has no
+            // age, and so comes last.
+            Some(Order::Age) => locks.sort_by_key(|lock| Reverse(lock.acquired().map(Reverse))),
             Some(Order::Waiting) => locks.sort_by_key(|lock| Reverse(lock.view.waiters.len())),
             // Without an expiry, a lease ends last.
             Some(Order::Lease) => {
