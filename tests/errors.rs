@@ -464,7 +464,7 @@ fn a_user_with_its_own_password_can_lock() {
 fn an_unneeded_password_is_rejected_with_78_and_leaves_no_lock() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
-    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["does not use one"]);
+    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["does not use a password; remove it from RLOCK_PASSWORD"]);
     assert_eq!(server.cli(&["KEYS", "rlock:L"]), "");
 }
 
@@ -725,7 +725,7 @@ fn a_lock_on_too_few_replicas_exits_with_69_and_is_released() {
     let mut command = master.rlock(["exec", "L", "true"]);
     fails(command.env("RLOCK_MIN_REPLICAS", "1").env("RLOCK_IO_TIMEOUT", "4s"), 69, &["0 of 1"]);
     let mut local = rlock(["exec", "--min-replicas", "1", "L", "true"]);
-    fails(local.env("RLOCK_URL", "local:/tmp"), 78, &["no replicas"]);
+    fails(local.env("RLOCK_URL", "local:/tmp"), 78, &["does not replicate"]);
 }
 
 /// The repeated request finds the lock granted and writes nothing. The WAIT that follows it must still

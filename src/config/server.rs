@@ -70,7 +70,7 @@ impl Server {
                 .map_err(Error::Config)?,
         };
         if min_replicas > 0 && matches!(location, Location::Local(_)) {
-            return Err(Error::Config("local: has no replicas; remove --min-replicas".into()));
+            return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
         }
         let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {
             (Some(prefix), _) => prefix.clone(),
@@ -111,19 +111,18 @@ impl fmt::Display for Server {
 }
 
 fn credentials(common: &cli::Common, files: &mut Files) -> Result<Credentials, Error> {
-    Ok(Credentials {
-        username: variable("RLOCK_USERNAME")?,
-        password: match &common.password_file {
-            Some(file) => Some(files.password(file)?),
-            None => variable("RLOCK_PASSWORD")?,
-        },
-    })
+    let (password, setting) = match &common.password_file {
+        Some(file) => (Some(files.password(file)?), "--password-file"),
+        None => (variable("RLOCK_PASSWORD")?, "RLOCK_PASSWORD"),
+    };
+    Ok(Credentials { username: variable("RLOCK_USERNAME")?, password, setting })
 }
 
 fn sentinel_credentials() -> Result<Credentials, Error> {
     Ok(Credentials {
         username: variable("RLOCK_SENTINEL_USERNAME")?,
         password: variable("RLOCK_SENTINEL_PASSWORD")?,
+        setting: "RLOCK_SENTINEL_PASSWORD",
     })
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::local::Directory;
-use super::wire::Address;
+use super::wire::{Address, mistakes};
 
 pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
@@ -45,8 +45,9 @@ impl Location {
             return Err("no server given".into());
         }
         let mut servers = Vec::<Address>::new();
-        for url in urls {
-            match Self::parse_one(url, default_directory)? {
+        for (index, url) in urls.iter().enumerate() {
+            let which = |what| format!("{} of {}: {what}", index + 1, urls.len());
+            match Self::parse_one(url, default_directory).map_err(which)? {
                 Self::Server(server)
                     if servers.iter().any(|other| other.endpoint == server.endpoint) =>
                 {
@@ -71,6 +72,11 @@ impl Location {
             return Ok(Self::Server(Address::parse(url)?));
         };
         let (plain, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+        if !kind.is_empty()
+            && let Some(mistake) = mistakes::in_password(rest)
+        {
+            return Err(mistake);
+        }
         if !kind.is_empty() && rest.matches('@').count() > 1 {
             return Err("more than one '@'; give username and password once, before the first \
                         host, and write '@' in them as %40"
@@ -165,12 +171,15 @@ impl Sentinels {
         if service.is_empty() {
             return Err(format!("missing service name; {form}"));
         }
+        if !database.is_empty() && database.parse::<u32>().is_err() {
+            return Err(format!("database is not a number; {form}"));
+        }
         let (user, hosts) = split_user(hosts);
         let sentinels = hosts.split(',').map(|host| {
             // An IPv6 address is in brackets, so a colon after them begins the port.
             let has_port = host.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
             let port = if has_port { "" } else { ":26379" };
-            Address::parse(&format!("{scheme}://{host}{port}")).map(Address::of_a_sentinel)
+            Address::parse(&format!("{scheme}://{host}{port}"))
         });
         let master = Address::parse(&format!("{scheme}://{user}master/{database}"))?;
         let sentinels = sentinels.collect::<Result<_, _>>()?;

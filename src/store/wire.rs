@@ -12,7 +12,7 @@ mod tls;
 pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
 
 pub(crate) use address::Credentials;
-pub(super) use address::{Address, Endpoint};
+pub(super) use address::{Address, Endpoint, mistakes};
 pub(super) use connection::{Connection, Limit};
 pub(super) use dial::addresses_of;
 #[cfg(any(test, fuzzing))]

@@ -109,7 +109,8 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
             None => unknown(),
         },
         "ERR" if text.contains("AUTH") => {
-            lasting("received a password but does not use one", "remove the password")
+            let remedy = format!("remove it from {}", address.password_setting);
+            lasting("does not use a password", &remedy)
         }
         "ERR" if text.contains("DB index") => {
             lasting("has no such database", "correct the database number")

@@ -1,5 +1,7 @@
 //! The address of a server, and the credentials for it.
 
+pub(in crate::store) mod mistakes;
+
 use std::fmt;
 use std::path::PathBuf;
 
@@ -8,7 +10,7 @@ use socket2::SockAddr;
 
 use super::tls::TlsFiles;
 
-/// The remedy for a URL that has none of these forms.
+/// The remedy for a URL that has none of these forms, and no common mistake.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
                      unix:///path/to/socket[?db=N], redis+sentinel://host,…/service, \
                      redis+cluster://host,… or local:";
@@ -38,6 +40,8 @@ pub(in crate::store) enum Endpoint {
 pub(crate) struct Credentials {
     pub(crate) username: Option<String>,
     pub(crate) password: Option<String>,
+    /// Where the user sets the password.
+    pub(crate) setting: &'static str,
 }
 
 impl Address {
@@ -47,8 +51,13 @@ impl Address {
     ///
     /// One line that says what is wrong. It never repeats the URL, which may contain a password.
     pub(in crate::store) fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|what| mistakes::find(text).unwrap_or(what))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let other = || format!("not a URL; {FORMS}");
         if text.contains(char::is_whitespace) {
-            return Err(format!("contains whitespace; {FORMS}"));
+            return Err(other());
         }
         // The redis crate is built without TLS, and would refuse the scheme.
         let (text, has_tls) = match text.split_once("://") {
@@ -59,31 +68,32 @@ impl Address {
         let text = text.as_str();
         // Parse no URL of another scheme: for http, the parser needs the tables that the build leaves
         // out (see `idna_adapter` in Cargo.toml).
-        let known = ["redis", "unix"];
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-        let is_known = known.iter().any(|known| scheme.eq_ignore_ascii_case(known));
-        let url = is_known.then(|| redis::parse_redis_url(text)).flatten();
-        let url = url.ok_or_else(|| why_not_a_url(text, &known))?;
+        let is_known = ["redis", "unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        let url = is_known.then(|| redis::parse_redis_url(text)).flatten().ok_or_else(other)?;
         let is_unix = url.scheme() == "unix";
+        // The parser accepts "redis:/h" too, and several hosts as one.
+        let is_one = text.contains("://") && !url.host_str().is_some_and(|host| host.contains(','));
+        if !is_unix && !is_one {
+            return Err(other());
+        }
         if url.fragment().is_some() {
             return Err("contains '#'; write '#' in a password as %23".into());
         }
         for (option, _) in url.query_pairs() {
             if !is_unix {
-                return Err(format!("redis:// URLs take no options after '?'; {FORMS}"));
+                return Err("options after '?'; remove them".into());
             }
             if !matches!(&*option, "db" | "user" | "pass") {
-                return Err(format!("unix:// URLs take only db, user and pass after '?'; {FORMS}"));
+                return Err("unknown option after '?'; use db, user or pass".into());
             }
         }
         if is_unix && url.has_host() {
-            return Err(
-                "host in a unix:// URL; use three slashes, as in unix:///path/to/socket".into()
-            );
+            return Err(other());
         }
         let database = url.path().trim_matches('/');
         if !is_unix && !database.is_empty() && database.parse::<i64>().is_err() {
-            return Err("database is not a number; use redis://host[:port]/0".into());
+            return Err("database is not a number; use redis://HOST[:PORT]/DB".into());
         }
         let info = url.into_connection_info().map_err(|error| {
             let what = error.detail().unwrap_or("missing host or path").to_lowercase();
@@ -98,7 +108,7 @@ impl Address {
                 Ok(_) => Endpoint::Unix(path.clone()),
                 Err(_) => return Err("socket path is too long; use a shorter one".into()),
             },
-            _ => return Err(format!("not a URL; {FORMS}")),
+            _ => return Err(other()),
         };
         let settings = info.redis_settings();
         Ok(Self {
@@ -108,18 +118,13 @@ impl Address {
                 .map_err(|_| "database number is out of range; use 0 or greater")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
-            password_setting: "RLOCK_PASSWORD or --password-file",
+            password_setting: "the URL",
         })
     }
 
     /// Another server with the same credentials, database and TLS files.
     pub(in crate::store) fn at(&self, endpoint: Endpoint) -> Self {
         Self { endpoint, ..self.clone() }
-    }
-
-    /// The same address, for a sentinel.
-    pub(in crate::store) fn of_a_sentinel(self) -> Self {
-        Self { password_setting: "RLOCK_SENTINEL_PASSWORD", ..self }
     }
 
     /// Whether the address has a password.
@@ -130,7 +135,10 @@ impl Address {
     /// Fills in the user and the password if the URL has none. An error means that there is a user
     /// without a password.
     pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
-        self.password = self.password.or_else(|| credentials.password.clone());
+        if self.password.is_none() {
+            self.password.clone_from(&credentials.password);
+            self.password_setting = credentials.setting;
+        }
         self.username = self.username.or_else(|| credentials.username.clone());
         if self.username.is_some() && self.password.is_none() {
             return Err(format!("username without a password; set {}", self.password_setting));
@@ -153,36 +161,6 @@ impl Address {
             None => {}
         }
         Ok(self)
-    }
-}
-
-/// Why the parser cannot read a URL, and what to do.
-fn why_not_a_url(text: &str, known: &[&str]) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        // A user and a password end with '@'.
-        let shown = |url: String| if text.contains('@') { FORMS.to_owned() } else { url };
-        return match text {
-            "local" => "missing colon; use local:".into(),
-            "" => format!("empty; {FORMS}"),
-            _ if text.starts_with('/') => {
-                format!("missing scheme; {}", shown(format!("use unix://{text}")))
-            }
-            _ => format!("missing scheme; {}", shown(format!("use redis://{text}"))),
-        };
-    };
-    if !known.contains(&scheme) {
-        return format!("unknown scheme '{scheme}'; {FORMS}");
-    }
-    if ["redis", "valkey", "unix"].iter().any(|scheme| rest.contains(&format!(",{scheme}"))) {
-        return "several servers in one URL; repeat --url, or separate URLs with spaces in RLOCK_URL"
-            .into();
-    }
-    let (authority, _) = rest.split_once('/').unwrap_or((rest, ""));
-    let port = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let port = port.rsplit_once(':').map_or("", |(_, port)| port);
-    match port.bytes().all(|digit| digit.is_ascii_digit()) && port.parse::<u16>().is_err() {
-        true if !port.is_empty() => "port is out of range; use 1 to 65535".into(),
-        _ => format!("not a URL; {FORMS}"),
     }
 }
 
@@ -262,12 +240,29 @@ mod tests {
             ("127.0.0.1:7001", "missing scheme; use redis://127.0.0.1:7001"),
             ("/run/redis.sock", "missing scheme; use unix:///run/redis.sock"),
             ("redis://h:99999", "port is out of range; use 1 to 65535"),
-            ("redis://h/abc", "database is not a number; use redis://host[:port]/0"),
-            ("local", "missing colon; use local:"),
+            ("redis://h:port", "port is not a number; use 1 to 65535"),
+            ("redis://h/abc", "database is not a number; use redis://HOST[:PORT]/DB"),
+            ("redis://h?db=1", "database after '?'; use redis://HOST[:PORT]/DB"),
+            ("redis:/h:1", "missing '//'; use redis://h:1"),
+            ("redis:h:1", "missing '//'; use redis://h:1"),
+            ("rediss//h", "missing ':'; use rediss://h"),
+            ("redis:///0", "missing host; use redis://HOST[:PORT][/DB]"),
+            ("redis://", "missing host; use redis://HOST[:PORT][/DB]"),
+            ("redis://::1:7", "IPv6 address without brackets; write it as in redis://[::1]:6379"),
+            ("redis://h1,h2", "several servers in one URL; separate URLs with spaces in RLOCK_URL"),
+            ("redis://:p/w@h", "'/' in a password; write it as %2F, or set RLOCK_PASSWORD"),
+            ("redis://:p#w@h", "'#' in a password; write it as %23, or set RLOCK_PASSWORD"),
+            ("redis://u:p?w@h", "'?' in a password; write it as %3F, or set RLOCK_PASSWORD"),
+            ("unix://", "missing path; use unix:///path/to/socket"),
+            ("unix:///x?db=abc", "db is not a number; use a form such as ?db=0"),
+            ("file:/x", "unknown scheme 'file'; use local:/x"),
+            ("file:///x", "unknown scheme 'file'; use local:/x"),
+            ("sentinel://h/s", "unknown scheme 'sentinel'; use redis+sentinel://"),
+            ("'redis://h'", "contains quotes; remove them"),
+            ("$REDIS_URL", "variable is not expanded; write its value"),
+            ("local", "missing ':'; use local:"),
         ] {
-            assert_eq!(Address::parse(bad).err().as_deref(), Some(advice));
-            let used = advice.rsplit_once("use ").unwrap().1;
-            assert!(used.contains(['[', ' ']) || used == "local:" || Address::parse(used).is_ok());
+            assert_eq!(Address::parse(bad).err().as_deref(), Some(advice), "{bad}");
         }
     }
 
@@ -276,6 +271,6 @@ mod tests {
         let address = || Address::parse("redis://u@h").unwrap();
         assert!(address().with(&Credentials::default()).is_err());
         let password = Some("p".to_owned());
-        assert!(address().with(&Credentials { username: None, password }).is_ok());
+        assert!(address().with(&Credentials { password, ..Credentials::default() }).is_ok());
     }
 }

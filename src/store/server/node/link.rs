@@ -318,11 +318,6 @@ impl Link {
             }
             (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
                 self.connection = Some((connection, Purpose::UndoOnly));
-                let request = match self.address.has_password() {
-                    true => "the unauthenticated request",
-                    false => "the request",
-                };
-                let fault = fault.reworded(|what| format!("{what}, but executed {request}"));
                 Err(Failure::Misconfigured { fault, executed }.into())
             }
             (refused, _) => Err(refused),

@@ -1,0 +1,142 @@
+//! Common mistakes in URLs, and what to write instead. No message repeats a user or a password.
+
+/// The remedy for a URL without a known scheme.
+const SCHEMES: &str =
+    "use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or local:";
+
+/// Schemes that other tools use, and those that mean the same here.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("redis+sentinel://", &["sentinel", "redis-sentinel", "redis+sentinels", "valkey+sentinel"]),
+    ("redis+cluster://", &["cluster", "redis-cluster", "valkey+cluster"]),
+    ("redis://", &["tcp", "redis+tcp", "http", "valkey+tcp"]),
+    ("rediss://", &["tls", "ssl", "redis+tls", "redis+ssl", "https", "redistls"]),
+    ("unix://", &["socket", "redis+unix", "redis+socket", "redis-socket", "redis-unix"]),
+];
+
+/// The common mistake in a URL that cannot be parsed, with its remedy.
+pub(super) fn find(text: &str) -> Option<String> {
+    let first = text.chars().next();
+    Some(match text.split_once("://") {
+        _ if text.is_empty() => format!("empty; {SCHEMES}"),
+        _ if text.contains(char::is_whitespace) => {
+            "contains whitespace; repeat --url for each server".into()
+        }
+        _ if matches!(first, Some('"' | '\'')) => "contains quotes; remove them".into(),
+        _ if first == Some('$') || text.contains("${") => {
+            "variable is not expanded; write its value".into()
+        }
+        None => without_slashes(text),
+        Some(("unix", rest)) => return in_path(rest),
+        Some(("redis" | "rediss" | "valkey" | "valkeys", rest)) => return in_servers(rest),
+        Some((scheme, rest)) => unknown_scheme(scheme, rest)?,
+    })
+}
+
+fn unknown_scheme(scheme: &str, rest: &str) -> Option<String> {
+    // Uppercase letters are valid.
+    if ["redis", "unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return in_servers(rest);
+    }
+    let alias = ALIASES.iter().find(|(_, others)| others.contains(&scheme));
+    let remedy = match alias {
+        Some((meant, _)) => format!("use {meant}"),
+        None if scheme == "file" && rest.starts_with('/') => format!("use local:{rest}"),
+        None => SCHEMES.to_owned(),
+    };
+    Some(format!("unknown scheme '{scheme}'; {remedy}"))
+}
+
+fn without_slashes(text: &str) -> String {
+    // A user and a password end with '@'.
+    let shown =
+        |url: String| if text.contains('@') { SCHEMES.to_owned() } else { format!("use {url}") };
+    for scheme in ["rediss", "redis", "valkeys", "valkey"] {
+        let rest = text.strip_prefix(scheme).filter(|rest| rest.starts_with([':', '/']));
+        if let Some(rest) = rest {
+            let missing = if rest.starts_with(':') { "//" } else { ":" };
+            let url = format!("{scheme}://{}", rest.trim_start_matches([':', '/']));
+            return format!("missing '{missing}'; {}", shown(url));
+        }
+    }
+    match text.split_once(':') {
+        _ if text == "local" => "missing ':'; use local:".into(),
+        _ if text.starts_with('/') => {
+            format!("missing scheme; {}", shown(format!("unix://{text}")))
+        }
+        _ if text.starts_with("./") || text.starts_with("../") => {
+            "missing scheme; use unix:///path/to/socket".into()
+        }
+        Some(("file", path)) if path.starts_with('/') => {
+            format!("unknown scheme 'file'; use local:{path}")
+        }
+        // Not a port, so it is a scheme.
+        Some((scheme, rest))
+            if !rest.starts_with(|c: char| c.is_ascii_digit()) && !rest.contains('@') =>
+        {
+            format!("unknown scheme '{scheme}'; {SCHEMES}")
+        }
+        _ => format!("missing scheme; {}", shown(format!("redis://{text}"))),
+    }
+}
+
+/// A mistake after `redis://`.
+fn in_servers(rest: &str) -> Option<String> {
+    if let Some(mistake) = in_password(rest) {
+        return Some(mistake);
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, after) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let port = host.rsplit(']').next().and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
+    Some(match port {
+        _ if host.contains(',') => {
+            "several servers in one URL; separate URLs with spaces in RLOCK_URL".into()
+        }
+        _ if host.is_empty() || host.starts_with(':') && !host.starts_with("::") => {
+            "missing host; use redis://HOST[:PORT][/DB]".into()
+        }
+        _ if host.matches(':').count() > 1 && !host.contains(']') => {
+            "IPv6 address without brackets; write it as in redis://[::1]:6379".into()
+        }
+        Some(port) if !port.bytes().all(|digit| digit.is_ascii_digit()) => {
+            "port is not a number; use 1 to 65535".into()
+        }
+        Some(port) if !port.is_empty() && port.parse::<u16>().is_err() => {
+            "port is out of range; use 1 to 65535".into()
+        }
+        _ if after.contains("?db=") => "database after '?'; use redis://HOST[:PORT]/DB".into(),
+        _ if after.contains('?') => "options after '?'; remove them".into(),
+        _ => return None,
+    })
+}
+
+/// A character that ends the part with the user and the password, although the password goes on.
+pub(in crate::store) fn in_password(rest: &str) -> Option<String> {
+    let at = rest.find(['/', '?', '#'])?;
+    let (before, after) = rest.split_at(at);
+    if before.contains('@') || !after.contains('@') {
+        return None;
+    }
+    let (character, code) = match after.as_bytes()[0] {
+        b'/' => ('/', "%2F"),
+        b'?' => ('?', "%3F"),
+        _ => ('#', "%23"),
+    };
+    Some(format!("'{character}' in a password; write it as {code}, or set RLOCK_PASSWORD"))
+}
+
+/// A mistake after `unix://`.
+fn in_path(rest: &str) -> Option<String> {
+    let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut options = options.split('&').filter_map(|option| option.split_once('='));
+    Some(match options.find(|(name, _)| *name == "db") {
+        _ if path.is_empty() => "missing path; use unix:///path/to/socket".into(),
+        _ if !path.starts_with('/') => {
+            "host in a unix:// URL; use three slashes, as in unix:///path/to/socket".into()
+        }
+        Some((_, database)) if database.parse::<i64>().is_err() => {
+            "db is not a number; use a form such as ?db=0".into()
+        }
+        _ => return None,
+    })
+}
