@@ -10,7 +10,7 @@ use crate::duration::show;
 use crate::exit::{self, Exit};
 use crate::lock::view::{Operator, Reason, View};
 use crate::lock::{ClientInfo, Id, Mode};
-use crate::report::{Verbosity, plain};
+use crate::report::{Fault, Verbosity, plain};
 use crate::store::Failure;
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
@@ -42,8 +42,8 @@ pub(crate) enum Error {
     ForeignLock,
     /// The token does not hold the lock.
     NotHeld(Reason),
-    /// The command cannot be started.
-    Command { program: String, error: io::Error },
+    /// The command cannot be started. `found` says whether the program exists.
+    Command { fault: Fault, found: bool },
     /// A keeper did not get the hold: its exit status, and its last message.
     Keeper { status: Option<i32>, told: String },
     /// A signal ended the wait.
@@ -99,10 +99,8 @@ impl Error {
             Self::NotHeld(_) | Self::UnknownId(..) | Self::AmbiguousId(..) => {
                 (exit::NOT_HELD, "not-held")
             }
-            Self::Command { error, .. } => match error.kind() {
-                io::ErrorKind::NotFound => (exit::NOT_FOUND, "command"),
-                _ => (exit::NOT_EXECUTABLE, "command"),
-            },
+            Self::Command { found: false, .. } => (exit::NOT_FOUND, "command"),
+            Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
             Self::Keeper { status, .. } => {
                 match status.and_then(|status| u8::try_from(status).ok()) {
                     Some(exit::UNREACHABLE) => (exit::UNREACHABLE, "unreachable"),
@@ -198,16 +196,7 @@ impl fmt::Display for Error {
                 "this token does not hold the lock and is not in its history; check NAME and \
                  RLOCK_TOKEN (the id from inspect is not a token)",
             ),
-            Self::Command { program, error } => match error.kind() {
-                io::ErrorKind::NotFound => {
-                    write!(f, "{program}: command not found")?;
-                    match program.contains(' ') {
-                        true => f.write_str("; to run a shell command, use sh -c"),
-                        false => Ok(()),
-                    }
-                }
-                _ => write!(f, "{program}: {}", plain(error)),
-            },
+            Self::Command { fault, .. } => fault.fmt(f),
             Self::Keeper { .. } if self.kind().0 == exit::LOST => {
                 f.write_str("the lock was lost while the keeper started; acquire it again")
             }

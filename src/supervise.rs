@@ -18,6 +18,7 @@ pub(crate) mod schedule;
 mod step;
 mod supervisor;
 mod terminal;
+mod unusable;
 pub(crate) mod watch;
 pub(crate) mod watched;
 

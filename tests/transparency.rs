@@ -206,9 +206,23 @@ fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
     let output = run(&mut server.rlock(["exec", "L", "no-such-command"]));
     assert_eq!(output.code(), 127);
     assert!(output.err().contains("no-such-command: command not found"), "{output:?}");
-    for program in ["/", "/etc/passwd"] {
-        let output = run(&mut server.rlock(["exec", "L", program]));
-        assert_eq!(output.code(), 126, "{output:?}");
+    let script = |name: &str, text: &str| {
+        let path = server.directory().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        path.display().to_string()
+    };
+    for (program, status, told) in [
+        ("/".to_owned(), 126, "is a directory"),
+        ("/etc/passwd".into(), 126, "not executable; run chmod +x -- /etc/passwd"),
+        (script("a", "#! /nosuch/sh -e\n"), 127, "interpreter /nosuch/sh not found; correct its"),
+        (script("b", "#!/bin/sh\r\n:\r\n"), 127, "/bin/sh not found; remove the carriage return"),
+        ("echo hi".into(), 127, "command not found; to run a shell command, use sh -c"),
+    ] {
+        let output = run(&mut server.rlock(["exec", "L", &program]));
+        assert_eq!(output.code(), status, "{output:?}");
+        assert!(output.err().contains(told), "{output:?}");
     }
     assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
 }

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::group::OwnGroup;
 use super::program::Program;
+use super::unusable;
 use crate::error::Error;
 use crate::report::Fault;
 use crate::store::{Failure, Fate};
@@ -53,11 +54,8 @@ impl NotStarted {
     pub(super) fn into_error(self, command: &Command) -> Error {
         match self {
             Self::Exec(error) => {
-                let program = match command.program.to_string_lossy() {
-                    empty if empty.is_empty() => "''".into(),
-                    program => program.into_owned(),
-                };
-                Error::Command { program, error }
+                let found = error.kind() != io::ErrorKind::NotFound;
+                Error::Command { fault: unusable::why(&command.program, &error), found }
             }
             Self::System(error) => Error::system("cannot start a process", error),
             Self::TooLate => Error::Store(Failure::Unreachable {

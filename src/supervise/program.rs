@@ -92,7 +92,7 @@ impl Program {
 }
 
 /// The files that may be the program of this name, in the order in which to try them.
-fn files(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
+pub(super) fn files(name: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
     let name = name.as_bytes();
     if name.is_empty() {
         return Ok(Vec::new());

@@ -1,0 +1,83 @@
+//! Why the system cannot execute a program, in words.
+
+use std::env;
+use std::ffi::{CStr, OsStr};
+use std::fs::{File, Metadata, OpenOptions, metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+
+use super::program::files;
+use crate::report::{Fault, plain};
+use crate::text::quoted;
+
+/// The longest first line of a script that Linux reads.
+const LONGEST_LINE: u64 = 255;
+
+/// Describes the error of execve(2) for this program.
+pub(super) fn why(program: &OsStr, error: &io::Error) -> Fault {
+    let name = match program.to_string_lossy() {
+        empty if empty.is_empty() => "''".into(),
+        name => name,
+    };
+    let fault = |what: &str| Fault::new(format!("{name}: {what}"));
+    let found = find(program);
+    match (error.kind(), found) {
+        (io::ErrorKind::NotFound, Some((path, _))) => without_interpreter(&name, &path),
+        (io::ErrorKind::NotFound, None) if name.contains(' ') => {
+            fault("command not found").with_remedy("to run a shell command, use sh -c")
+        }
+        (io::ErrorKind::NotFound, None) => fault("command not found"),
+        (io::ErrorKind::PermissionDenied, Some((_, file))) if file.is_dir() => {
+            fault("is a directory")
+        }
+        (io::ErrorKind::PermissionDenied, Some((path, file)))
+            if file.is_file() && file.permissions().mode() & 0o111 == 0 =>
+        {
+            let path = quoted(&path.to_string_lossy());
+            fault("not executable").with_remedy(format!("run chmod +x -- {path}"))
+        }
+        _ => fault(&plain(error)),
+    }
+}
+
+/// The first file of this name.
+fn find(program: &OsStr) -> Option<(PathBuf, Metadata)> {
+    let path = |file: &CStr| Path::new(OsStr::from_bytes(file.to_bytes())).to_owned();
+    let files = files(program, env::var_os("PATH").as_deref()).unwrap_or_default();
+    let mut files = files.iter().map(|file| path(file));
+    files.find_map(|path| metadata(&path).ok().map(|metadata| (path, metadata)))
+}
+
+/// A file that exists, but not the program that would run it.
+fn without_interpreter(name: &str, path: &Path) -> Fault {
+    let line = first_line(path).unwrap_or_default();
+    let Some(interpreter) = line.strip_prefix(b"#!") else {
+        let fault = Fault::new(format!("{name}: the loader of this binary was not found"));
+        return fault.with_remedy("use a binary that is built for this system");
+    };
+    let interpreter = interpreter.trim_ascii_start();
+    let end = interpreter.iter().position(|byte| matches!(byte, b' ' | b'\t'));
+    let interpreter = &interpreter[..end.unwrap_or(interpreter.len())];
+    let (interpreter, remedy) = match interpreter.strip_suffix(b"\r") {
+        Some(interpreter) => (interpreter, "remove the carriage return from its first line"),
+        None => (interpreter, "correct its first line"),
+    };
+    let interpreter = String::from_utf8_lossy(interpreter);
+    Fault::new(format!("{name}: interpreter {interpreter} not found")).with_remedy(remedy)
+}
+
+/// Reads from a regular file only, because another one may block.
+fn first_line(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut text = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(LONGEST_LINE).read_to_end(&mut text)?;
+    }
+    text.truncate(text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len()));
+    Ok(text)
+}
