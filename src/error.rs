@@ -40,8 +40,10 @@ pub(crate) enum Error {
     AmbiguousId(Id, Box<View>),
     /// Another tool holds the lock, and rlock cannot ask it to release the lock.
     ForeignLock,
-    /// The token does not hold the lock.
+    /// The token does not hold the lock, and so cannot renew or keep it.
     NotHeld(Reason),
+    /// The token does not hold the lock, and so cannot release it.
+    NotReleased(Reason),
     /// The command cannot be started. `found` says whether the program exists.
     Command { fault: Fault, found: bool },
     /// A keeper did not get the hold: its exit status, and its last message.
@@ -96,9 +98,10 @@ impl Error {
             }
             Self::Superseded(_) => (exit::BUSY, "superseded"),
             Self::Removed(_) => (exit::BUSY, "removed"),
-            Self::NotHeld(_) | Self::UnknownId(..) | Self::AmbiguousId(..) => {
-                (exit::NOT_HELD, "not-held")
-            }
+            Self::NotHeld(_)
+            | Self::NotReleased(_)
+            | Self::UnknownId(..)
+            | Self::AmbiguousId(..) => (exit::NOT_HELD, "not-held"),
             Self::Command { found: false, .. } => (exit::NOT_FOUND, "command"),
             Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
             Self::Keeper { status, .. } => {
@@ -189,13 +192,20 @@ impl fmt::Display for Error {
                 "held by another tool, which cannot be asked to release it; use --force --now to \
                  delete its key",
             ),
-            Self::NotHeld(why) if why.is_known() => {
-                write!(f, "this token's hold {why}; acquire the lock again")
+            Self::NotHeld(why) | Self::NotReleased(why) if !why.is_recorded() => {
+                match why.is_known() {
+                    true => write!(f, "this token's hold {why}, or it never held this lock")?,
+                    false => {
+                        f.write_str("this token does not hold the lock and is not in its history")?;
+                    }
+                }
+                f.write_str("; check NAME and RLOCK_TOKEN")
             }
-            Self::NotHeld(_) => f.write_str(
-                "this token does not hold the lock and is not in its history; check NAME and \
-                 RLOCK_TOKEN (the id from inspect is not a token)",
-            ),
+            Self::NotHeld(why) => write!(f, "this token's hold {why}; acquire the lock again"),
+            Self::NotReleased(why) if why.is_released() => write!(f, "this token's hold {why}"),
+            Self::NotReleased(why) => {
+                write!(f, "this token's hold {why}; check the work since then, which ran unlocked")
+            }
             Self::Command { fault, .. } => fault.fmt(f),
             Self::Keeper { .. } if self.kind().0 == exit::LOST => {
                 f.write_str("the lock was lost while the keeper started; acquire it again")

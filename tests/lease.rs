@@ -75,22 +75,31 @@ fn rejecting_an_expired_or_released_token_states_the_reason() {
     let server = Server::start();
     let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.is_free("L"));
-    let refused = run(&mut server.rlock(["renew", "L", &expired]));
-    assert!(
-        refused.code() == 77 && refused.err().contains("this token's hold expired "),
-        "{refused:?}"
-    );
+    let refused = |command: &str, name: &str, token: &str| {
+        let output = run(&mut server.rlock([command, name, token]));
+        assert_eq!(output.code(), 77, "{output:?}");
+        output.err()
+    };
+    let told = refused("renew", "L", &expired);
+    assert!(told.contains("this token's hold expired "), "{told}");
+    assert!(told.ends_with(" ago; acquire the lock again"), "{told}");
+    let told = refused("release", "L", &expired);
+    assert!(told.ends_with(" ago; check the work since then, which ran unlocked"), "{told}");
     let released = acquire(&server, &[], "L");
     assert_eq!(run(&mut server.rlock(["release", "L", &released])).code(), 0);
+    let told = refused("release", "L", &released);
+    assert!(told.contains("hold was released ") && told.ends_with(" ago"), "{told}");
+    // It remembers the token of the first attempt, but not that it held the lock.
+    for known in ["does not hold the lock", "was released, or it never held"] {
+        let told = refused("release", "another", &released);
+        assert!(told.contains(known) && told.ends_with("; check NAME and RLOCK_TOKEN"), "{told}");
+    }
     // More than the history keeps.
     for _ in 0..17 {
         assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     }
-    let refused = run(&mut server.rlock(["renew", "L", &released]));
-    assert!(
-        refused.code() == 77 && refused.err().contains("this token's hold was released"),
-        "{refused:?}"
-    );
+    let told = refused("renew", "L", &released);
+    assert!(told.contains("this token's hold was released"), "{told}");
 }
 
 #[test]

@@ -211,6 +211,11 @@ fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
     // --force --now frees it.
     let forced = run(&mut server.rlock(["release", "--force", "L"]));
     assert_eq!(forced.code(), 0, "{forced:?}");
+    let told = forced.out();
+    assert!(
+        told.starts_with("L: freed early: --at-least of ") && told.contains(" had 5"),
+        "{told}"
+    );
     assert!(server.is_free("L"));
 }
 

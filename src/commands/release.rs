@@ -30,7 +30,7 @@ fn release(
     let (key, outcome) = (&options.key, Outcome::Unknown);
     let hold = Releasing { key, token, outcome, ends: None, signals: None };
     match releasing::release(store, hold, report)? {
-        store::Release::NotHeld(why) => Err(Error::NotHeld(why)),
+        store::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         store::Release::Released | store::Release::Unknown => {
             Notice::give(token);
             report.detail("released");

@@ -92,10 +92,15 @@ pub(super) fn run_for_one(
     Ok(Exit::Status(exit::OK))
 }
 
-/// What the operator reads about a hold that was revoked.
+/// What the operator reads about a hold that was revoked. A hold that is cooling was only in the way.
 fn revoked(holder: &Holder, now: ServerTime) -> String {
+    let Holder { client, id, .. } = holder;
+    if holder.state == HoldState::Cooling {
+        let left = show(holder.deadline.since(now));
+        return format!("freed early: --at-least of {client} had {left} left, id {id}");
+    }
     let held = show(now.since(holder.acquired));
-    format!("revoked {}, held for {held}, id {}", holder.client, holder.id)
+    format!("revoked {client}, held for {held}, id {id}")
 }
 
 /// Prints a line for users.

@@ -207,6 +207,15 @@ impl Reason {
         self.ending.is_some()
     }
 
+    /// Whether the history of the lock tells how the hold ended. Otherwise it is only inferred, and
+    /// the token may never have held this lock.
+    pub(crate) fn is_recorded(&self) -> bool {
+        match self.ending {
+            Some(Ending::Released | Ending::Expired) => self.ago.is_some(),
+            ending => ending.is_some(),
+        }
+    }
+
     /// Whether the holder released it.
     pub(crate) fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
