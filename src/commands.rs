@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Name;
 use crate::lock::pattern::Subject;
-use crate::report::{Report, Verbosity};
+use crate::report::{Fault, Report, Verbosity};
 use crate::system::inherited::Inherited;
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
@@ -46,6 +46,17 @@ pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited
     })
 }
 
+/// Prints help.
+pub(crate) fn help(text: &str) -> Exit {
+    let printed = output::text(text).map(|()| Exit::Status(exit::OK));
+    Invocation::unknown(Output::Human).finish(printed)
+}
+
+/// Reports a command line that names nothing to run, in the form that its words ask for.
+pub(crate) fn reject(fault: Fault, arguments: &[OsString]) -> Exit {
+    Invocation::unknown(Output::of_words(arguments)).finish(Err(Error::Usage(fault)))
+}
+
 /// Where the results and errors of a command go.
 struct Invocation {
     report: Report,
@@ -57,6 +68,13 @@ struct Invocation {
 }
 
 impl Invocation {
+    /// Of a command line that could not be parsed.
+    fn unknown(output: Output) -> Self {
+        let verbosity = Verbosity::Normal;
+        let report = Report::new(None, verbosity);
+        Self { report, verbosity, name: None, output, busy: exit::BUSY }
+    }
+
     fn of(command: &Command) -> Self {
         let (common, name, output, busy) = match command {
             Command::Exec(exec) => {
@@ -70,20 +88,20 @@ impl Invocation {
             }
             Command::Renew(renew) => {
                 let hold = &renew.hold;
-                (&renew.common, Some(&hold.name), Output::of(hold.json), exit::BUSY)
+                (&renew.common, Some(&hold.name), Output::of(hold.json), None)
             }
             Command::Release(release) => {
                 let hold = &release.hold;
-                (&release.common, Some(&hold.name), Output::of(hold.json), exit::BUSY)
+                (&release.common, Some(&hold.name), Output::of(hold.json), None)
             }
             Command::Inspect(inspect) => {
                 let name = inspect.subject.as_ref().and_then(Subject::name);
-                (&inspect.common, name, Output::of(inspect.json), exit::BUSY)
+                (&inspect.common, name, Output::of(inspect.json), None)
             }
         };
         let verbosity = config::verbosity(common);
         let report = Report::new(name.map(|name| name as &dyn std::fmt::Display), verbosity);
-        Self { report, verbosity, name: name.cloned(), output, busy }
+        Self { report, verbosity, name: name.cloned(), output, busy: busy.unwrap_or(exit::BUSY) }
     }
 
     fn finish(&self, result: Result<Exit, Error>) -> Exit {

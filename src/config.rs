@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 pub(crate) use server::Server;
-use variables::{given, number, setting};
+use variables::{given, setting, setting_by};
 
 use crate::cli;
 use crate::duration::{BoundedDuration, Timeout, Ttl};
@@ -19,7 +19,7 @@ use crate::inspect::selection::Selection;
 use crate::lock::pattern::Subject;
 use crate::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
 use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
-use crate::report::Verbosity;
+use crate::report::{Fault, Verbosity};
 use crate::store::Revocation;
 
 /// The variable through which a keeper receives the token of its hold. No other process has it.
@@ -137,9 +137,8 @@ impl Terms {
             None => WaitLimit::Forever,
         };
         if terms.supersede && wait_limit == WaitLimit::None {
-            let what =
-                "--supersede requires waiting; remove --nonblock or --wait 0, or RLOCK_WAIT=0";
-            return Err(Error::Usage(what.into()));
+            let fault = Fault::new("--supersede requires waiting");
+            return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
         let mode = match (terms.slots, terms.shared) {
             (Some(slots), _) => Mode::Slots(slots),
@@ -148,7 +147,8 @@ impl Terms {
         };
         let ttl = chosen_ttl(terms.lease.ttl)?.unwrap_or(Ttl::DEFAULT);
         let owner = setting(terms.owner.clone(), "RLOCK_OWNER")?;
-        let min_replicas = number(terms.min_replicas, "RLOCK_MIN_REPLICAS")?.unwrap_or(0);
+        let min_replicas =
+            setting_by(terms.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
         Ok(Self {
             name: name.clone(),
             server: Server::resolve(common, Some(ttl), min_replicas)?,
@@ -168,8 +168,9 @@ impl Terms {
 impl Exec {
     pub(crate) fn resolve(options: cli::Exec) -> Result<Self, Error> {
         let mut words = options.command.into_iter();
-        let program =
-            words.next().ok_or_else(|| Error::Usage("no command; add one after NAME".into()))?;
+        let program = words.next().ok_or_else(|| {
+            Error::Usage(Fault::new("missing COMMAND after NAME").with_remedy("add it"))
+        })?;
         let kill_after = options.kill_after.map(BoundedDuration::get);
         Ok(Self {
             terms: Terms::resolve(&options.name, &options.common, &options.terms)?,
@@ -177,10 +178,10 @@ impl Exec {
             arguments: words.collect(),
             group: if options.foreground { Group::Inherited } else { Group::New },
             loss_policy: LossPolicy {
-                on_lost: options.on_lost,
+                on_lost: options.on_lost.unwrap_or_default(),
                 kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),
             },
-            on_unreachable: options.on_unreachable,
+            on_unreachable: options.on_unreachable.unwrap_or_default(),
         })
     }
 }
@@ -233,13 +234,18 @@ impl Inspect {
             (_, true) => Form::Names,
             _ => Form::Human,
         };
-        let (subject, watch) = subject_and_watch(options.subject, options.watch.as_deref())?;
+        let names_one = options.subject.as_ref().is_some_and(|subject| subject.name().is_some());
+        if names_one && options.older_than.is_some() && !options.attention {
+            let fault = Fault::new("--older-than selects from a list, but NAME is one lock");
+            let remedy = "to check its age, add --attention";
+            return Err(Error::Usage(fault.with_remedy(remedy)));
+        }
         let selection = Selection {
             attention: options.attention,
             older_than: options.older_than.map(BoundedDuration::get),
             order: options.sort,
         };
-        let watch = watch.map(Timeout::get);
+        let (subject, watch) = (options.subject, options.watch.map(Timeout::get));
         let server = Server::resolve(&options.common, None, 0)?;
         Ok(Self { subject, selection, form, watch, server })
     }
@@ -251,24 +257,21 @@ impl Output {
         if json { Self::Json } else { Self::Human }
     }
 
+    /// For a command line that could not be parsed: what its words ask for, as far as they are
+    /// options of the subcommand.
+    pub(crate) fn of_words(arguments: &[OsString]) -> Self {
+        let [_, subcommand, words @ ..] = arguments else { return Self::Human };
+        let has =
+            |option: &str| words.iter().take_while(|word| *word != "--").any(|word| word == option);
+        match subcommand.to_str() {
+            Some("acquire" | "renew" | "release" | "inspect") if has("--json") => Self::Json,
+            Some("acquire") if has("--shell") => Self::Shell,
+            _ => Self::Human,
+        }
+    }
+
     pub(crate) fn of_acquire(options: &cli::Acquire) -> Self {
         if options.shell { Self::Shell } else { Self::of(options.json) }
-    }
-}
-
-/// In `-W NAME`, the word after the option is the lock, not a time.
-fn subject_and_watch(
-    subject: Option<Subject>,
-    watch: Option<&str>,
-) -> Result<(Option<Subject>, Option<Timeout>), Error> {
-    let Some(text) = watch else { return Ok((subject, None)) };
-    match (text.parse(), subject) {
-        (Ok(every), subject) => Ok((subject, Some(every))),
-        (Err(_), None) => {
-            let subject = text.parse().map_err(Error::Usage)?;
-            Ok((Some(subject), Some(Timeout::SECOND)))
-        }
-        (Err(what), Some(_)) => Err(Error::Usage(format!("--watch: {what}"))),
     }
 }
 
@@ -279,7 +282,8 @@ fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
 
 fn token(given: Option<Token>) -> Result<Token, Error> {
     setting(given, "RLOCK_TOKEN")?.ok_or_else(|| {
-        Error::Usage("no token; set RLOCK_TOKEN to the token that acquire printed".into())
+        let fault = Fault::new("no token");
+        Error::Usage(fault.with_remedy("set RLOCK_TOKEN to the token that acquire printed"))
     })
 }
 

@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::report::Fault;
+
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A duration given on the command line or in the environment: at most a week.
@@ -17,37 +19,45 @@ impl BoundedDuration {
 }
 
 impl FromStr for BoundedDuration {
-    type Err = String;
+    type Err = Fault;
 
-    /// A bare number counts seconds and may have a fraction, as in flock(1). humantime parses
-    /// anything else.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let duration = if bare {
-            text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        } else {
-            humantime::parse_duration(text).ok()
-        };
-        match duration {
-            None => Err("not a duration; use a form such as 90s, 1m30s or 250ms".into()),
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let fault =
+            |problem: &str, remedy: &str| Fault::of_value(problem, text).with_remedy(remedy);
+        match parse(text) {
+            None => Err(fault("not a duration", "use a form such as 90s, 1m30s or 250ms")),
             Some(duration) if duration > WEEK && text.contains('M') => {
-                Err("exceeds the limit of 7d; use 'm' for minutes ('M' is months)".into())
+                Err(fault("exceeds the limit of 7d", "use 'm' for minutes ('M' is months)"))
             }
             Some(duration) if duration > WEEK => {
-                Err("exceeds the limit of 7d; use a shorter duration".into())
+                Err(fault("exceeds the limit of 7d", "use a shorter duration"))
             }
             Some(duration) => Ok(Self(duration)),
         }
     }
 }
 
-/// The longest wait for one reply: 1 ms to a week.
+/// Whether a text has the form of a duration, within the limits or not.
+pub(crate) fn is_duration(text: &str) -> bool {
+    parse(text).is_some()
+}
+
+/// A bare number counts seconds and may have a fraction, as in flock(1). humantime parses anything
+/// else.
+fn parse(text: &str) -> Option<Duration> {
+    let is_bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match is_bare {
+        true => text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        false => humantime::parse_duration(text).ok(),
+    }
+}
+
+/// A time to wait for a reply or between two frames: 1 ms to a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeout(Duration);
 
 impl Timeout {
     pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
-    pub(crate) const SECOND: Self = Self(Duration::from_secs(1));
 
     pub(crate) fn get(self) -> Duration {
         self.0
@@ -55,12 +65,13 @@ impl Timeout {
 }
 
 impl FromStr for Timeout {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(1) {
-            return Err("below the limit of 1ms; use a longer timeout".into());
+            let fault = Fault::of_value("below the limit of 1ms", text);
+            return Err(fault.with_remedy("use a longer duration"));
         }
         Ok(Self(duration))
     }
@@ -89,12 +100,13 @@ impl Ttl {
 }
 
 impl FromStr for Ttl {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(100) {
-            return Err("below the limit of 100ms; use a longer lease".into());
+            let fault = Fault::of_value("below the limit of 100ms", text);
+            return Err(fault.with_remedy("use a longer lease"));
         }
         Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))
     }
@@ -156,7 +168,7 @@ mod tests {
 
     #[test]
     fn five_months_are_rejected_with_a_hint_to_minutes() {
-        let message = "5M".parse::<BoundedDuration>().unwrap_err();
+        let message = "5M".parse::<BoundedDuration>().unwrap_err().to_string();
         assert!(message.contains("minutes"), "{message}");
         assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
     }

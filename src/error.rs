@@ -17,7 +17,7 @@ use crate::store::Failure;
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The command line is wrong, or a variable that is the default for an option.
-    Usage(String),
+    Usage(Fault),
     /// The configuration is wrong, as rlock can tell without a server.
     Config(String),
     /// No server can serve the request.
@@ -152,7 +152,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Config(what) => f.write_str(what),
+            Self::Usage(fault) => fault.fmt(f),
+            Self::Config(what) => f.write_str(what),
             Self::Store(failure) | Self::LostWhileQueued(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;

@@ -6,7 +6,6 @@
 //! to an exit status). The scripts in `lua/` decide on the server.
 
 use std::ffi::OsString;
-use std::io::Write;
 
 pub mod cli;
 pub mod exit;
@@ -31,6 +30,7 @@ mod system;
 mod text;
 mod wait;
 
+use cli::Unparsed;
 use exit::Exit;
 
 /// Runs the program with these arguments, its own name first, and returns how it ends.
@@ -51,24 +51,7 @@ pub fn run(arguments: Vec<OsString>) -> Exit {
     };
     match cli::parse(&arguments) {
         Ok(cli) => commands::run(cli.command, &arguments, inherited),
-        Err(error) => explain(&error),
-    }
-}
-
-/// Prints an error of the parser. `--help`, `--version` and a missing subcommand are errors too.
-fn explain(error: &clap::Error) -> Exit {
-    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
-    match error.kind() {
-        DisplayHelp | DisplayVersion => match write!(std::io::stdout(), "{error}") {
-            Ok(()) => Exit::Status(exit::OK),
-            Err(error) => {
-                report::alert(report::plain(&error));
-                Exit::Status(exit::INTERNAL)
-            }
-        },
-        _ => {
-            report::alert(cli::one_line(error));
-            Exit::Status(exit::USAGE)
-        }
+        Err(Unparsed::Help(text)) => commands::help(&text),
+        Err(Unparsed::Misuse(fault)) => commands::reject(fault, &arguments),
     }
 }

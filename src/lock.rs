@@ -12,6 +12,7 @@ use std::str::FromStr;
 pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub(crate) use enclosing::EnclosingHolds;
 
+use crate::report::Fault;
 use crate::text::{at_most, is_invisible, is_unsafe, printable};
 
 /// The name of a lock: 1 to 200 bytes. It contains no white space, no control or invisible
@@ -32,19 +33,32 @@ impl fmt::Display for Name {
 }
 
 impl FromStr for Name {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.len() {
-            0 => return Err("lock name is empty; use at least one character".into()),
-            201.. => return Err("lock name exceeds 200 bytes; use a shorter name".into()),
-            _ => {}
-        }
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
-            Some(c) => Err(format!("lock name cannot contain {c:?}; remove it")),
+            Some(c) => Err(contains(c, text)),
             None => Ok(Self(text.to_owned())),
         }
     }
+}
+
+/// Checks the length of a text: from `least` to 200 bytes.
+fn is_within(least: usize, text: &str) -> Result<(), Fault> {
+    if text.len() < least {
+        return Err(Fault::new("empty").with_remedy("use at least one character"));
+    }
+    if text.len() > 200 {
+        return Err(Fault::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one"));
+    }
+    Ok(())
+}
+
+/// The fault of a text with a character that it cannot contain.
+fn contains(c: char, text: &str) -> Fault {
+    let what = if c == ' ' { "a space".to_owned() } else { format!("{c:?}") };
+    Fault::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
 }
 
 fn forbidden(c: char) -> bool {
@@ -75,18 +89,17 @@ impl Default for Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.len() > 200 {
-            return Err("prefix exceeds 200 bytes; use a shorter prefix".into());
-        }
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        is_within(0, text)?;
         match text.chars().find(|&c| forbidden(c)) {
-            Some(c) => Err(format!("prefix cannot contain {c:?}; remove it")),
+            Some(c) => Err(contains(c, text)),
             // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
             // closing brace would end that tag early, which puts them in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
-                Err("prefix contains '}' without a hash tag; use a form such as {app}:".into())
+                let fault = Fault::of_value("contains '}' without a hash tag", text);
+                Err(fault.with_remedy("use a form such as {app}:"))
             }
             None => Ok(Self(text.to_owned())),
         }
@@ -133,6 +146,12 @@ impl Token {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
+    /// A token from a list that rlock wrote itself. Every text but an empty one is accepted, because
+    /// only a store knows whether the token holds a lock.
+    pub(crate) fn recorded(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| Self(text.to_owned()))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -161,14 +180,17 @@ impl fmt::Display for Id {
 }
 
 impl FromStr for Id {
-    type Err = String;
+    type Err = Fault;
 
     /// Accepts no character that is special in a Redis pattern.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         match text.len() == 8 && is_plain {
             true => Ok(Self(text.to_owned())),
-            false => Err("not an id; use the 8 characters that inspect shows".into()),
+            // It may be a whole token, so it is not shown.
+            false => {
+                Err(Fault::new("not an id").with_remedy("use the 8 characters that inspect shows"))
+            }
         }
     }
 }
@@ -180,14 +202,25 @@ impl fmt::Debug for Token {
 }
 
 impl FromStr for Token {
-    type Err = String;
+    type Err = Fault;
 
-    /// Accepts any text but an empty one. Only the server knows whether a token holds a lock.
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// Accepts the form that `fresh` makes. The fault does not show the text, which may be most of a
+    /// token.
+    fn from_str(text: &str) -> Result<Self, Fault> {
         if text.is_empty() {
-            return Err("empty token; check whether acquire succeeded".into());
+            return Err(Fault::new("empty").with_remedy("check whether acquire succeeded"));
         }
-        Ok(Self(text.to_owned()))
+        let is_uuid = text.len() == 36
+            && text.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            });
+        match is_uuid {
+            true => Ok(Self(text.to_owned())),
+            false => {
+                Err(Fault::new("not a token").with_remedy("use the token that acquire printed"))
+            }
+        }
     }
 }
 
@@ -327,14 +360,13 @@ impl Owner {
 }
 
 impl FromStr for Owner {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text.len(), text.chars().find(|&c| is_deceptive(c))) {
-            (0, _) => Err("owner is empty; use at least one character".into()),
-            (201.., _) => Err("owner exceeds 200 bytes; use a shorter owner".into()),
-            (_, Some(c)) => Err(format!("owner cannot contain {c:?}; remove it")),
-            (_, None) => Ok(Self(format!("{}{text}", Self::CHOSEN))),
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        is_within(1, text)?;
+        match text.chars().find(|&c| is_deceptive(c)) {
+            Some(c) => Err(contains(c, text)),
+            None => Ok(Self(format!("{}{text}", Self::CHOSEN))),
         }
     }
 }

@@ -13,8 +13,9 @@ pub(crate) enum WaitLimit {
 }
 
 /// What happens to a command that has lost its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum OnLost {
+    #[default]
     Kill,
     Continue,
 }
@@ -33,8 +34,9 @@ impl LossPolicy {
 }
 
 /// What happens to a command if no server can be reached before it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnUnreachable {
+    #[default]
     Fail,
     Run,
 }

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, is_ready};
-use crate::text::{at_most, printable};
+use crate::text::{at_most, cut_middle, printable};
+
+/// The number of columns that a message spends on a value.
+const LONGEST_VALUE: usize = 60;
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +45,12 @@ impl Fault {
         Self { problem: problem.into(), remedy: None }
     }
 
+    /// A problem with a value that the user gave. A long value is shortened, so that it does not
+    /// hide the rest of the message.
+    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
+        Self::new(format!("{problem}: {}", shown(value)))
+    }
+
     /// Sets what the operator can do about it: an imperative, without a period.
     pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
@@ -62,6 +71,13 @@ impl Fault {
         self.remedy.as_deref()
     }
 }
+
+/// A value in a message: quoted, and shortened if it is long.
+pub(crate) fn shown(value: &str) -> String {
+    format!("'{}'", cut_middle(&printable(value), LONGEST_VALUE))
+}
+
+impl std::error::Error for Fault {}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -151,7 +151,7 @@ fn final_verdict(
                     show(ahead)
                 ));
                 return Err(Failure::misconfigured(
-                    fault.with_remedy("check the clock (see 'Fencing token ahead' in the README)"),
+                    fault.with_remedy("check the clock (see man rlock)"),
                 ));
             }
             verdict => return Ok(verdict),

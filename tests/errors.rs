@@ -14,6 +14,9 @@ use crate::support::proxy::Proxy;
 use crate::support::server::free_port;
 use crate::support::{self, Finished, Running, Server, acquire, binary, rlock, run, until};
 
+/// A token that holds nothing.
+const TOKEN: &str = "01234567-89ab-4cde-8f01-23456789abcd";
+
 /// Checks that a command fails with one line that contains each part.
 #[track_caller]
 fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
@@ -28,37 +31,70 @@ fn fails(command: &mut Command, status: i32, parts: &[&str]) -> Output {
     output
 }
 
-#[test]
-fn an_invalid_command_line_exits_with_64() {
-    fails(&mut rlock::<&str>([]), 64, &["exec, acquire"]);
-    fails(&mut rlock(["frob"]), 64, &["unrecognized subcommand 'frob'; run rlock --help"]);
-    fails(&mut rlock(["exec"]), 64, &["required"]);
-    fails(&mut rlock(["exec", "L"]), 64, &["COMMAND"]);
-    fails(&mut rlock(["exec", "--wiat", "5", "L", "true"]), 64, &["--wait"]);
-    fails(&mut rlock(["exec", "-n", "-w", "5", "L", "true"]), 64, &["cannot be used with"]);
-    fails(&mut rlock(["acquire", "--json", "--shell", "L"]), 64, &["cannot be used with"]);
-    fails(&mut rlock(["inspect", "a", "b"]), 64, &["'b'"]);
-    let broken = std::ffi::OsStr::from_bytes(b"\xff");
-    fails(rlock(["exec"]).arg(broken).arg("true"), 64, &["UTF-8"]);
-}
+/// Command lines, and what rlock says about each of them.
+const MISTAKES: &[(&str, &str)] = &[
+    ("", "missing subcommand; use exec, acquire, renew, release or inspect"),
+    ("frob", "unknown subcommand 'frob'; use exec, acquire, renew, release or inspect"),
+    ("unlock L", "unknown subcommand 'unlock'; use release"),
+    ("run L true", "unknown subcommand 'run'; use exec"),
+    ("EXEC L true", "unknown subcommand 'EXEC'; use exec"),
+    ("acquier L", "unknown subcommand 'acquier'; use acquire"),
+    ("-q exec L true", "'-q' precedes the subcommand; put it after exec"),
+    ("-n L true", "missing subcommand before '-n'; use exec, acquire, renew, release or inspect"),
+    ("exec", "missing NAME and COMMAND; use rlock exec NAME COMMAND"),
+    ("exec L", "missing COMMAND after NAME; use rlock exec NAME COMMAND"),
+    ("exec -n -- true", "missing NAME before '--'; use rlock exec NAME -- COMMAND"),
+    ("acquire", "missing NAME; use rlock acquire NAME"),
+    ("exec -z L true", "unknown option '-z'; run rlock exec --help"),
+    ("exec -nz L true", "unknown option '-z' in '-nz'; run rlock exec --help"),
+    ("exec --wiat 5 L true", "unknown option '--wiat'; use --wait"),
+    ("exec -wait 5 L true", "unknown option '-wait'; use --wait"),
+    ("acquire --on-lost kill L", "'--on-lost' is not an option of acquire; use it with exec"),
+    ("exec --force L true", "'--force' is not an option of exec; use it with release"),
+    ("renew -w 5 L", "'-w' is not an option of renew; use it with exec or acquire"),
+    ("exec --max-time 5 L true", "unknown option '--max-time'; use timeout(1) before COMMAND"),
+    ("exec -c date L", "unknown option '-c'; use rlock exec NAME sh -c '…'"),
+    ("exec --nowait L true", "unknown option '--nowait'; use --nonblock (-n)"),
+    ("exec --pid=5 L true", "unknown option '--pid'; use --while-pid with acquire"),
+    ("exec --version", "unknown option '--version'; use rlock --version"),
+    ("exec -n -w 5 L true", "-n cannot be used with -w; remove one of them"),
+    ("acquire --json --shell L", "--json cannot be used with --shell; remove one of them"),
+    ("exec -t 5 -t 6 L true", "-t is given twice; remove one"),
+    ("exec --nonblock=yes L true", "--nonblock does not take a value; remove the value"),
+    ("exec -w", "missing DURATION after -w; add one such as 90s, 1m30s or 250ms"),
+    ("exec -w L true", "-w: not a duration: 'L'; use a form such as 90s, 1m30s or 250ms"),
+    ("exec -w 5M L true", "-w: exceeds the limit of 7d: '5M'; use 'm' for minutes ('M' is months)"),
+    ("exec -w -1 L true", "unknown option '-1'; use a number that is not negative"),
+    ("exec --ttl 9ms L true", "--ttl: below the limit of 100ms: '9ms'; use a longer lease"),
+    ("exec -E 256 L true", "-E: not an exit status: '256'; use a number from 0 to 255"),
+    (
+        "exec --slots 0 L true",
+        "--slots: not a number of slots: '0'; use a number from 1 to 4294967295",
+    ),
+    ("exec --on-lost die L true", "--on-lost: unknown value: 'die'; use kill or continue"),
+    ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
+    ("release --now L", "--now, --id and --reason require --force; add --force"),
+    ("release L 5f0c21aa", "TOKEN: not a token; use the token that acquire printed"),
+    (
+        "inspect a b",
+        "unexpected word after NAME: 'b'; to show several locks, quote a pattern such as 'a*'",
+    ),
+    ("inspect -W 0", "-W: below the limit of 1ms: '0'; use a longer duration"),
+    ("inspect --watch=a", "--watch: not a duration: 'a'; use a form such as 90s, 1m30s or 250ms"),
+    ("inspect a{b", "NAME: contains '{': 'a{b'; remove it"),
+];
 
 #[test]
-fn a_subcommand_or_option_of_another_tool_suggests_the_one_of_rlock() {
-    for (word, meant) in [
-        ("lock", "acquire"),
-        ("unlock", "release"),
-        ("extend", "renew"),
-        ("run", "exec"),
-        ("list", "inspect"),
-    ] {
-        let line = format!("unrecognized subcommand '{word}'; use {meant}");
-        fails(&mut rlock([word, "L"]), 64, &[&line]);
+fn a_mistake_on_the_command_line_exits_with_64_and_states_the_fault_and_its_remedy() {
+    for (line, answer) in MISTAKES {
+        let output = fails(&mut rlock(line.split_whitespace()), 64, &[]);
+        assert_eq!(output.err(), format!("rlock: {answer}"), "{line}");
     }
-    fails(&mut rlock(["exec", "--nowait", "L", "true"]), 64, &["use --nonblock (-n)"]);
-    fails(&mut rlock(["exec", "-w", "-1", "L", "true"]), 64, &["not negative"]);
-    fails(&mut rlock(["exec", "-V"]), 64, &["use rlock --version"]);
-    fails(&mut rlock(["exec", "--slots", "0", "L", "true"]), 64, &["use 1 or more"]);
-    fails(&mut rlock(["inspect", "--watch=abc"]), 64, &["'abc'", "--watch", "duration"]);
+    let long = format!("a{}z", "x".repeat(2_000));
+    let output = fails(&mut rlock(["exec", &long, "true"]), 64, &["NAME: exceeds 200 bytes: 'ax"]);
+    assert!(output.err().ends_with("xz'; use a shorter one"), "{output:?}");
+    let broken = std::ffi::OsStr::from_bytes(b"\xff");
+    fails(rlock(["exec"]).arg(broken).arg("true"), 64, &["UTF-8"]);
     for words in [&["help"][..], &["help", "exec"]] {
         let output = run(&mut rlock(words));
         let mut option = words[1..].to_vec();
@@ -68,14 +104,33 @@ fn a_subcommand_or_option_of_another_tool_suggests_the_one_of_rlock() {
 }
 
 #[test]
+fn a_program_that_reads_the_output_learns_of_a_usage_error() {
+    for command in
+        ["acquire --json", "renew --json L x", "release --frob L --json", "inspect --json a b"]
+    {
+        let output = run(&mut rlock(command.split(' ')));
+        let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+        assert_eq!(document["status"], "usage", "{command}");
+        assert_eq!(document["exit"], output.code(), "{command}");
+        assert_eq!(format!("rlock: {}", document["message"].as_str().unwrap()), output.err());
+    }
+    let output = run(&mut rlock(["acquire", "--shell", "--frob", "L"]));
+    assert_eq!((output.code(), output.out()), (64, "(exit 64)".into()));
+    // The words of a command are not options.
+    for command in ["exec --json L", "exec L --frob -- x --json", "inspect --frob -- --json"] {
+        assert_eq!(run(&mut rlock(command.split(' '))).out(), "", "{command}");
+    }
+}
+
+#[test]
 fn an_invalid_name_exits_with_64() {
     let invisible = ["a\u{202e}b", "a\u{200b}b", "a\u{200d}b", "a\u{2066}b", "a\u{feff}b"];
     let plain = ["", "a b", "a\tb", "a{b", "a}b", "a*", "a?", "a[b", "a]", "a\\b", "a\u{1}b"];
     for name in plain.into_iter().chain(invisible) {
         for command in
-            [vec!["exec", name, "true"], vec!["acquire", name], vec!["release", name, "token"]]
+            [vec!["exec", name, "true"], vec!["acquire", name], vec!["release", name, TOKEN]]
         {
-            fails(&mut rlock(command), 64, &["name"]);
+            fails(&mut rlock(command), 64, &["NAME"]);
         }
     }
     fails(&mut rlock(["inspect", &"x".repeat(201)]), 64, &["200 bytes"]);
@@ -118,7 +173,7 @@ fn options_override_the_environment_and_an_empty_variable_counts_as_unset() {
 
 #[test]
 fn a_missing_url_exits_with_78_and_shows_how_to_set_one() {
-    for command in [vec!["exec", "L", "true"], vec!["inspect"], vec!["release", "L", "t"]] {
+    for command in [vec!["exec", "L", "true"], vec!["inspect"], vec!["release", "L", TOKEN]] {
         fails(&mut rlock(&command), 78, &["RLOCK_URL=redis://127.0.0.1:6379/0"]);
         fails(rlock(&command).env("RLOCK_URL", ""), 78, &["RLOCK_URL"]);
     }
@@ -464,7 +519,11 @@ fn a_user_with_its_own_password_can_lock() {
 fn an_unneeded_password_is_rejected_with_78_and_leaves_no_lock() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "L", "true"]);
-    fails(command.env("RLOCK_PASSWORD", "needless"), 78, &["does not use a password; remove it from RLOCK_PASSWORD"]);
+    fails(
+        command.env("RLOCK_PASSWORD", "needless"),
+        78,
+        &["does not use a password; remove it from RLOCK_PASSWORD"],
+    );
     assert_eq!(server.cli(&["KEYS", "rlock:L"]), "");
 }
 
@@ -553,14 +612,14 @@ fn a_missing_permission_is_named_and_exits_with_78() {
         &["acquire", "--ttl", "3s", "--slots", "2", "L"],
         &["exec", "--slots", "2", "L", "true"],
         &["exec", "-w", "100ms", "L", "true"],
-        &["renew", "L", "token"],
-        &["release", "L", "token"],
+        &["renew", "L", TOKEN],
+        &["release", "L", TOKEN],
         &["release", "--force", "--now", "L"],
         &["acquire", "--reentrant", "--owner", "me", "L"],
         &["acquire", "--reentrant", "--owner", "me", "-s", "L"],
         &["acquire", "--ttl", "1s", "M"],
         &["exec", "-w", "3s", "M", "true"],
-        &["release", "--url", &another, "M", "token"],
+        &["release", "--url", &another, "M", TOKEN],
     ];
     assert!(denied(&server, &words(&rule(&[])), everything, "ci").is_none());
     each_is_needed(&rule(&[]), "ci", |rule| {
@@ -586,9 +645,9 @@ fn a_lock_whose_history_cannot_be_written_moves_on() {
     acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
     // One call fails, because it cannot record the hold that expired.
-    let output = as_ci(&mut server.rlock(["renew", "L", "token"]));
+    let output = as_ci(&mut server.rlock(["renew", "L", TOKEN]));
     assert_eq!(output.code(), 78, "{output:?}");
-    let output = as_ci(&mut server.rlock(["renew", "L", "token"]));
+    let output = as_ci(&mut server.rlock(["renew", "L", TOKEN]));
     assert_eq!(output.code(), 77, "{output:?}");
 }
 

@@ -32,13 +32,12 @@ fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
     for wrong in [&expired, &token[..8], &token[..35], &longer, &fields, "x", "guard", "ticket"] {
         for command in ["renew", "release"] {
             let output = run(&mut server.rlock([command, "L", wrong]));
-            assert_eq!(output.code(), 77, "{command} {wrong}: {output:?}");
-            let expected = if *wrong == expired {
-                "this token's hold expired"
-            } else {
-                "does not hold the lock"
+            let (status, told) = match *wrong == expired {
+                true => (77, "this token's hold expired"),
+                false => (64, "TOKEN: not a token"),
             };
-            assert!(output.err().contains(expected), "{output:?}");
+            assert_eq!(output.code(), status, "{command} {wrong}: {output:?}");
+            assert!(output.err().contains(told), "{output:?}");
         }
     }
     assert_eq!(server.stored("L"), before);

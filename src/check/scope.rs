@@ -194,14 +194,14 @@ pub(super) fn mode_of(word: &str) -> Mode {
 
 /// A token of no client.
 pub(super) fn stranger() -> Token {
-    "z0000000-token".parse().expect("the literal is valid")
+    Token::recorded("z0000000-token").expect("the literal is valid")
 }
 
 /// The token says whose it is: `a1000000-token` is that of the second round of the first client, and
 /// `a1000000` is its ID. Its form is always valid.
 fn token(client: usize, round: u8) -> Token {
     let client = char::from(b'a' + client as u8);
-    format!("{client}{round}000000-token").parse().unwrap()
+    Token::recorded(&format!("{client}{round}000000-token")).unwrap()
 }
 
 pub(super) fn request(client: usize, round: u8) -> Request {

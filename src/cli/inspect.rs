@@ -3,11 +3,12 @@
 use clap::Args;
 
 use super::Common;
-use crate::duration::BoundedDuration;
+use crate::duration::{BoundedDuration, Timeout};
 use crate::inspect::selection::Order;
 use crate::lock::pattern::Subject;
 
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -25,7 +26,8 @@ pub(crate) struct Inspect {
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
     ///
-    /// A lock of another tool has no known age and is left out.
+    /// A lock of another tool has no known age and is left out. With --attention, list these locks
+    /// in addition to those that need attention. With NAME, --attention is required.
     #[arg(long, value_name = "DURATION")]
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER
@@ -34,6 +36,8 @@ pub(crate) struct Inspect {
     #[arg(long, value_name = "ORDER")]
     pub(crate) sort: Option<Order>,
     /// Print one JSON document, even on failure
+    ///
+    /// With --watch, print one document for each refresh, on a line each.
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the names, one per line
@@ -47,6 +51,5 @@ pub(crate) struct Inspect {
         num_args = 0..=1,
         default_missing_value = "1s"
     )]
-    // Plain text, because the next word may be NAME instead of a duration.
-    pub(crate) watch: Option<String>,
+    pub(crate) watch: Option<Timeout>,
 }

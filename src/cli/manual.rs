@@ -101,7 +101,7 @@ pub const RESULT: &[(&str, &str)] = &[
         "acquired, renewed, released, or removed for a waiter. On failure: busy, superseded, removed, \
          not-held, unreachable, config, usage or internal, among others.",
     ),
-    ("name", "Name of the lock."),
+    ("name", "Name of the lock. Null if the command line could not be parsed."),
     (
         "token, fence, ttl_ms, slot",
         "The hold: its token, its fencing token, the milliseconds until its lease expires, and its \
@@ -187,6 +187,15 @@ pub const JSON: &[(&str, &str)] = &[
         "Operator that revoked the hold, as user@host, and the text of --reason.",
     ),
     ("history[].id, .mode, .host, .user, .pid, .command, .label, .kind, .fence", "As for holders."),
+];
+
+/// The section about messages that need more than a line, one paragraph per item.
+pub const DIAGNOSTICS: &[&str] = &[
+    "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
+     was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
+     waits for the lock, delete its keys on each server: PREFIX and NAME, and the same in braces \
+     followed by ?state, ?holds and ?queue. Fencing tokens then restart from the server's clock, so \
+     also reset the one that your resource remembers.",
 ];
 
 /// The section about secrets, one paragraph per item.

@@ -2,21 +2,38 @@
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::duration::{BoundedDuration, Timeout, Ttl};
-use crate::exit;
 use crate::lock::{Label, Name, Owner, Prefix, Token};
+use crate::report::Fault;
 
-fn slots(text: &str) -> Result<NonZeroU32, &'static str> {
-    text.parse().map_err(|_| "not a number of holders; use 1 or more")
+/// Parses a number of something, within a range.
+fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, Fault> {
+    let fault = || Fault::of_value(format_args!("not {what}"), text);
+    text.parse().map_err(|_| fault().with_remedy(format!("use a number from {range}")))
+}
+
+fn slots(text: &str) -> Result<NonZeroU32, Fault> {
+    number(text, "a number of slots", "1 to 4294967295")
+}
+
+fn exit_status(text: &str) -> Result<u8, Fault> {
+    number(text, "an exit status", "0 to 255")
+}
+
+/// Parses the value of `--min-replicas` and of its variable.
+pub(crate) fn replicas(text: &str) -> Result<u32, Fault> {
+    number(text, "a number of replicas", "0 to 4294967295")
 }
 
 // Where the server is and how much to print: on every subcommand. (No doc comment on flattened
 // structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct Common {
     /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
     ///
@@ -72,6 +89,7 @@ pub(crate) struct Common {
 
 // How to request a lock: on exec and acquire.
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct Terms {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -109,12 +127,12 @@ pub(crate) struct Terms {
     /// --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
-    /// Exit with status N if the lock is busy
+    /// Exit with status N if the lock is busy [default: 75]
     ///
     /// The same applies if the waiter was superseded or removed. Errors such as an unreachable server
     /// keep their own status.
-    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::BUSY)]
-    pub(crate) conflict_exit_code: u8,
+    #[arg(short = 'E', long, value_name = "N", value_parser = exit_status)]
+    pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it
     ///
     /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
@@ -131,7 +149,7 @@ pub(crate) struct Terms {
     #[arg(long, value_name = "ID", hide_short_help = true)]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas)]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
     ///
@@ -141,6 +159,7 @@ pub(crate) struct Terms {
 }
 
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct LeaseArgs {
     /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
@@ -152,6 +171,7 @@ pub(crate) struct LeaseArgs {
 
 // Which hold is meant: on renew and release.
 #[derive(Args)]
+#[group(skip)]
 pub(crate) struct HoldArgs {
     /// Name of the lock
     #[arg(value_name = "NAME")]

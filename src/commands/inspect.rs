@@ -230,7 +230,10 @@ impl Inspection<'_> {
             None => "no lock".into(),
         };
         let what = match (self.selection.attention, self.selection.older_than) {
-            (true, _) => "needs attention".into(),
+            (true, None) => "needs attention".into(),
+            (true, Some(limit)) => {
+                format!("needs attention or has been held for longer than {}", show(limit))
+            }
             (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
             (false, None) => "is held".into(),
         };

@@ -27,7 +27,7 @@ use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
 use crate::lock::{ProcessId, Token};
 use crate::policy::LossPolicy;
-use crate::report::Report;
+use crate::report::{Fault, Report};
 use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Descriptors, LockOutcome, RenewableHold, watch};
@@ -42,17 +42,21 @@ const READY: &[u8] = b"ready";
 /// Returns a pidfd of the process if rlock can watch it and stop it.
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let number = process.get();
-    let refused = |what: &str| Error::Usage(format!("--while-pid {number}: {what}"));
+    let refused = |what: &str, remedy: &str| {
+        let fault = Fault::new(format!("--while-pid {number}: {what}"));
+        Error::Usage(fault.with_remedy(remedy))
+    };
     // If it ends, all other processes end too, and no process in its container can stop it.
     if number == 1 {
         return Err(refused(
-            "process 1 cannot be stopped; use rlock exec, or an init (docker run --init)",
+            "process 1 cannot be stopped",
+            "run the script under an init, such as that of docker run --init",
         ));
     }
     if number.unsigned_abs() == std::process::id() {
-        return Err(refused("this is rlock itself; use $$ for the script"));
+        return Err(refused("this is rlock itself", "use $$ for the script"));
     }
-    let missing = || refused("no such process; use the ID of a running process");
+    let missing = || refused("no such process", "use the ID of a running process");
     let pid = rustix::process::Pid::from_raw(number).ok_or_else(missing)?;
     let opened = pidfd_open(pid, PidfdFlags::empty());
     let opened = opened.map_err(|error| match error {
@@ -62,7 +66,7 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     match kill(Pid::from_raw(number), None) {
         _ if has_ended(opened.as_fd()) => Err(missing()),
         Err(Errno::EPERM) => {
-            Err(refused("the process belongs to another user; use a process that you own"))
+            Err(refused("the process belongs to another user", "use a process that you own"))
         }
         _ => Ok(opened),
     }

@@ -5,35 +5,41 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::report::Fault;
 
 /// Returns the value of an option, or of the variable if the option was not given.
-pub(super) fn setting<T: FromStr<Err = String>>(
+pub(super) fn setting<T: FromStr<Err = Fault>>(
     option: Option<T>,
     name: &str,
 ) -> Result<Option<T>, Error> {
+    setting_by(option, name, str::parse)
+}
+
+/// Does the same with another parser.
+pub(super) fn setting_by<T>(
+    option: Option<T>,
+    name: &str,
+    parser: impl FnOnce(&str) -> Result<T, Fault>,
+) -> Result<Option<T>, Error> {
     match (option, variable(name)?) {
         (Some(value), _) => Ok(Some(value)),
-        (None, Some(text)) => parse(name, &text).map(Some),
+        (None, Some(text)) => parse_by(name, &text, parser).map(Some),
         (None, None) => Ok(None),
     }
 }
 
-/// Does the same for a number.
-pub(super) fn number(option: Option<u32>, name: &str) -> Result<Option<u32>, Error> {
-    match (option, variable(name)?) {
-        (None, Some(text)) => {
-            let number = text.parse();
-            number.map(Some).map_err(|_| {
-                Error::Usage(format!("{name}: '{text}' is not a number; use 0 or greater"))
-            })
-        }
-        (option, _) => Ok(option),
-    }
+/// Parses the text of a variable; an error names the variable.
+pub(super) fn parse<T: FromStr<Err = Fault>>(name: &str, text: &str) -> Result<T, Error> {
+    parse_by(name, text, str::parse)
 }
 
-/// Parses the text of a variable; an error names the variable.
-pub(super) fn parse<T: FromStr<Err = String>>(name: &str, text: &str) -> Result<T, Error> {
-    text.parse().map_err(|what| Error::Usage(format!("{name}: {what}")))
+fn parse_by<T>(
+    name: &str,
+    text: &str,
+    parser: impl FnOnce(&str) -> Result<T, Fault>,
+) -> Result<T, Error> {
+    let named = |fault: Fault| fault.reworded(|what| format!("{name}: {what}"));
+    parser(text).map_err(|fault| Error::Usage(named(fault)))
 }
 
 /// Returns a variable that is set. An empty one counts as unset, because CI systems often pass
@@ -49,7 +55,8 @@ pub(super) fn variable(name: &str) -> Result<Option<String>, Error> {
 
 /// Converts the value of a variable; an error names the variable.
 pub(super) fn unicode(name: &str, value: OsString) -> Result<String, Error> {
-    value
-        .into_string()
-        .map_err(|_| Error::Usage(format!("{name}: not UTF-8; correct its encoding")))
+    value.into_string().map_err(|_| {
+        let fault = Fault::new(format!("{name}: not UTF-8"));
+        Error::Usage(fault.with_remedy("correct its encoding"))
+    })
 }

@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use clap::Parser;
-
 use super::{one_line, parts};
-use crate::cli::{self, Cli, Command};
+use crate::cli::{self, Command, Unparsed};
 use crate::config;
 use crate::error::Error;
 
 /// Checks command lines, from the words to the resolved configuration. The input is the arguments.
 pub fn command_lines(bytes: &[u8]) {
     let arguments = parts(bytes).map(|argument| OsString::from_vec(argument.to_vec()));
-    match Cli::try_parse_from(std::iter::once("rlock".into()).chain(arguments)) {
+    let arguments: Vec<_> = std::iter::once("rlock".into()).chain(arguments).collect();
+    match cli::parse(&arguments) {
         Ok(cli) => resolve(cli.command),
-        Err(error) => one_line(&cli::one_line(&error)),
+        Err(Unparsed::Help(_)) => {}
+        Err(Unparsed::Misuse(fault)) => one_line(&fault.to_string()),
     }
 }
 

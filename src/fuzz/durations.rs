@@ -17,7 +17,7 @@ pub fn durations(bytes: &[u8]) {
             let read = shown.parse().map(BoundedDuration::get).expect("a duration");
             assert!(read <= duration, "{text:?} shows as {shown}");
         }
-        Err(message) => one_line(&message),
+        Err(fault) => one_line(&fault.to_string()),
     }
     if let Ok(timeout) = text.parse().map(Timeout::get) {
         assert!((Duration::from_millis(1)..=WEEK).contains(&timeout), "{text:?} is {timeout:?}");

@@ -55,7 +55,7 @@ pub fn lock_files(bytes: &[u8]) {
 }
 
 fn change(store: &mut dyn Store, key: &Key, what: u8) -> Result<(), Failure> {
-    let token: Token = "0123456789".parse().expect("a token");
+    let token = Token::recorded("0123456789").expect("a token");
     let request = Request { token: token.clone(), ..request() };
     match what {
         0 => match store.acquire(&request, &[], None)? {

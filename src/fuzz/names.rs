@@ -4,6 +4,7 @@ use super::{one_line, parts, printable, text};
 use crate::lock::pattern::{Pattern, Subject};
 use crate::lock::view::Outcome;
 use crate::lock::{Key, Label, Mode, Name, Owner, Prefix, ProcessId, Token};
+use crate::report::Fault;
 
 /// Checks the words of the domain: names, prefixes, patterns, owners, labels, tokens and modes. The
 /// input is a text, and then a prefix or a pattern.
@@ -43,8 +44,8 @@ pub fn names(bytes: &[u8]) {
     assert_eq!(Outcome::from(outcome.to_string().as_str()), outcome);
 }
 
-fn read<T: std::str::FromStr<Err = String>>(text: &str) -> Option<T> {
-    text.parse().inspect_err(|message: &String| one_line(message)).ok()
+fn read<T: std::str::FromStr<Err = Fault>>(text: &str) -> Option<T> {
+    text.parse().inspect_err(|fault: &Fault| one_line(&fault.to_string())).ok()
 }
 
 /// Checks that all keys of a lock are in the cluster slot of its guard, and that none is the guard of

@@ -12,7 +12,7 @@ use super::Inspected;
 pub(crate) struct Selection {
     /// Only those that need attention.
     pub(crate) attention: bool,
-    /// Only those that have been held for longer.
+    /// Only those that have been held for longer; with `attention`, these too.
     pub(crate) older_than: Option<Duration>,
     /// `None` puts those that need attention first.
     pub(crate) order: Option<Order>,
@@ -33,10 +33,12 @@ pub(crate) enum Order {
 
 impl Selection {
     pub(crate) fn of(self, mut locks: Vec<Inspected>) -> Vec<Inspected> {
-        locks.retain(|lock| {
-            (!self.attention || lock.needs_attention())
-                && self.older_than.is_none_or(|limit| lock.age().is_some_and(|age| age > limit))
-        });
+        let is_old = |lock: &Inspected| {
+            self.older_than.is_some_and(|limit| lock.age().is_some_and(|age| age > limit))
+        };
+        if self.attention || self.older_than.is_some() {
+            locks.retain(|lock| is_old(lock) || self.attention && lock.needs_attention());
+        }
         locks.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         match self.order {
             None => locks.sort_by_key(|lock| !lock.needs_attention()),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::report::Fault;
 use crate::text::{at_most, printable};
 
 /// The longest host, user or program name that is shown, in bytes.
@@ -64,12 +65,13 @@ impl ProcessId {
 }
 
 impl FromStr for ProcessId {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         match text.parse() {
             Ok(number @ 1..) => Ok(Self(number)),
-            _ => Err("not a process ID; use a positive number".into()),
+            _ => Err(Fault::of_value("not a process ID", text)
+                .with_remedy("use a positive number, such as $$ in a script")),
         }
     }
 }

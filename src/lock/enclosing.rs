@@ -25,7 +25,7 @@ impl EnclosingHolds {
     pub(crate) fn of_key(&self, key: &Key) -> Vec<Token> {
         let holds = self.0.iter().filter_map(|hold| hold.rsplit_once('='));
         let of_key = holds.filter(|(held, _)| *held == key.as_str());
-        of_key.filter_map(|(_, token)| token.parse().ok()).collect()
+        of_key.filter_map(|(_, token)| Token::recorded(token)).collect()
     }
 
     /// The value of the variable for a command that one more hold encloses.
@@ -61,7 +61,7 @@ mod tests {
     fn an_unreadable_entry_does_not_hide_others_and_is_not_passed_on() {
         let held = b"\xff=t0 p=a=t1 p=a=\xc3 p=a=t2";
         assert_eq!(tokens(held, "a"), ["t1", "t2"]);
-        let token: Token = "t3".parse().unwrap();
+        let token = Token::recorded("t3").unwrap();
         let nested = EnclosingHolds::parse(OsStr::from_bytes(held)).and(&key("b"), &token);
         assert_eq!(nested, "p=a=t1 p=a=t2 p=b=t3");
         assert_eq!(EnclosingHolds(Vec::new()).and(&key("b"), &token), "p=b=t3");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::lock::Name;
+use crate::report::Fault;
 
 /// The argument of `inspect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +30,9 @@ impl Subject {
 }
 
 impl FromStr for Subject {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         if text.contains(['*', '?', '[']) {
             Ok(Self::Matching(text.parse()?))
         } else {
@@ -57,11 +58,15 @@ impl fmt::Display for Pattern {
 }
 
 impl FromStr for Pattern {
-    type Err = String;
+    type Err = Fault;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Fault> {
         let pattern = glob::Pattern::new(text);
-        pattern.map(Self).map_err(|error| format!("invalid pattern ({}); correct it", error.msg))
+        pattern.map(Self).map_err(|error| {
+            let fault = Fault::of_value("not a pattern", text)
+                .reworded(|what| format!("{what} ({})", error.msg));
+            fault.with_remedy("use *, ? and [a-c] only")
+        })
     }
 }
 

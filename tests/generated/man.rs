@@ -44,6 +44,9 @@ impl Page<'_> {
         page += &format!(".SH ENVIRONMENT\n{}", list(&self.environment()));
         page += &format!(".SH FILES\n{}", list(manual::FILES));
         page += &format!(".SH EXAMPLES\n.EX\n{}\n.EE\n", escaped(&self.after_options().1));
+        if self.subcommand().is_none() {
+            page += &format!(".SH DIAGNOSTICS\n{}", paragraphs(manual::DIAGNOSTICS));
+        }
         page += &format!(".SH SECURITY\n{}", paragraphs(manual::SECURITY));
         page + &format!(".SH \"SEE ALSO\"\n{}\n", self.see_also())
     }
@@ -238,14 +241,8 @@ fn entry(argument: &Arg) -> String {
     };
     let short = argument.get_help().unwrap().to_string();
     let long = argument.get_long_help().map_or(short.clone(), ToString::to_string);
-    let defaults = argument.get_default_values().iter().map(|it| it.to_str().unwrap());
-    let default: String = match takes_value(argument) {
-        true => defaults.map(|value| format!(" [default: {value}]")).collect(),
-        false => String::new(),
-    };
     let mut lines = long.split("\n\n");
-    let first = format!("{}{default}", lines.next().unwrap());
-    let mut text = filled(&first);
+    let mut text = filled(lines.next().unwrap());
     for line in lines {
         text += &format!(".IP\n{}", filled(line));
     }

@@ -164,7 +164,7 @@ impl Tokens {
     }
 
     fn name(client: u8, number: u16) -> Token {
-        format!("{client}-{number:06}-of-a-hold").parse().unwrap()
+        Token::recorded(&format!("{client}-{number:06}-of-a-hold")).unwrap()
     }
 
     fn used_up(&mut self, client: u8) {
