@@ -65,6 +65,10 @@ const MISTAKES: &[(&str, &str)] = &[
     ("exec -w L true", "-w: not a duration: 'L'; use a form such as 90s, 1m30s or 250ms"),
     ("exec -w 5M L true", "-w: exceeds the limit of 7d: '5M'; use 'm' for minutes ('M' is months)"),
     ("exec -w -1 L true", "unknown option '-1'; use a number that is not negative"),
+    (
+        "exec --at-least -5s L true",
+        "unknown option '-5' in '-5s'; use a number that is not negative",
+    ),
     ("exec --ttl 9ms L true", "--ttl: below the limit of 100ms: '9ms'; use a longer lease"),
     ("exec -E 256 L true", "-E: not an exit status: '256'; use a number from 0 to 255"),
     (

@@ -101,7 +101,9 @@ impl Rejected<'_> {
                 }
             };
         };
-        if self.words.contains(&option) && option[1..].parse::<f64>().is_ok() {
+        if self.words.iter().any(|word| word.starts_with(option))
+            && option[1..].parse::<f64>().is_ok()
+        {
             return fault.with_remedy("use a number that is not negative");
         }
         let name = subcommand.get_name();

@@ -72,8 +72,9 @@ impl Address {
         let is_known = ["redis", "unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
         let url = is_known.then(|| redis::parse_redis_url(text)).flatten().ok_or_else(other)?;
         let is_unix = url.scheme() == "unix";
-        // The parser accepts "redis:/h" too, and several hosts as one.
-        let is_one = text.contains("://") && !url.host_str().is_some_and(|host| host.contains(','));
+        // The parser accepts "redis:/h" too, several hosts as one, and a variable as a host.
+        let is_one =
+            text.contains("://") && !url.host_str().is_some_and(|host| host.contains([',', '$']));
         if !is_unix && !is_one {
             return Err(other());
         }
@@ -255,6 +256,10 @@ mod tests {
             ("redis://u:p?w@h", "'?' in a password; write it as %3F, or set RLOCK_PASSWORD"),
             ("unix://", "missing path; use unix:///path/to/socket"),
             ("unix:///x?db=abc", "db is not a number; use a form such as ?db=0"),
+            ("unix:run/x", "missing '//'; use unix:///path/to/socket"),
+            ("redis://$HOST:1", "variable is not expanded; write its value"),
+            ("redis://${HOST}:1", "variable is not expanded; write its value"),
+            ("[::1]:7", "missing scheme; use redis://[::1]:7"),
             ("file:/x", "unknown scheme 'file'; use local:/x"),
             ("file:///x", "unknown scheme 'file'; use local:/x"),
             ("sentinel://h/s", "unknown scheme 'sentinel'; use redis+sentinel://"),

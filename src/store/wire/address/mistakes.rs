@@ -4,6 +4,9 @@
 const SCHEMES: &str =
     "use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or local:";
 
+/// For a file that no shell reads, such as a unit of systemd.
+const EXPANDED: &str = "variable is not expanded; write its value";
+
 /// Schemes that other tools use, and those that mean the same here.
 const ALIASES: &[(&str, &[&str])] = &[
     ("redis+sentinel://", &["sentinel", "redis-sentinel", "redis+sentinels", "valkey+sentinel"]),
@@ -21,10 +24,10 @@ pub(super) fn find(text: &str) -> Option<String> {
         _ if text.contains(char::is_whitespace) => {
             "contains whitespace; repeat --url for each server".into()
         }
-        _ if matches!(first, Some('"' | '\'')) => "contains quotes; remove them".into(),
-        _ if first == Some('$') || text.contains("${") => {
-            "variable is not expanded; write its value".into()
+        _ if matches!(first, Some('"' | '\'' | '“' | '‘')) => {
+            "contains quotes; remove them".into()
         }
+        _ if first == Some('$') || text.contains("${") => EXPANDED.into(),
         None => without_slashes(text),
         Some(("unix", rest)) => return in_path(rest),
         Some(("redis" | "rediss" | "valkey" | "valkeys", rest)) => return in_servers(rest),
@@ -66,12 +69,15 @@ fn without_slashes(text: &str) -> String {
         _ if text.starts_with("./") || text.starts_with("../") => {
             "missing scheme; use unix:///path/to/socket".into()
         }
+        Some(("unix", _)) => "missing '//'; use unix:///path/to/socket".into(),
         Some(("file", path)) if path.starts_with('/') => {
             format!("unknown scheme 'file'; use local:{path}")
         }
         // Not a port, so it is a scheme.
         Some((scheme, rest))
-            if !rest.starts_with(|c: char| c.is_ascii_digit()) && !rest.contains('@') =>
+            if scheme.starts_with(char::is_alphabetic)
+                && !rest.starts_with(|c: char| c.is_ascii_digit())
+                && !rest.contains('@') =>
         {
             format!("unknown scheme '{scheme}'; {SCHEMES}")
         }
@@ -89,6 +95,7 @@ fn in_servers(rest: &str) -> Option<String> {
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     let port = host.rsplit(']').next().and_then(|rest| rest.rsplit_once(':')).map(|(_, port)| port);
     Some(match port {
+        _ if host.contains('$') => EXPANDED.into(),
         _ if host.contains(',') => {
             "several servers in one URL; separate URLs with spaces in RLOCK_URL".into()
         }
