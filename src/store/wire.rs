@@ -7,6 +7,7 @@ mod address;
 mod connection;
 mod dial;
 mod resp;
+mod stream;
 mod tls;
 
 pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
