@@ -1,6 +1,6 @@
 //! A hostile server cannot hold up rlock, use up the memory, or put words into its mouth.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use rustls::{
     SupportedCipherSuite,
 };
 
-use crate::support::{Finished, run};
+use crate::support::{Finished, rlock, run};
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its port.
@@ -44,6 +44,26 @@ fn an_endless_reply_of_tiny_elements_takes_bounded_memory() {
     command.args(["inspect", "--io-timeout", "1m", "L"]);
     let told = run(command.env("RLOCK_URL", format!("redis://127.0.0.1:{port}")));
     assert!(told.code() == 78 && told.err().contains("exceeds 64 MiB"), "{told:?}");
+}
+
+#[test]
+fn a_server_cannot_give_an_invalid_host_name() {
+    for (scheme, reply, arguments) in [
+        ("redis+cluster", "-MOVED 5 x\u{9b}2J\u{202e}:7\r\n", ["acquire", "L"]),
+        ("redis+cluster", "-ASK 5 x y:7\r\n", ["acquire", "L"]),
+        ("redis+cluster", "*1\r\n*3\r\n:0\r\n:5\r\n*2\r\n$3\r\nx\ny\r\n:7\r\n", ["inspect", "-v"]),
+        ("redis+sentinel", "*2\r\n$3\r\nx\ny\r\n$1\r\n7\r\n", ["acquire", "L"]),
+    ] {
+        let port = serve(|mut client| {
+            let _ = client.write_all(reply.as_bytes());
+            let _ = client.read(&mut [0; 100_000]);
+        });
+        let service = if scheme == "redis+sentinel" { "/svc" } else { "" };
+        let mut command = rlock(arguments);
+        let told = run(command.env("RLOCK_URL", format!("{scheme}://127.0.0.1:{port}{service}")));
+        assert_eq!(told.code(), 78, "{told:?}");
+        assert!(told.err().contains("names a server with an invalid host name; "), "{told:?}");
+    }
 }
 
 /// Completes a TLS handshake. Then it sends session tickets, which contain no reply, until the client

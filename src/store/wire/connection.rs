@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::address::Endpoint;
 use super::dial::dial;
+use super::endpoint::Endpoint;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::{Tls, reason};
@@ -308,8 +308,10 @@ mod tests {
             while client.write_all(&many).is_ok() {}
         });
         let interrupt = Wakeup::new().unwrap();
-        let (endpoint, minute) =
-            (Endpoint::Tcp { host: "127.0.0.1".into(), port }, Duration::from_secs(60));
+        let (endpoint, minute) = (
+            Endpoint::Tcp { host: "127.0.0.1".parse().ok().unwrap(), port },
+            Duration::from_secs(60),
+        );
         let mut connection = Connection::open(&endpoint, None, minute, None).ok().unwrap();
         connection.send(&[cmd("PING")], Limit::new(minute, None)).ok().unwrap();
         // From here on, the socket always has more.
