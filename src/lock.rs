@@ -35,6 +35,9 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            return Err("lock name is a URL; give the server with --url".into());
+        }
         match text.len() {
             0 => return Err("lock name is empty; use at least one character".into()),
             201.. => return Err("lock name exceeds 200 bytes; use a shorter name".into()),

@@ -147,6 +147,36 @@ fn an_invalid_url_exits_with_78_and_never_shows_its_password() {
 }
 
 #[test]
+fn a_url_in_the_wrong_place_is_refused_without_its_password() {
+    let long = format!("redis://ana:secret{}@h", "x".repeat(500));
+    for url in ["redis://ana:secret@h:1", "rediss://:sec/secret#@h", "unix:///s?pass=secret", &long]
+    {
+        for arguments in [
+            vec![url],
+            vec!["acquire", url],
+            vec!["inspect", url],
+            vec!["release", "L", "t", url],
+            vec!["acquire", "--ttl", url, "L"],
+            vec!["exec", "--no-such", url, "L", "true"],
+            vec!["acquire", "--prefix", "a b", "--label", url, "L"],
+        ] {
+            let output = fails(&mut rlock(arguments), 64, &[]);
+            assert!(!output.err().contains("secret"), "{output:?}");
+            assert!(!output.err().contains("ana"), "{output:?}");
+        }
+        let output = fails(rlock(["acquire", "L"]).env("RLOCK_MIN_REPLICAS", url), 64, &[]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+        let told = ["lock name is a URL; give the server with --url"];
+        fails(&mut rlock(["exec", url, "true"]), 64, &told);
+        let server = Server::start();
+        let output = fails(&mut server.rlock(["exec", "L", url]), 127, &["command not found"]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+        let output = run(&mut rlock(["acquire", "--json", "--url", "x", url]));
+        assert!(!output.out().contains("secret"), "{output:?}");
+    }
+}
+
+#[test]
 fn a_port_without_a_server_causes_69() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");

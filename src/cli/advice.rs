@@ -2,6 +2,8 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::text::masked;
+
 /// What other tools call the subcommands.
 const SUBCOMMANDS: [(&str, &[&str]); 5] = [
     ("acquire", &["lock", "get", "take"]),
@@ -24,7 +26,8 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "no subcommand; use exec, acquire, renew, release or inspect".into();
     }
-    let text = error.render().to_string();
+    // Before the cut below, which could remove the end of a password.
+    let text = masked(&error.render().to_string());
     let line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let what = line(text.split("\n\n").next().unwrap_or_default());
     let what = what.strip_prefix("error: ").unwrap_or(&what);

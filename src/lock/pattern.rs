@@ -32,7 +32,8 @@ impl FromStr for Subject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(['*', '?', '[']) {
+        // A URL is not a pattern, whatever its password contains: the name is rejected with a remedy.
+        if text.contains(['*', '?', '[']) && !text.contains("://") {
             Ok(Self::Matching(text.parse()?))
         } else {
             Ok(Self::One(text.parse()?))
