@@ -1104,7 +1104,7 @@ fn a_long_life_of_a_lock_is_not_mistaken_for_lost_data() {
     server.cli(&["HSET", "{rlock:L}?state", "life", &"x".repeat(5_000)]);
     let waiter = support::waiter(&server, &["--ttl", "30s"], "L", "waited");
     // It asks again, and repeats what it has seen.
-    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let mailbox = server.mailbox("L", &server.waiters_token("L"));
     let asked = server.calls_of("evalsha");
     server.cli(&["RPUSH", &mailbox, "look"]);
     until("it has asked again", || server.calls_of("evalsha") > asked);
