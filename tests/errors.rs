@@ -817,6 +817,46 @@ fn a_key_of_another_type_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
+    let server = Server::start();
+    let spoil = |key: &str| {
+        server.cli(&["DEL", key]);
+        server.cli(&["SET", key, "theirs"]);
+    };
+    for side in ["past", "over"] {
+        let key = format!("{{rlock:L}}?{side}");
+        for release in [vec!["release"], vec!["release", "--force", "--now"]] {
+            let token = acquire(&server, &[], "L");
+            spoil(&key);
+            let mut command = server.rlock(release.iter().chain(&["L"]));
+            let released = run(command.env("RLOCK_TOKEN", token));
+            assert_eq!(released.code(), 0, "{side}: {released:?}");
+            assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{side}");
+            server.cli(&["DEL", &key]);
+        }
+    }
+    // With a waiter, in whose mailbox nothing fits.
+    let first = support::holder(&server, &[], "L");
+    support::waiter(&server, &["--ttl", "3s"], "L", "dead").process.kill();
+    spoil(&server.mailbox("L", &server.waiters_token("L")));
+    let next = support::waiter(&server, &[], "L", "next");
+    spoil("{rlock:L}?past");
+    let first = first.finish();
+    assert!(first.code() == 0 && first.err().is_empty(), "{first:?}");
+    assert_eq!(next.finish().out(), "ENTERED next");
+    // A hold that expired.
+    acquire(&server, &["--ttl", "100ms"], "L");
+    until("it expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    // What decides who gets the lock must be readable, before anything changes.
+    let token = acquire(&server, &[], "L");
+    let _waiter = support::waiter(&server, &[], "L", "never");
+    spoil("{rlock:L}?queue");
+    fails(&mut server.rlock(["release", "L", &token]), 78, &["something other than a lock"]);
+    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+}
+
+#[test]
 fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
