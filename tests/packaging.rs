@@ -88,6 +88,31 @@ fn with_extension(directory: &Path, extension: &str) -> PathBuf {
     entries.find(|path| path.extension().is_some_and(|it| it == extension)).unwrap()
 }
 
+#[test]
+fn the_bill_of_materials_lists_what_is_in_the_binary() {
+    let mut sbom = Command::new("packaging/sbom");
+    sbom.args([std::env::consts::ARCH, binary()]).current_dir(ROOT);
+    let output = run(sbom.env("SOURCE_DATE_EPOCH", "1700000000"));
+    assert_eq!(output.code(), 0, "{output:?}");
+    let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    assert_eq!(document["metadata"]["component"]["name"], "rlock");
+    let components = document["components"].as_array().unwrap();
+    let has = |name: &str| components.iter().any(|component| component["name"] == name);
+    for inside in ["rustls", "redis", "dlmalloc", "std", "musl", "libunwind"] {
+        assert!(has(inside), "{inside}");
+    }
+    for only_built_with in ["clap_derive", "serde_derive", "syn", "proc-macro2", "cc", "proptest"] {
+        assert!(!has(only_built_with), "{only_built_with}");
+    }
+    for component in components {
+        let purl = component["purl"].as_str().unwrap();
+        assert!(purl.ends_with(&format!("@{}", component["version"].as_str().unwrap())), "{purl}");
+        let is_of_cargo = purl.starts_with("pkg:cargo/");
+        assert_eq!(component["hashes"][0]["content"].is_string(), is_of_cargo, "{purl}");
+    }
+    assert!(!output.out().contains("file:"), "no path of the build machine");
+}
+
 /// Packs a tarball and writes its checksum next to it, as `packaging/dist` does.
 fn release(directory: &Path) -> PathBuf {
     let tarball = pack(directory);
