@@ -38,22 +38,30 @@ end
 -- that a failure to record does not keep the lock from moving on.
 local function record(entries)
   if #entries == 0 then return end
-  if redis.call('RPUSH', HISTORY, unpack(entries)) > HISTORY_LENGTH then
-    redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1)
-  end
+  local length = redis.pcall('RPUSH', HISTORY, unpack(entries))
+  if is_wrong_type(length) then return end
+  if type(length) == 'table' then return redis.call('RPUSH', HISTORY, unpack(entries)) end
+  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1) end
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
+end
+
+-- All entries, the latest last, and whether they can be read.
+local function all_entries()
+  local entries = redis.pcall('LRANGE', HISTORY, 0, -1)
+  if is_wrong_type(entries) then return {}, false end
+  return entries.err and redis.call('LRANGE', HISTORY, 0, -1) or entries, true
 end
 
 -- How, when and by whom a token's hold ended, if it is in the history. If not, the fourth result is
 -- whether the history is complete.
 local function recorded(token)
-  local id, entries = string.sub(token, 1, 8), redis.call('LRANGE', HISTORY, 0, -1)
+  local id, entries, readable = string.sub(token, 1, 8), all_entries()
   for i = #entries, 1, -1 do
     local how, ended, its_id, by = string.match(entries[i],
       '^(%l+)\n([^\n]*)\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
     if its_id == id then return how, tonumber(ended), by end
   end
-  return nil, nil, nil, #entries < HISTORY_LENGTH
+  return nil, nil, nil, readable and #entries < HISTORY_LENGTH
 end
 
 -- The entries for the last of these expired holds, pairs of token and deadline, the earliest first.
@@ -67,7 +75,7 @@ end
 
 -- How the last holds ended, including those that expired since the last write.
 local function history()
-  local entries = redis.call('LRANGE', HISTORY, 0, -1)
+  local entries = all_entries()
   for i, entry in ipairs(entries) do entries[i] = string.sub(entry, 1, MAX_ENTRY) end
   local expired = lock.written and redis.call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
     'WITHSCORES', 'LIMIT', 0, HISTORY_LENGTH) or {}

@@ -23,7 +23,7 @@
 --                            'slots', 'slots:<BLOCK>'  see slots.lua
 --                            'details:<TOKEN>'  of each hold or waiter; see details.lua
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served; see queue.lua for --next
--- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for other waiters
+-- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for its name
 -- KEYS[6] past     list    how the last holds ended, the latest last; see history.lua
 -- KEYS[7] over     zset    token -> until when a request with it is rejected, because it was released
 --                          or given up. It outlives the state of an idle lock

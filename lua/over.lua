@@ -12,7 +12,10 @@ local MARK_DURATION = 60 * 1000
 local function mark_over(token, ttl)
   local duration = math.max(ttl, MARK_DURATION)
   -- The marks that expire first make room. Removing them first keeps the new one.
-  redis.call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS)
+  local removed = redis.pcall('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS)
+  -- While something else is in place of the marks, every request is rejected.
+  if is_wrong_type(removed) then return end
+  if type(removed) == 'table' then return redis.call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS) end
   redis.call('ZADD', OVER, int(now + duration), token)
   local left = redis.call('PTTL', OVER)
   if left < duration then redis.call('PEXPIREAT', OVER, int(now + duration)) end

@@ -11,13 +11,18 @@ local FOREIGN_POLL = 1000
 
 -- The mailbox of any waiter. KEYS cannot declare it, because only the script determines which
 -- waiter it wakes, and asking first would cost a round trip. Its hash tag is that of the declared
--- keys, so it is in the same slot on the same server, and matches the same ACL pattern.
-local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. token end
+-- keys, so it is in the same slot on the same server, and matches the same ACL pattern. Others see the
+-- names of keys, so this one has a hash in place of the token.
+local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. redis.sha1hex(token) end
 
 -- The message is 'head' for a new head, the fence that a called waiter would get, or nil for any other.
 local function wake(token, message)
-  redis.call('RPUSH', mailbox_of(token), message or 'look')
-  redis.call('PEXPIREAT', mailbox_of(token), int(now + 2 * CLAIM_WINDOW))
+  local mailbox = mailbox_of(token)
+  local length = redis.pcall('RPUSH', mailbox, message or 'look')
+  -- Only that waiter must fail, whose BLPOP does.
+  if is_wrong_type(length) then return end
+  if type(length) == 'table' then return redis.call('RPUSH', mailbox, message or 'look') end
+  redis.call('PEXPIREAT', mailbox, int(now + 2 * CLAIM_WINDOW))
 end
 
 -- Only the head of the queue watches for the end of a lease. A new head learns that it is the head

@@ -46,6 +46,13 @@ lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
 if lock.count == 0 then lock.reinstated, lock.named = 0, nil end
 
+-- Whether pcall failed because another tool has put something else in place of a key that the lock can
+-- do without. That must not hide what the script has done before. The caller repeats any other failure
+-- with call, so that the reply names the command.
+local function is_wrong_type(reply)
+  return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil
+end
+
 -- A server that is out of memory stops a script only at its first write, and only if that write
 -- needs memory. This one needs none and changes nothing, so that later writes succeed.
 local function bypass_oom() redis.call('HDEL', STATE, '') end

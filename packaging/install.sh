@@ -38,13 +38,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# fetch NAME copies a file from the release into the working directory.
+# fetch NAME copies a file from the release into the working directory. Not with wget: it follows
+# redirections from https to http, even with --https-only.
 fetch() {
     case $from in
-    https://* | http://*) curl -fsSL -o "$work/$1" "$from/$1" || wget -q -O "$work/$1" "$from/$1" ;;
+    https://*) curl -fsSL --proto =https --proto-redir =https -o "$work/$1" "$from/$1" ;;
+    http://*) curl -fsSL --proto '=http,https' --proto-redir '=http,https' -o "$work/$1" "$from/$1" ;;
     *) cp "$from/$1" "$work/$1" ;;
     esac || die "cannot get $from/$1"
 }
+case $from in
+http://* | https://*) command -v curl >/dev/null || die 'curl is missing; install it' ;;
+esac
 
 fetch SHA256SUMS
 grep -x "[0-9a-f]*  $name" "$work/SHA256SUMS" >"$work/sum" ||
@@ -58,7 +63,7 @@ fetch "$name"
 # stay as they are: they may be links, such as /bin, or have another owner and mode.
 tar -tzf "$work/$name" | grep -v '/$' >"$work/files" || die "$name is not a release of rlock"
 { mkdir -p "$prefix" &&
-    xargs tar -xzf "$work/$name" -C "$prefix" --strip-components=1 -- <"$work/files"; } ||
+    tar -xzf "$work/$name" -C "$prefix" --strip-components=1 -T "$work/files"; } ||
     die "cannot install to $prefix; run this as root or pass another PREFIX"
 installed=$("$prefix/bin/rlock" --version) || die "$prefix/bin/rlock does not run on this machine"
 printf 'installed %s as %s\n' "$installed" "$prefix/bin/rlock"

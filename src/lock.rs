@@ -36,6 +36,9 @@ impl FromStr for Name {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self, Fault> {
+        if text.contains("://") {
+            return Err(Fault::new("lock name is a URL").with_remedy("give the server with --url"));
+        }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
             Some(c) => Err(contains(c, text)),

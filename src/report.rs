@@ -1,15 +1,18 @@
-//! Messages to users: always on stderr, one line at a time. A failure to write one does not end
-//! rlock.
+//! Messages to users: on stderr, one line at a time, or in the system log if there is no stderr. A
+//! failure to write one does not end rlock.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::libc;
+
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, is_ready};
-use crate::text::{at_most, cut_middle, printable};
+use crate::text::{Line, at_most, cut_middle, masked, printable};
 
 /// The number of columns that a message spends on a value.
 const LONGEST_VALUE: usize = 60;
@@ -72,9 +75,9 @@ impl Fault {
     }
 }
 
-/// A value in a message: quoted, and shortened if it is long.
+/// A value in a message: quoted, without credentials, and shortened if it is long.
 pub(crate) fn shown(value: &str) -> String {
-    format!("'{}'", cut_middle(&printable(value), LONGEST_VALUE))
+    format!("'{}'", cut_middle(&masked(&printable(value)), LONGEST_VALUE))
 }
 
 impl std::error::Error for Fault {}
@@ -148,25 +151,34 @@ impl Report {
         }
     }
 
+    /// Writes a problem to the system log, as syslog(3) does.
+    pub(crate) fn log(&self, what: impl Display) {
+        let line = Line::new(&format!("{}{what}", self.subject));
+        let priority = libc::LOG_USER | libc::LOG_ERR;
+        let entry = format!("<{priority}>rlock[{}]: {}", std::process::id(), line.as_str());
+        // Without a system log there is nothing left to write to.
+        let _ = UnixDatagram::unbound().and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            socket.send_to(entry.as_bytes(), "/dev/log")
+        });
+    }
+
     fn line(&self, what: &dyn Display) {
         let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(erase, &format!("{}{what}", self.subject));
+        write_line(erase, &Line::new(&format!("{}{what}", self.subject)));
     }
 }
 
 /// Prints a problem that occurs before the subcommand is known.
 pub(crate) fn alert(what: impl Display) {
-    write_line("", &what.to_string());
+    write_line("", &Line::new(&what.to_string()));
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
 /// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
-///
-/// Every message passes through here. Wherever its parts come from, it is printed as one line,
-/// without control characters.
-fn write_line(erase: &str, what: &str) {
-    let line = format!("rlock: {}", printable(what));
+fn write_line(erase: &str, what: &Line) {
+    let line = format!("rlock: {}", what.as_str());
     let line = format!("{erase}{}\n", at_most(4000, &line));
     let mut stderr = io::stderr();
     if is_ready(stderr.as_fd(), Want::Write) {

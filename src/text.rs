@@ -1,10 +1,12 @@
 //! Text that users read or paste: made safe to print, quoted for a shell, measured in columns.
 
 mod columns;
+mod line;
 mod printable;
 mod shell;
 
 pub(crate) use columns::{columns, cut, cut_middle, push_padded};
+pub(crate) use line::{Line, masked};
 pub(crate) use printable::{is_invisible, is_unsafe, printable};
 pub(crate) use shell::quoted;
 

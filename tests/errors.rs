@@ -206,6 +206,36 @@ fn an_invalid_url_exits_with_78_and_never_shows_its_password() {
 }
 
 #[test]
+fn a_url_in_the_wrong_place_is_refused_without_its_password() {
+    let long = format!("redis://ana:secret{}@h", "x".repeat(500));
+    for url in ["redis://ana:secret@h:1", "rediss://:sec/secret#@h", "unix:///s?pass=secret", &long]
+    {
+        for arguments in [
+            vec![url],
+            vec!["acquire", url],
+            vec!["inspect", url],
+            vec!["release", "L", "t", url],
+            vec!["acquire", "--ttl", url, "L"],
+            vec!["exec", "--no-such", url, "L", "true"],
+            vec!["acquire", "--prefix", "a b", "--label", url, "L"],
+        ] {
+            let output = fails(&mut rlock(arguments), 64, &[]);
+            assert!(!output.err().contains("secret"), "{output:?}");
+            assert!(!output.err().contains("ana"), "{output:?}");
+        }
+        let output = fails(rlock(["acquire", "L"]).env("RLOCK_MIN_REPLICAS", url), 64, &[]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+        let told = ["lock name is a URL; give the server with --url"];
+        fails(&mut rlock(["exec", url, "true"]), 64, &told);
+        let server = Server::start();
+        let output = fails(&mut server.rlock(["exec", "L", url]), 127, &["command not found"]);
+        assert!(!output.err().contains("secret"), "{output:?}");
+        let output = run(&mut rlock(["acquire", "--json", "--url", "x", url]));
+        assert!(!output.out().contains("secret"), "{output:?}");
+    }
+}
+
+#[test]
 fn a_port_without_a_server_causes_69() {
     let port = free_port();
     let url = format!("redis://127.0.0.1:{port}");
@@ -850,6 +880,46 @@ fn a_key_of_another_type_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
+    let server = Server::start();
+    let spoil = |key: &str| {
+        server.cli(&["DEL", key]);
+        server.cli(&["SET", key, "theirs"]);
+    };
+    for side in ["past", "over"] {
+        let key = format!("{{rlock:L}}?{side}");
+        for release in [vec!["release"], vec!["release", "--force", "--now"]] {
+            let token = acquire(&server, &[], "L");
+            spoil(&key);
+            let mut command = server.rlock(release.iter().chain(&["L"]));
+            let released = run(command.env("RLOCK_TOKEN", token));
+            assert_eq!(released.code(), 0, "{side}: {released:?}");
+            assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{side}");
+            server.cli(&["DEL", &key]);
+        }
+    }
+    // With a waiter, in whose mailbox nothing fits.
+    let first = support::holder(&server, &[], "L");
+    support::waiter(&server, &["--ttl", "3s"], "L", "dead").process.kill();
+    spoil(&server.mailbox("L", &server.waiters_token("L")));
+    let next = support::waiter(&server, &[], "L", "next");
+    spoil("{rlock:L}?past");
+    let first = first.finish();
+    assert!(first.code() == 0 && first.err().is_empty(), "{first:?}");
+    assert_eq!(next.finish().out(), "ENTERED next");
+    // A hold that expired.
+    acquire(&server, &["--ttl", "100ms"], "L");
+    until("it expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
+    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    // What decides who gets the lock must be readable, before anything changes.
+    let token = acquire(&server, &[], "L");
+    let _waiter = support::waiter(&server, &[], "L", "never");
+    spoil("{rlock:L}?queue");
+    fails(&mut server.rlock(["release", "L", &token]), 78, &["something other than a lock"]);
+    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
+}
+
+#[test]
 fn a_script_that_the_server_forgot_is_sent_again() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
@@ -950,9 +1020,11 @@ fn a_list_survives_one_lost_connection() {
 
 #[test]
 fn a_list_of_more_locks_than_fit_into_memory_is_refused() {
-    let names: String = (0..1_000_001).map(|name| format!("$13\r\nrlock:{name:07}\r\n")).collect();
-    let page = format!("*2\r\n$1\r\n0\r\n*1000001\r\n{names}");
-    let url = answering(&page, "");
+    let page = |first: u32| {
+        let names = (first..first + 500_001).map(|name| format!("$13\r\nrlock:{name:07}\r\n"));
+        format!("*2\r\n$1\r\n1\r\n*500001\r\n{}", names.collect::<String>())
+    };
+    let url = answering(&page(0), &page(500_001));
     // A loaded machine takes its time to read that much.
     let mut inspect = rlock(["inspect", "--io-timeout", "10m"]);
     fails(inspect.env("RLOCK_URL", url), 78, &["more than 1000000 locks", "pattern"]);
@@ -1135,7 +1207,7 @@ fn a_long_life_of_a_lock_is_not_mistaken_for_lost_data() {
     server.cli(&["HSET", "{rlock:L}?state", "life", &"x".repeat(5_000)]);
     let waiter = support::waiter(&server, &["--ttl", "30s"], "L", "waited");
     // It asks again, and repeats what it has seen.
-    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let mailbox = server.mailbox("L", &server.waiters_token("L"));
     let asked = server.calls_of("evalsha");
     server.cli(&["RPUSH", &mailbox, "look"]);
     until("it has asked again", || server.calls_of("evalsha") > asked);

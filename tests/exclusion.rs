@@ -84,8 +84,7 @@ fn a_release_sends_its_last_message_to_the_new_holder() {
         waiter(&server, &[], "L", text).process.kill();
     }
     let queue = server.cli(&["ZRANGE", "{rlock:L}?queue", "0", "-1"]);
-    let mailboxes: Vec<String> =
-        queue.lines().map(|token| format!("{{rlock:L}}?mail:{token}")).collect();
+    let mailboxes: Vec<String> = queue.lines().map(|token| server.mailbox("L", token)).collect();
     let blocked = |clients| format!("blocked_clients:{clients}");
     let clients = || server.cli(&["INFO", "clients"]);
     until("the waiters are gone", || clients().contains(&blocked(0)));

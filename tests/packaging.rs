@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{Finished, Running, binary, run};
+use crate::tls::Authority;
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -87,6 +88,31 @@ fn with_extension(directory: &Path, extension: &str) -> PathBuf {
     entries.find(|path| path.extension().is_some_and(|it| it == extension)).unwrap()
 }
 
+#[test]
+fn the_bill_of_materials_lists_what_is_in_the_binary() {
+    let mut sbom = Command::new("packaging/sbom");
+    sbom.args([std::env::consts::ARCH, binary()]).current_dir(ROOT);
+    let output = run(sbom.env("SOURCE_DATE_EPOCH", "1700000000"));
+    assert_eq!(output.code(), 0, "{output:?}");
+    let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    assert_eq!(document["metadata"]["component"]["name"], "rlock");
+    let components = document["components"].as_array().unwrap();
+    let has = |name: &str| components.iter().any(|component| component["name"] == name);
+    for inside in ["rustls", "redis", "dlmalloc", "std", "musl", "libunwind"] {
+        assert!(has(inside), "{inside}");
+    }
+    for only_built_with in ["clap_derive", "serde_derive", "syn", "proc-macro2", "cc", "proptest"] {
+        assert!(!has(only_built_with), "{only_built_with}");
+    }
+    for component in components {
+        let purl = component["purl"].as_str().unwrap();
+        assert!(purl.ends_with(&format!("@{}", component["version"].as_str().unwrap())), "{purl}");
+        let is_of_cargo = purl.starts_with("pkg:cargo/");
+        assert_eq!(component["hashes"][0]["content"].is_string(), is_of_cargo, "{purl}");
+    }
+    assert!(!output.out().contains("file:"), "no path of the build machine");
+}
+
 /// Packs a tarball and writes its checksum next to it, as `packaging/dist` does.
 fn release(directory: &Path) -> PathBuf {
     let tarball = pack(directory);
@@ -94,6 +120,24 @@ fn release(directory: &Path) -> PathBuf {
     fs::write(directory.join("SHA256SUMS"), sums.stdout).unwrap();
     tarball
 }
+
+/// Serves redirections over TLS to this URL. Returns the URL.
+const REDIRECTION: &str = "
+import http.server, ssl, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header('Location', sys.argv[1] + self.path)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+server = http.server.HTTPServer(('127.0.0.1', 0), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print(f'https://localhost:{server.server_port}', flush=True)
+server.serve_forever()
+";
 
 /// Serves the files of a directory. Returns the URL.
 fn serve(directory: &Path) -> (Running, String) {
@@ -154,6 +198,29 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
                 "share/doc/rlock/LICENSES-LIBRARIES",
             ],
         );
+    }
+}
+
+#[test]
+fn an_installation_from_https_never_falls_back_to_http() {
+    let page = TempDir::new().unwrap();
+    release(page.path());
+    let (_server, url) = serve(page.path());
+    let authority = Authority::new();
+    authority.signs("server", "DNS:localhost", "-days 2");
+    let mut python = Command::new("python3");
+    python.args(["-u", "-c", REDIRECTION, url.trim_end_matches('/')]);
+    python.args([authority.file("server.crt"), authority.file("server.key")]);
+    let mut redirection = Running::start(&mut python);
+    let from = redirection.line();
+    let prefix = page.path().join("prefix");
+    for trusted in [authority.file("ca.crt"), "/dev/null".into()] {
+        let mut sh = Command::new("sh");
+        sh.arg(Path::new(ROOT).join("packaging/install.sh")).arg(&from).arg(&prefix);
+        let output = run(sh.env("CURL_CA_BUNDLE", trusted));
+        assert_eq!(output.code(), 1, "{output:?}");
+        assert!(output.err().contains("cannot get https://"), "{output:?}");
+        assert!(!prefix.exists());
     }
 }
 

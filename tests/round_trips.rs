@@ -30,7 +30,7 @@ fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
     let token = run(&mut server.rlock(["acquire", "L"])).out();
     let mut waiter = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", proxy.url()));
     until("it has asked and sleeps", || proxy.flights() == 2);
-    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let mailbox = server.mailbox("L", &server.waiters_token("L"));
     server.cli(&["RPUSH", &mailbox, "head"]);
     until("it has listened, asked and sleeps again", || proxy.flights() == 4);
     run(&mut server.rlock(["release", "L", &token]));

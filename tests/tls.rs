@@ -2,17 +2,17 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::support::server::free_port;
 use crate::support::{self, Finished, READY, Running, Server, binary, rlock, run};
 use tempfile::TempDir;
 
 /// A certificate authority and the certificates that it has signed.
-struct Authority(TempDir);
+pub(crate) struct Authority(TempDir);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let authority = Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap());
         authority.openssl(
             "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.crt -days 2 -subj /CN=ca",
@@ -28,7 +28,7 @@ impl Authority {
     }
 
     /// A certificate and a key for this name.
-    fn signs(&self, name: &str, alternative: &str, valid: &str) {
+    pub(crate) fn signs(&self, name: &str, alternative: &str, valid: &str) {
         self.openssl(&format!(
             "req -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"
         ));
@@ -39,7 +39,7 @@ impl Authority {
         ));
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
@@ -69,7 +69,7 @@ impl Authority {
 }
 
 /// An rlock that trusts this authority.
-fn trusting(authority: &Authority, url: &str, arguments: &[&str]) -> Command {
+pub(crate) fn trusting(authority: &Authority, url: &str, arguments: &[&str]) -> Command {
     let mut command = rlock(arguments);
     command.env("RLOCK_URL", url).env("RLOCK_TLS_CA", authority.file("ca.crt"));
     command
@@ -152,15 +152,32 @@ fn without_root_certificates_tls_exits_with_78_unless_ssl_cert_file_names_one() 
 fn a_server_that_requires_a_client_certificate_receives_it() {
     let authority = Authority::new();
     authority.signs("server", "DNS:localhost", "-days 2");
-    authority.signs("client", "DNS:client", "-days 2");
-    let (_server, url) = authority.serves("server", "yes");
+    let other = Authority::new();
+    let ca = authority.file("ca.crt");
+    for authority in [&authority, &other] {
+        authority.signs("client", "DNS:client", "-days 2");
+    }
+    let (server, url) = authority.serves("server", "yes");
     let exec = ["exec", "L", "true"];
-    assert_ne!(run(&mut trusting(&authority, &url, &exec)).code(), 0);
-    let mut command = trusting(&authority, &url, &exec);
-    command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
-    command.env("RLOCK_TLS_KEY", authority.file("client.key"));
-    let output = run(&mut command);
+    let with_certificate_of = |authority: &Authority| {
+        let mut command = trusting(authority, &url, &exec);
+        command.env("RLOCK_TLS_CA", ca.clone());
+        command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
+        run(command.env("RLOCK_TLS_KEY", authority.file("client.key")))
+    };
+    let output = with_certificate_of(&authority);
     assert_eq!(output.code(), 0, "{output:?}");
+    let fails = |output: Output, part: &str| {
+        assert_eq!(output.code(), 78, "{output:?}");
+        assert!(output.err().contains(part), "{part}: {output:?}");
+    };
+    let missing = "; set --tls-cert and --tls-key";
+    fails(run(&mut trusting(&authority, &url, &exec)), missing);
+    // The server does not trust this one.
+    fails(with_certificate_of(&other), "rejected the client certificate");
+    // The oldest version has no message for a missing certificate.
+    server.cli(&["CONFIG", "SET", "tls-protocols", "TLSv1.2"]);
+    fails(run(&mut trusting(&authority, &url, &exec)), missing);
 }
 
 #[test]

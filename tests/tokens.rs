@@ -20,6 +20,29 @@ fn acquire_prints_a_token_that_renews_and_releases() {
     assert!(server.is_free("L"));
 }
 
+/// SCAN and keyspace notifications show them to users without access to the keys.
+#[test]
+fn no_key_name_contains_a_token() {
+    let server = Server::start();
+    server.cli(&["CONFIG", "SET", "notify-keyspace-events", "EA"]);
+    let mut subscribe = Command::new("redis-cli");
+    subscribe.arg("-s").arg(server.socket()).args(["PSUBSCRIBE", "__keyevent@*"]);
+    let mut events = Running::start(&mut subscribe);
+    assert_eq!(events.line(), "psubscribe");
+    let first = holder(&server, &[], "L");
+    let mut next = support::waiter(&server, &[], "L", "next");
+    let token = server.waiters_token("L");
+    next.process.kill();
+    first.finish();
+    let mailbox = server.mailbox("L", &token);
+    let mut names = server.cli(&["KEYS", "*"]);
+    assert!(names.contains(&mailbox), "{names}");
+    while !names.ends_with(&mailbox) {
+        names += &events.line();
+    }
+    assert!(!names.contains(&token[8..]), "{names}");
+}
+
 #[test]
 fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
     let server = Server::start();

@@ -182,7 +182,7 @@ fn a_new_head_listens_for_its_grant_before_it_asks() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let next = waiter(&server, &[], "L", "next");
-    let mailbox = format!("{{rlock:L}}?mail:{}", server.waiters_token("L"));
+    let mailbox = server.mailbox("L", &server.waiters_token("L"));
     let asked = server.calls_of("evalsha");
     // The second message stands for the grant.
     server.cli(&["RPUSH", &mailbox, "head", "look"]);

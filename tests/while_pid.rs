@@ -240,8 +240,11 @@ fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
 
 #[test]
 fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
-    let server = Server::start();
+    let mut server = Server::start();
     let [dev, log] = ["dev", "log"].map(|name| server.directory().join(name));
+    // It appears in the reason, where it must not forge a line.
+    std::os::unix::fs::symlink(server.socket(), server.directory().join("a\n<38>b")).unwrap();
+    let url = server.url().replace("/socket", "/a%0A<38>b");
     std::fs::create_dir(&dev).unwrap();
     let log_daemon = UnixDatagram::bind(&log).unwrap();
     log_daemon.set_read_timeout(Some(limit())).unwrap();
@@ -254,15 +257,16 @@ fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
         ln -s $LOG $DEV/log; mount --rbind $DEV /dev; exec \"$@\"",
     );
     inside.arg("sh").arg(shell.get_program()).args(shell.get_args());
-    inside.env("DEV", &dev).env("LOG", &log).env("RLOCK_URL", server.url()).env("TTL", "3s");
+    inside.env("DEV", &dev).env("LOG", &log).env("RLOCK_URL", url).env("TTL", "1s");
     let mut running = Running::start(&mut inside);
     assert_eq!(running.line(), "HELD");
-    server.revoke("L");
+    server.kill();
     let mut message = [0; 1_000];
     let length = log_daemon.recv(&mut message).expect("a message");
     let message = str::from_utf8(&message[..length]).unwrap();
     assert!(message.starts_with("<11>rlock["), "{message}");
-    assert!(message.contains("]: L: the lock was "), "{message}");
+    assert!(message.contains("]: L: the lease expires in "), "{message}");
+    assert!(message.contains("/a <38>b: "), "{message}");
     assert!(
         message.ends_with(&format!("; stopping the script (pid {})", running.pid())),
         "{message}"

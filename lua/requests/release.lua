@@ -43,6 +43,8 @@ if TOKEN ~= id then
 end
 local entry = ended and entry_of(ended)
 
+-- Before anything changes: if the queue cannot be read, nothing is released.
+local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
 local cools = held and (tonumber(own.keep_until) or 0) > now
 if cools or not ended then bypass_oom() end
 if cools then
@@ -54,7 +56,6 @@ elseif ended then
 end
 -- A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on other
 -- servers, it no longer waits: a late copy of its request may have queued it again.
-local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
 if not is_queued or recorded(TOKEN) or own.origin ~= '' then
   if is_queued then
     redis.call('ZREM', QUEUE, TOKEN)

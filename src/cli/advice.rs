@@ -11,6 +11,7 @@ use clap::{Arg, Command, CommandFactory};
 use super::Cli;
 use crate::duration::is_duration;
 use crate::report::{Fault, shown};
+use crate::text::masked;
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
@@ -231,7 +232,7 @@ impl Rejected<'_> {
 
     /// For an error that nothing here knows: the first paragraph of clap's own text.
     fn other(&self) -> Fault {
-        let text = self.error.render().to_string();
+        let text = masked(&self.error.render().to_string());
         let paragraph = text.split("\n\n").next().unwrap_or_default();
         let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
         Fault::new(line.strip_prefix("error: ").unwrap_or(&line)).with_remedy(self.help())

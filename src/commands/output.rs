@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::{ClientDocument, HolderDocument, WaiterDocument};
 use crate::lock::{Fence, Name, Slot, Token};
-use crate::text::is_unsafe;
+use crate::text::{Line, is_unsafe};
 
 /// The JSON document of acquire, renew and release.
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<
         status: error.status(),
         name: name.map(Name::as_str),
         exit: exit.shown(),
-        message: error.to_string(),
+        message: Line::new(&error.to_string()).as_str().to_owned(),
         holders,
         superseded_by,
         by: operator.and_then(|operator| operator.name.as_deref()),

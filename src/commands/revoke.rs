@@ -17,7 +17,7 @@ use crate::report::Report;
 use crate::store::{Removal, Revocation, Store};
 use crate::system::clock::Instant;
 use crate::system::poll::ready;
-use crate::text::printable;
+use crate::text::Line;
 
 /// The pause between two checks for whether the revoked holders are gone. No message announces
 /// that.
@@ -108,7 +108,8 @@ fn report_line(output: Output, name: &Name, line: &str) -> Result<(), Error> {
     match output {
         Output::Json => Ok(()),
         Output::Human | Output::Shell => {
-            output::text(&(printable(&format!("{name}: {line}")) + "\n"))
+            let line = Line::new(&format!("{name}: {line}"));
+            output::text(&format!("{}\n", line.as_str()))
         }
     }
 }

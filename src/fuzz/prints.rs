@@ -6,7 +6,7 @@ use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
 use crate::lock::view::View;
 use crate::lock::{ClientInfo, Mode, Name, Prefix};
-use crate::text::{at_most, columns, cut, cut_middle, push_padded, quoted};
+use crate::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can
 /// be shown and read again.
@@ -15,6 +15,9 @@ pub fn prints(bytes: &[u8]) {
     let shown = crate::text::printable(text);
     printable(&shown);
     assert_eq!(crate::text::printable(&shown), shown);
+    let line = Line::new(text);
+    printable(line.as_str());
+    assert_eq!(Line::new(line.as_str()).as_str(), line.as_str());
     for limit in [0, 1, 2, 7, 80] {
         let start = at_most(limit, text);
         assert!(

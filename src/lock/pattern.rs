@@ -33,7 +33,8 @@ impl FromStr for Subject {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self, Fault> {
-        if text.contains(['*', '?', '[']) {
+        // A URL is not a pattern, whatever its password contains: the name is rejected with a remedy.
+        if text.contains(['*', '?', '[']) && !text.contains("://") {
             Ok(Self::Matching(text.parse()?))
         } else {
             Ok(Self::One(text.parse()?))

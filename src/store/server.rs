@@ -20,5 +20,7 @@ pub(super) use cluster::Cluster;
 pub(super) use node::Probe;
 pub(crate) use node::Run;
 pub(super) use scripted::Scripted;
+#[cfg(test)]
+pub(super) use scripts::mailbox;
 pub(super) use sentinel::Sentinel;
 pub(super) use single::Single;

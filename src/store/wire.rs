@@ -6,15 +6,19 @@
 mod address;
 mod connection;
 mod dial;
+mod endpoint;
 mod resp;
+mod stream;
 mod tls;
 
 pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
 
+pub(super) use address::Address;
 pub(crate) use address::Credentials;
-pub(super) use address::{Address, Endpoint, mistakes};
+pub(super) use address::mistakes;
 pub(super) use connection::{Connection, Limit};
 pub(super) use dial::addresses_of;
+pub(super) use endpoint::Endpoint;
 #[cfg(any(test, fuzzing))]
 pub(super) use resp::first_reply;
 pub(super) use tls::Tls;

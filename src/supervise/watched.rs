@@ -3,7 +3,6 @@
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixDatagram;
 use std::thread;
 
 use nix::libc;
@@ -152,7 +151,7 @@ impl Watched {
             null.is_ok_and(|null| rustix::stdio::dup2_stderr(null).is_ok()) && lent
         });
         if !spoken {
-            lines.iter().for_each(|line| log(&format!("{}{line}", report.subject())));
+            lines.iter().for_each(|line| report.log(line));
         }
     }
 
@@ -224,17 +223,6 @@ fn raise_limit() -> rlim_t {
 /// Whether the process of this pidfd has ended.
 pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
     is_ready(process, Want::Read)
-}
-
-/// Writes to the system log as syslog(3) does.
-fn log(line: &str) {
-    let priority = libc::LOG_USER | libc::LOG_ERR;
-    let line = format!("<{priority}>rlock[{}]: {line}", std::process::id());
-    // Without a system log there is nothing left to write to.
-    let _ = UnixDatagram::unbound().and_then(|socket| {
-        socket.set_nonblocking(true)?;
-        socket.send_to(line.as_bytes(), "/dev/log")
-    });
 }
 
 #[cfg(test)]

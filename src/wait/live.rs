@@ -14,7 +14,7 @@ use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, is_ready, wait};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
-use crate::text::{cut, printable};
+use crate::text::{Line, cut};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ impl Live {
         let thread = thread::start("live", move || {
             loop {
                 if let Ok(status) = shown.lock() {
-                    draw(&status.line(Instant::now()));
+                    draw(&Line::new(&status.line(Instant::now())));
                 }
                 // Stop on an error too, or this loops forever.
                 let next = Instant::now() + EVERY;
@@ -90,10 +90,10 @@ impl WaitStatus {
 }
 
 /// Overwrites the line, and cuts the text to the width of the terminal.
-fn draw(line: &str) {
+fn draw(line: &Line) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
     let width = if width == 0 { 80 } else { width };
-    write(&format!("\r{}\x1b[K", cut(&printable(line), width - 1)));
+    write(&format!("\r{}\x1b[K", cut(line.as_str(), width - 1)));
 }
 
 /// Writes nothing if the terminal is stopped (^S) or another job is in its foreground, because the

@@ -71,8 +71,9 @@ need_target() {
     rustup target add "$1" || die "cannot install the standard library for $1"
 }
 
-# need_tool PROGRAM builds a cargo subcommand that is missing.
+# need_tool PROGRAM VERSION builds a cargo subcommand unless that version is there.
 need_tool() {
-    PATH="$PATH:$PWD/target/tools/bin"
-    present "$1" || cargo install --quiet --locked --root target/tools "$1" || die "cannot install $1"
+    PATH="$PWD/target/tools/bin:$PATH"
+    present "$1" && [ "$("$1" --version)" = "$1 $2" ] && return
+    cargo install --quiet --locked --root target/tools --version "$2" "$1" || die "cannot install $1"
 }

@@ -149,6 +149,12 @@ impl Server {
         waiter["token"].as_str().unwrap().to_owned()
     }
 
+    /// The list on which a waiter with this token blocks.
+    pub fn mailbox(&self, name: &str, token: &str) -> String {
+        let hash = self.cli(&["EVAL", "return redis.sha1hex(ARGV[1])", "0", token]);
+        format!("{{rlock:{name}}}?mail:{hash}")
+    }
+
     /// Makes a lock unreadable.
     pub fn spoil(&self, name: &str) {
         if self.is_local() {

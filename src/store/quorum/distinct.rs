@@ -57,11 +57,11 @@ impl Lookup {
             }
             Endpoint::Tcp { host, port } => {
                 let (host, port) = (host.clone(), *port);
-                if let Ok(ip) = host.parse::<IpAddr>() {
+                if let Ok(ip) = host.as_str().parse::<IpAddr>() {
                     return Self::Done(vec![Listener::Tcp(ip.to_canonical(), port)]);
                 }
                 let look_up = move || {
-                    let addresses = addresses_of(&host, port, timeout).into_iter();
+                    let addresses = addresses_of(host.as_str(), port, timeout).into_iter();
                     addresses.map(|it| Listener::Tcp(it.ip().to_canonical(), port)).collect()
                 };
                 thread::start("resolver", look_up).map_or(Self::Done(Vec::new()), Self::Running)

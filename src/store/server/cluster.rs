@@ -264,7 +264,8 @@ impl Cluster {
 /// Where all masters listen, according to one node.
 fn ask_for_masters(node: &mut Node, interrupt: Interrupt<'_>) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), interrupt)?;
-    masters_in(&slots, node.endpoint()).ok_or_else(|| node.unexpected_reply())
+    let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
+    masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
 }
 
 /// Whether another node may be of use although this one failed, or was left because it is silent.
@@ -282,24 +283,20 @@ fn none_of(mut failures: Vec<Failure>, another_answered: bool) -> Failure {
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
-/// where each server is `host, port, …`. An empty host means the host of the node that answered.
-pub(super) fn masters_in(slots: &Value, here: &Endpoint) -> Option<Vec<Endpoint>> {
+/// where each server is `host, port, …`. Without a host, it is that of the node that answered.
+pub(super) fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
     let Value::Array(slots) = slots else { return None };
-    let master = |slot: &Value| -> Option<Endpoint> {
+    let master = |slot: &Value| -> Option<(String, u16)> {
         let Value::Array(slot) = slot else { return None };
         let Value::Array(master) = slot.get(2)? else { return None };
         let port = match master.get(1)? {
             Value::Int(port) => u16::try_from(*port).ok()?,
             _ => return None,
         };
-        let host = match (master.first()?, here) {
-            (Value::BulkString(host), _) if !host.is_empty() && host != b"?" => {
-                String::from_utf8(host.clone()).ok()?
-            }
-            (_, Endpoint::Tcp { host, .. }) => host.clone(),
-            (_, Endpoint::Unix(_)) => return None,
-        };
-        Some(Endpoint::Tcp { host, port })
+        match master.first()? {
+            Value::BulkString(host) => Some((String::from_utf8_lossy(host).into_owned(), port)),
+            _ => Some((String::new(), port)),
+        }
     };
     slots.iter().map(master).collect()
 }

@@ -13,7 +13,7 @@ use super::scripts::{self, Call};
 use crate::fuzz::{one_line, parts, printable, text, view};
 use crate::lock::{Key, Prefix};
 use crate::store::model::{RecordedHold, Snapshot};
-use crate::store::wire::{Address, Endpoint, ServerError, Value, first_reply};
+use crate::store::wire::{Address, ServerError, Value, first_reply};
 use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 
 /// Checks one reply as that to each script and command.
@@ -42,8 +42,12 @@ pub(crate) fn replies(bytes: &[u8]) {
     views.iter().flatten().for_each(view);
     let _ = is_master(&value);
     let _ = Run::from_info(&value);
-    for here in [Endpoint::Tcp { host: "h".into(), port: 1 }, Endpoint::Unix("/s".into())] {
-        let _ = masters_in(&value, &here);
+    for here in ["redis://h:1", "unix:///s"] {
+        let here = Address::parse(here).expect("a URL");
+        for (host, port) in masters_in(&value).unwrap_or_default() {
+            let named = here.named(&host, port).map(|server| server.to_string());
+            named.iter().for_each(|server| printable(server));
+        }
     }
 }
 

@@ -65,6 +65,11 @@ impl Node {
         Self { link, unanswered: false, read_only_verbs: Verbs::ReadOnly }
     }
 
+    /// The address with its credentials.
+    pub(in crate::store) fn address(&self) -> &Address {
+        &self.link.address
+    }
+
     /// Where the server listens; it also names the server in messages.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         &self.link.address.endpoint

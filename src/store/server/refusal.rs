@@ -104,8 +104,9 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
             let remedy = "use another name or --prefix";
             Failure::misconfigured(Fault::new(what).with_remedy(remedy)).into()
         }
-        "MOVED" | "ASK" => match other_node(text, &address.endpoint) {
-            Some(node) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
+        "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
+            Some(Ok(node)) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
+            Some(Err(failure)) => failure.into(),
             None => unknown(),
         },
         "ERR" if text.contains("AUTH") => {
@@ -172,17 +173,11 @@ fn line_in(text: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// The node that `SLOT HOST:PORT` names in a reply of the node at `here`. An empty host means the
-/// host of that node.
-fn other_node(text: &str, here: &Endpoint) -> Option<Endpoint> {
+/// The node that `SLOT HOST:PORT` names.
+fn other_node(text: &str) -> Option<(&str, u16)> {
     let (_, node) = text.split_once(' ')?;
     let (host, port) = node.trim().rsplit_once(':')?;
-    let port = port.parse().ok()?;
-    match (host, here) {
-        ("" | "?", Endpoint::Tcp { host, .. }) => Some(Endpoint::Tcp { host: host.clone(), port }),
-        ("" | "?", Endpoint::Unix(_)) => None,
-        (host, _) => Some(Endpoint::Tcp { host: host.to_owned(), port }),
-    }
+    Some((host, port.parse().ok()?))
 }
 
 fn first_line(text: &str) -> String {
@@ -231,12 +226,18 @@ mod tests {
 
     #[test]
     fn every_form_of_a_redirection_names_the_other_node() {
-        let here = Endpoint::Tcp { host: "h".into(), port: 1 };
-        let found = |text| other_node(text, &here).map(|node| node.to_string());
+        let here = Address::parse("redis://h:1").unwrap();
+        let found = |text: &str| {
+            let (host, port) = other_node(text)?;
+            here.named(host, port).ok().map(|node| node.to_string())
+        };
         assert_eq!(found("5 10.0.0.1:7").as_deref(), Some("10.0.0.1:7"));
         assert_eq!(found("5 ::1:7").as_deref(), Some("[::1]:7"));
         assert_eq!(found("5 :7").as_deref(), Some("h:7"));
         assert_eq!(found("5 ?:7").as_deref(), Some("h:7"));
+        for invalid in ["a b", "h\u{9b}", "h\u{202e}", "h/x", "h\u{e9}"] {
+            assert_eq!(found(&format!("5 {invalid}:7")), None);
+        }
         assert_eq!(found("5 h"), None);
         assert_eq!(found("invalid"), None);
         assert_eq!(found("5 h:99999"), None);

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod test_clock;
 
+use sha1_smol::Sha1;
+
 use crate::lock::{Key, Token};
 use crate::store::wire::{self, Cmd};
 
@@ -155,9 +157,9 @@ impl Verbs {
     }
 }
 
-/// The list on which a waiter blocks.
+/// The list on which a waiter blocks, as in `lua/queue.lua`. Its name does not reveal the token.
 pub(in crate::store) fn mailbox(key: &Key, token: &str) -> String {
-    key.side(&format!("mail:{token}"))
+    key.side(&format!("mail:{}", Sha1::from(token).digest()))
 }
 
 #[cfg(test)]

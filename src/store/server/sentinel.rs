@@ -91,7 +91,7 @@ fn ask(sentinel: &mut Node, service: &str, interrupt: Interrupt<'_>) -> Result<E
         answer => {
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
-            Ok(Endpoint::Tcp { host, port })
+            sentinel.address().named(&host, port)
         }
     }
 }

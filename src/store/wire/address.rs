@@ -3,12 +3,14 @@
 pub(in crate::store) mod mistakes;
 
 use std::fmt;
-use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
 
+use super::endpoint::{Endpoint, InvalidHost};
 use super::tls::TlsFiles;
+use crate::report::Fault;
+use crate::store::Failure;
 
 /// The remedy for a URL that has none of these forms, and no common mistake.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
@@ -26,13 +28,6 @@ pub(crate) struct Address {
     pub(in crate::store) password: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
-}
-
-/// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Endpoint {
-    Tcp { host: String, port: u16 },
-    Unix(PathBuf),
 }
 
 /// A user and a password that do not come from a URL.
@@ -104,7 +99,12 @@ impl Address {
             ConnectionAddr::Tcp(_, 0) => {
                 return Err("port cannot be 0; use the port of the server".into());
             }
-            ConnectionAddr::Tcp(host, port) => Endpoint::Tcp { host: host.clone(), port: *port },
+            ConnectionAddr::Tcp(host, port) => {
+                let host = host.parse().map_err(
+                    |InvalidHost| "invalid host name; use letters, digits, '.', '-' and '_'",
+                )?;
+                Endpoint::Tcp { host, port: *port }
+            }
             ConnectionAddr::Unix(path) => match SockAddr::unix(path) {
                 Ok(_) => Endpoint::Unix(path.clone()),
                 Err(_) => return Err("socket path is too long; use a shorter one".into()),
@@ -121,6 +121,20 @@ impl Address {
             password: settings.password().map(str::to_owned),
             password_setting: "the URL",
         })
+    }
+
+    /// The server that this one names in a reply. An empty host means the host of this one. An error
+    /// means that no server could have that name.
+    pub(in crate::store) fn named(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
+        let host = match (host, &self.endpoint) {
+            ("" | "?", Endpoint::Tcp { host, .. }) => host.clone(),
+            _ => host.parse().map_err(|InvalidHost| {
+                let fault = Fault::new(format!("{self} names a server with an invalid host name"));
+                let remedy = "correct the address that the server announces";
+                Failure::misconfigured(fault.with_remedy(remedy))
+            })?,
+        };
+        Ok(Endpoint::Tcp { host, port })
     }
 
     /// Another server with the same credentials, database and TLS files.
@@ -169,16 +183,6 @@ impl fmt::Display for Address {
     /// Shows the endpoint, never the user or the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.endpoint.fmt(f)
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
     }
 }
 

@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::address::Endpoint;
 use super::dial::dial;
-use super::resp::Reader;
-use super::tls::{Stream, Tls, reason};
+use super::endpoint::Endpoint;
+use super::resp::{Reader, Unusable};
+use super::stream::Stream;
+use super::tls::{Tls, reason};
 use crate::duration::show;
 use crate::report::{Fault, plain};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::clock::Instant;
 use crate::system::poll::{Want, Woken, wait};
 
-/// The largest replies to one pipeline that are read, in bytes. Even lists of locks are far
-/// smaller.
+/// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. Even
+/// lists of locks are far smaller.
 const LARGEST_REPLY: usize = 64 * 1024 * 1024;
 
 /// A connection to one server. It can be used again after a timeout or an interrupt, because it
@@ -50,6 +51,19 @@ impl<'a> Limit<'a> {
     /// From now on.
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         Self { timeout, until: Instant::now() + timeout, interrupt }
+    }
+
+    /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
+    /// an operation wait, so nothing else would notice.
+    fn check(&self) -> Result<(), Broken> {
+        let now = Instant::now();
+        if now >= self.until {
+            return Err(Broken::TimedOut);
+        }
+        match wait(None, self.interrupt, now).map_err(Broken::Io)? {
+            Woken::Interrupted => Err(Broken::Interrupted),
+            Woken::Ready | Woken::TimedOut => Ok(()),
+        }
     }
 }
 
@@ -129,7 +143,14 @@ impl Connection {
         let mut replies = Vec::with_capacity(count);
         let mut rest = LARGEST_REPLY;
         while self.pending > later {
-            let Some(reply) = self.reader.reply().map_err(|_| self.not_redis())? else {
+            let reply = match self.reader.reply(&mut rest) {
+                Ok(reply) => reply,
+                Err(Unusable::Malformed) => return Err(self.not_redis()),
+                Err(Unusable::TooLarge) => {
+                    return Err(self.failure(Broken::TooLarge, limit.timeout));
+                }
+            };
+            let Some(reply) = reply else {
                 let read = self.read(limit, &mut rest);
                 read.map_err(|broken| self.failure(broken, limit.timeout))?;
                 continue;
@@ -179,19 +200,20 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads some bytes of the replies, at most `rest`, which it reduces.
+    /// Reads some bytes of the replies. Reduces `rest` by what came from the socket for that.
     fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Broken> {
         loop {
-            // Check here as well: a server that keeps sending never makes a read block.
-            if Instant::now() >= limit.until {
-                return Err(Broken::TimedOut);
+            // Not before the first bytes: if they have arrived, they are read even after an interrupt.
+            if *rest < LARGEST_REPLY || Instant::now() >= limit.until {
+                limit.check()?;
             }
-            match self.reader.read_from(&mut self.stream) {
+            let before = self.stream.received();
+            let read = self.reader.read_from(&mut self.stream);
+            let received = self.stream.received() - before;
+            *rest = rest.checked_sub(received).ok_or(Broken::TooLarge)?;
+            match read {
                 Ok(0) => return Err(Broken::Closed),
-                Ok(count) => {
-                    *rest = rest.checked_sub(count).ok_or(Broken::TooLarge)?;
-                    return Ok(());
-                }
+                Ok(_) => return Ok(()),
                 Err(error) => retry(&self.stream, error, Want::Read, limit)?,
             }
         }
@@ -251,8 +273,9 @@ impl Connection {
 /// Waits until an operation that returned `error` is worth another try.
 fn retry(stream: &Stream, error: io::Error, want: Want, limit: Limit<'_>) -> Result<(), Broken> {
     match error.kind() {
-        io::ErrorKind::Interrupted => return Ok(()),
+        io::ErrorKind::Interrupted => return limit.check(),
         io::ErrorKind::WouldBlock => {}
+        io::ErrorKind::UnexpectedEof => return Err(Broken::Closed),
         // This is how rustls reports a certificate or a message that it does not accept.
         io::ErrorKind::InvalidData => return Err(Broken::Distrusted(error)),
         _ => return Err(Broken::Io(error)),
@@ -262,5 +285,39 @@ fn retry(stream: &Stream, error: io::Error, want: Want, limit: Limit<'_>) -> Res
         Woken::Ready => Ok(()),
         Woken::Interrupted => Err(Broken::Interrupted),
         Woken::TimedOut => Err(Broken::TimedOut),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use redis::cmd;
+
+    use super::*;
+    use crate::system::wakeup::Wakeup;
+
+    #[test]
+    fn a_server_that_keeps_sending_does_not_hide_an_interrupt() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let many = b":1\r\n".repeat(100_000);
+            let _ = client.write_all(b"*9000000000000000\r\n");
+            while client.write_all(&many).is_ok() {}
+        });
+        let interrupt = Wakeup::new().unwrap();
+        let (endpoint, minute) = (
+            Endpoint::Tcp { host: "127.0.0.1".parse().ok().unwrap(), port },
+            Duration::from_secs(60),
+        );
+        let mut connection = Connection::open(&endpoint, None, minute, None).ok().unwrap();
+        connection.send(&[cmd("PING")], Limit::new(minute, None)).ok().unwrap();
+        // From here on, the socket always has more.
+        wait(Some((connection.stream.as_fd(), Want::Read)), None, Instant::now() + minute).unwrap();
+        interrupt.wake();
+        let received = connection.receive(1, 0, Limit::new(minute, Some(interrupt.as_fd().into())));
+        assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use super::address::Endpoint;
+use super::endpoint::Endpoint;
 use crate::duration::show;
 use crate::report::{Fault, plain};
 use crate::store::{Failure, Fate, Interrupt};
@@ -44,7 +44,7 @@ pub(in crate::store) fn dial(
         Endpoint::Unix(path) => SockAddr::unix(path)
             .map_err(DialError::from)
             .and_then(|address| connect(Domain::UNIX, &address, until, interrupt)),
-        Endpoint::Tcp { host, port } => resolve(host, *port, until, interrupt)
+        Endpoint::Tcp { host, port } => resolve(host.as_str(), *port, until, interrupt)
             .and_then(|addresses| connect_any(&addresses, until, interrupt)),
     };
     let unreachable = |fault: Fault| {

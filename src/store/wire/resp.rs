@@ -24,9 +24,19 @@ const MAX_RESERVED: usize = 64;
 /// The end of a line.
 const END: &[u8] = b"\r\n";
 
-/// The server sent something that is not RESP2. The reader must be dropped.
-#[derive(Debug)]
-pub(super) struct Malformed;
+/// What a value costs beside its content. An element of an array may be four bytes on the wire.
+const OVERHEAD: usize = size_of::<Value>();
+
+/// Why the reader must be dropped.
+#[derive(Debug, PartialEq)]
+pub(super) enum Unusable {
+    /// The server sent something that is not RESP2.
+    Malformed,
+    /// The values would take too much memory.
+    TooLarge,
+}
+
+use Unusable::{Malformed, TooLarge};
 
 /// Assembles replies. It keeps an incomplete reply, so that reading can pause after any byte, and it
 /// does not start over when more bytes arrive.
@@ -70,9 +80,11 @@ impl Reader {
         Ok(count)
     }
 
-    /// The next reply; `None` if it has not arrived completely.
-    pub(super) fn reply(&mut self) -> Result<Option<Value>, Malformed> {
+    /// The next reply; `None` if it has not arrived completely. Reduces `rest` by what the values cost
+    /// beside the bytes that were received.
+    pub(super) fn reply(&mut self, rest: &mut usize) -> Result<Option<Value>, Unusable> {
         while let Some(item) = self.item()? {
+            *rest = rest.checked_sub(OVERHEAD).ok_or(TooLarge)?;
             let mut value = match item {
                 Item::Value(value) => value,
                 Item::Array(0) => Value::Array(Vec::new()),
@@ -97,7 +109,7 @@ impl Reader {
         Ok(None)
     }
 
-    fn item(&mut self) -> Result<Option<Item>, Malformed> {
+    fn item(&mut self) -> Result<Option<Item>, Unusable> {
         if let Some(length) = self.bulk {
             return Ok(self.bulk_string(length)?.map(Item::Value));
         }
@@ -145,7 +157,7 @@ impl Reader {
     }
 
     /// The content of a bulk string, unless it is incomplete.
-    fn bulk_string(&mut self, length: usize) -> Result<Option<Value>, Malformed> {
+    fn bulk_string(&mut self, length: usize) -> Result<Option<Value>, Unusable> {
         let unread = &self.bytes[self.unread.clone()];
         let Some((content, rest)) = unread.split_at_checked(length) else { return Ok(None) };
         if !rest.starts_with(END) {
@@ -158,12 +170,12 @@ impl Reader {
     }
 }
 
-fn integer(text: &str) -> Result<i64, Malformed> {
+fn integer(text: &str) -> Result<i64, Unusable> {
     text.trim().parse().or(Err(Malformed))
 }
 
 /// The length of a bulk string or an array; `None` if there is none, which RESP2 writes as -1.
-fn length(text: &str) -> Result<Option<usize>, Malformed> {
+fn length(text: &str) -> Result<Option<usize>, Unusable> {
     match integer(text)? {
         ..0 => Ok(None),
         length => usize::try_from(length).map(Some).or(Err(Malformed)),
@@ -175,7 +187,8 @@ fn length(text: &str) -> Result<Option<usize>, Malformed> {
 pub(in crate::store) fn first_reply(mut bytes: &[u8]) -> Option<Value> {
     let mut reader = Reader::default();
     while reader.read_from(&mut bytes).is_ok_and(|count| count > 0) {}
-    reader.reply().ok()?
+    let mut rest = usize::MAX;
+    reader.reply(&mut rest).ok()?
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
-//! TLS: which certificates to trust, the client certificate, and a stream that is encrypted or not.
+//! TLS: which certificates to trust, the client certificate, and why a handshake fails.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use socket2::Socket;
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
 use crate::report::Fault;
-use crate::system::poll::Want;
 use crate::text::quoted;
 
 /// The TLS files that the user names.
@@ -41,8 +39,8 @@ pub(crate) struct Pem {
 /// Everything that an encrypted connection to one server needs.
 #[derive(Clone)]
 pub(in crate::store) struct Tls {
-    config: Arc<ClientConfig>,
-    name: ServerName<'static>,
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
 }
 
 impl Tls {
@@ -59,7 +57,7 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .with_root_certificates(roots(files.authority.as_ref())?);
-        let config = match &files.identity {
+        let mut config = match &files.identity {
             None => builder.with_no_client_auth(),
             Some(Identity { certificate, key }) => {
                 let shown = certificate.path.display();
@@ -68,6 +66,8 @@ impl Tls {
                     .map_err(|error| format!("{shown}: {}", reason_of(&error)))?
             }
         };
+        // A run connects once, so it has no use for session tickets.
+        config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name })
     }
 
@@ -148,12 +148,35 @@ pub(in crate::store) fn reason(error: &io::Error) -> Fault {
 }
 
 fn reason_of(error: &rustls::Error) -> Fault {
+    use AlertDescription as Alert;
     use rustls::CertificateError as Bad;
     let fault = |problem: &str, remedy: &str| Fault::new(problem).with_remedy(remedy);
     let bad = match error {
         rustls::Error::InvalidCertificate(bad) => bad,
         rustls::Error::InconsistentKeys(_) => {
             return fault("certificate and key do not match", "correct --tls-key");
+        }
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => {
+            return fault("server requires a client certificate", "set --tls-cert and --tls-key");
+        }
+        // Only a server that checks a client certificate sends these.
+        rustls::Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA),
+        ) => {
+            let problem = format!("server rejected the client certificate ({alert:?})");
+            return fault(&problem, "correct --tls-cert");
+        }
+        // TLS 1.2 has no alert for a missing certificate alone.
+        rustls::Error::AlertReceived(Alert::HandshakeFailure) => {
+            return fault(
+                "server refused the handshake",
+                "set --tls-cert and --tls-key if it requires a client certificate",
+            );
         }
         other => return Fault::new(other.to_string()),
     };
@@ -184,74 +207,5 @@ fn reason_of(error: &rustls::Error) -> Fault {
             other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
         },
         other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
-    }
-}
-
-/// A connected, non-blocking socket, plain or encrypted.
-pub(in crate::store) enum Stream {
-    Plain(Socket),
-    // Boxed because it is large and rarely used.
-    Encrypted(Box<StreamOwned<ClientConnection, Socket>>),
-}
-
-impl Stream {
-    /// With `tls`, the handshake takes place with the first read or write.
-    pub(in crate::store) fn new(socket: Socket, tls: Option<&Tls>) -> io::Result<Self> {
-        let Some(Tls { config, name }) = tls else { return Ok(Self::Plain(socket)) };
-        let connection = ClientConnection::new(Arc::clone(config), name.clone());
-        let connection = connection.map_err(io::Error::other)?;
-        Ok(Self::Encrypted(Box::new(StreamOwned::new(connection, socket))))
-    }
-
-    /// Whether a TLS handshake is not complete yet.
-    pub(in crate::store) fn is_handshaking(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Encrypted(stream) => stream.conn.is_handshaking(),
-        }
-    }
-
-    /// What to wait for when an operation that needs `want` on a plain socket would block. TLS may
-    /// need to read in order to write, and vice versa.
-    pub(in crate::store) fn waits_for(&self, want: Want) -> Want {
-        match self {
-            Self::Plain(_) => want,
-            Self::Encrypted(stream) if stream.conn.wants_write() => Want::Write,
-            Self::Encrypted(_) => Want::Read,
-        }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Plain(socket) => socket.as_fd(),
-            Self::Encrypted(stream) => stream.sock.as_fd(),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(buffer),
-            Self::Encrypted(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Encrypted(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(_) => Ok(()),
-            Self::Encrypted(stream) => stream.flush(),
-        }
     }
 }

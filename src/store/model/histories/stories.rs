@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::play::{Ask, Both, Step, on_a_server, plain_ask};
 use crate::lock::view::State;
 use crate::lock::{Kind, Mode, Slot};
+use crate::store::server::mailbox;
 use crate::store::{Answer, Revocation, Seen, Verdict};
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -229,7 +230,7 @@ fn a_duplicate_that_arrives_after_the_grant_does_not_consume_the_wake_up() {
         assert!(is_granted(&both.answer(&a_client(0), 1, &[])));
         assert_eq!(position(&both.answer(&a_client(1), 1, &[])), Some(1));
         both.play(&Step::Release(0, None));
-        let mail = both.key.side(&format!("mail:{}", both.tokens.present(1).as_str()));
+        let mail = mailbox(&both.key, both.tokens.present(1).as_str());
         for (attempt, left) in [(1, true), (2, false)] {
             let answer = both.answer(&a_client(1), attempt, &[]);
             assert_eq!(is_granted(&answer), !left, "{answer:?}");

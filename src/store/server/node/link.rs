@@ -71,7 +71,7 @@ impl Link {
         probe: Option<Probe>,
     ) -> Result<Self, String> {
         let tls = match (&address.endpoint, &address.tls) {
-            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host, files)?),
+            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host.as_str(), files)?),
             _ => None,
         };
         Ok(Self::with(address, tls, io_timeout, probe))
@@ -100,7 +100,7 @@ impl Link {
     /// A link to another server with the same credentials and TLS files.
     pub(super) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
         let tls = match (&endpoint, &self.tls) {
-            (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host)?),
+            (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host.as_str())?),
             _ => None,
         };
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))

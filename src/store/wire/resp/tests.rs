@@ -44,14 +44,15 @@ struct Heard {
 
 /// What the reader makes of the bytes, and the bytes that it does not accept.
 fn heard(mut pieces: Pieces<'_>) -> (Heard, Vec<u8>) {
-    let mut reader = Reader::default();
+    let (mut reader, mut rest) = (Reader::default(), usize::MAX);
     let mut replies = Vec::new();
     let malformed = loop {
-        match reader.reply() {
+        match reader.reply(&mut rest) {
             Ok(Some(reply)) => replies.push(reply),
             Ok(None) if matches!(reader.read_from(&mut pieces), Ok(0)) => break false,
             Ok(None) => {}
             Err(Malformed) => break true,
+            Err(TooLarge) => panic!("{rest} bytes are left"),
         }
     };
     (Heard { replies, malformed }, reader.bytes[reader.unread].to_vec())
