@@ -269,7 +269,7 @@ fn a_full_disk_causes_69_and_changes_nothing() {
         {
             let output = limited(kibibytes, arguments);
             assert_eq!(output.code(), 69, "{output:?}");
-            assert!(output.err().contains("too large"), "{output:?}");
+            assert!(output.err().contains("too large; raise ulimit -f"), "{output:?}");
             assert_eq!(seen(), before);
         }
         assert_eq!(run(&mut local.rlock(change)).code(), 0);

@@ -34,14 +34,10 @@ impl Error {
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(
-                Errno::ENOSPC
-                | Errno::EDQUOT
-                | Errno::EFBIG
-                | Errno::EIO
-                | Errno::EMFILE
-                | Errno::ENFILE,
-            ) => Self::Full(fault),
+            Some(Errno::EFBIG) => Self::Full(fault.with_remedy("raise ulimit -f")),
+            Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {
+                Self::Full(fault)
+            }
             Some(Errno::EACCES | Errno::EPERM) => Self::Unusable(fault.with_remedy(
                 "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
             )),
