@@ -180,8 +180,6 @@ impl Store for Local {
         if !matches!(answer, Answer::Queued { .. }) {
             self.mailbox = None;
         }
-        let clock = self.clock()?;
-        sweep::once_a_day(&self.directory, &clock);
         Ok(answer)
     }
 
@@ -215,7 +213,10 @@ impl Store for Local {
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
-        self.act(key, |lock, now| lock.release(token, outcome, now))
+        let released = self.act(key, |lock, now| lock.release(token, outcome, now))?;
+        let clock = self.clock()?;
+        sweep::once_a_day(&self.directory, &clock);
+        Ok(released)
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {

@@ -10,15 +10,15 @@ use nix::unistd::geteuid;
 
 use super::error::Error;
 use super::folder::Folder;
-use super::names::{DRAFT, GUARD, MAIL, STATE, decoded, encoded, hidden, hidden_as};
+use super::names::{
+    self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
+};
 use crate::lock::Key;
 use crate::report::Fault;
 
-/// The suffix of a directory whose name is the beginning of a long lock name.
-const MORE: char = '+';
-
-/// How many bytes of a lock's name go into one file name. File systems allow 255.
-const PIECE: usize = 200;
+/// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three in
+/// a file name. The last piece is that of a file.
+const MOST_FOLDERS: usize = (3 * 400_usize).div_ceil(PIECE) - 1;
 
 /// A directory of locks.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ impl Place {
     }
 }
 
-/// A file of rlock that users do not see.
-pub(super) enum Entry {
+/// The kinds of files that users do not see.
+pub(super) enum Kind {
     State(Place),
     Mail,
     Draft,
@@ -106,7 +106,7 @@ impl Directory {
         let mut rest = name.as_str();
         while rest.len() > PIECE {
             let (piece, more) = rest.split_at(PIECE);
-            let name = format!("{piece}{MORE}");
+            let name = names::folder(piece);
             shown.push(&name);
             let fail = |error: io::Error| Error::of(&shown, &error);
             folder = match folder.within(&name) {
@@ -126,57 +126,94 @@ impl Directory {
 
     /// The keys of all locks that have a file.
     pub(super) fn keys(&self) -> Result<Vec<String>, Error> {
-        let mut keys = Vec::new();
-        let found = self.walk(&mut |_, before, name| {
-            let rest = hidden_as(name, STATE);
-            keys.extend(rest.and_then(|rest| decoded(&format!("{before}{rest}"))));
-        });
-        found.map(|()| keys)
+        let keys = self.files()?.filter_map(|file| decoded(&file.encoded_key()?));
+        Ok(keys.collect())
     }
 
-    /// Calls `act` with each hidden file of rlock: the folder that it is in, its name, and its
-    /// kind.
-    pub(super) fn each(&self, act: &mut impl FnMut(&Folder, &str, Entry)) -> Result<(), Error> {
-        self.walk(&mut |folder, _, name| {
-            let entry = if let Some(rest) = hidden_as(name, STATE) {
-                Entry::State(Place::new(folder.clone(), rest, self.path.clone()))
-            } else if hidden_as(name, MAIL).is_some() {
-                Entry::Mail
-            } else if hidden_as(name, DRAFT).is_some() {
-                Entry::Draft
-            } else {
-                return;
-            };
-            act(folder, name, entry);
-        })
-    }
-
-    /// Calls `act` for each file: its folder, the part of the lock's name that the folder stands
-    /// for, and the file name. Folders that cannot be read are skipped.
-    fn walk(&self, act: &mut impl FnMut(&Arc<Folder>, &str, &str)) -> Result<(), Error> {
-        let Some(folder) = self.open(false)? else { return Ok(()) };
-        walk(&Arc::new(folder), &mut String::new(), act)
-            .map_err(|error| Error::of(&self.path, &error))
+    /// All entries of the directory, and those of its folders for long names. Folders that cannot be
+    /// read count as empty.
+    pub(super) fn files(&self) -> Result<Files, Error> {
+        let mut files = Files { path: self.path.clone(), open: Vec::new() };
+        if let Some(folder) = self.open(false)? {
+            let opened = files.enter(folder, String::new());
+            opened.map_err(|error| Error::of(&self.path, &error))?;
+        }
+        Ok(files)
     }
 }
 
-fn walk(
-    folder: &Arc<Folder>,
-    before: &mut String,
-    act: &mut impl FnMut(&Arc<Folder>, &str, &str),
-) -> io::Result<()> {
-    for name in folder.names()? {
-        let within = name.strip_suffix(MORE).map(|piece| (piece, folder.within(&name)));
-        if let Some((piece, Ok(within))) = within {
-            let length = before.len();
-            before.push_str(piece);
-            let _ = walk(&Arc::new(within), before, act);
-            before.truncate(length);
-        } else {
-            act(folder, before, &name);
+/// Goes through the entries of a directory.
+pub(super) struct Files {
+    path: PathBuf,
+    /// The folders that are being read, each in the one before.
+    open: Vec<Level>,
+}
+
+struct Level {
+    folder: Arc<Folder>,
+    /// The part of an encoded key that the folder stands for.
+    before: String,
+    names: Box<dyn Iterator<Item = String>>,
+}
+
+impl Files {
+    fn enter(&mut self, folder: Folder, before: String) -> io::Result<()> {
+        let names = Box::new(folder.names()?);
+        self.open.push(Level { folder: Arc::new(folder), before, names });
+        Ok(())
+    }
+}
+
+impl Iterator for Files {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            let depth = self.open.len();
+            let Level { folder, before, names } = self.open.last_mut()?;
+            let Some(name) = names.next() else {
+                self.open.pop();
+                continue;
+            };
+            let (folder, before) = (folder.clone(), before.clone());
+            if let Some(piece) = piece(&name).filter(|_| depth <= MOST_FOLDERS)
+                && let Ok(within) = folder.within(&name)
+            {
+                let _ = self.enter(within, [&before, piece].concat());
+            }
+            return Some(Found { folder, before, name, path: self.path.clone() });
         }
     }
-    Ok(())
+}
+
+/// An entry of the directory, which need not be a file of rlock.
+pub(super) struct Found {
+    pub(super) folder: Arc<Folder>,
+    /// The part of an encoded key that the folder stands for.
+    before: String,
+    pub(super) name: String,
+    /// The path of the directory.
+    path: PathBuf,
+}
+
+impl Found {
+    /// The kind of the file, by its whole name; `None` if it is not a hidden file of rlock.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        if is_mail(&self.name) {
+            return Some(Kind::Mail);
+        }
+        if is_draft(&self.name) {
+            return Some(Kind::Draft);
+        }
+        decoded(&self.encoded_key()?)?;
+        let rest = hidden_as(&self.name, STATE)?;
+        Some(Kind::State(Place::new(self.folder.clone(), rest, self.path.clone())))
+    }
+
+    /// The encoded key of the lock whose state this is, if it is a state.
+    fn encoded_key(&self) -> Option<String> {
+        Some([&self.before, hidden_as(&self.name, STATE)?].concat())
+    }
 }
 
 #[cfg(test)]

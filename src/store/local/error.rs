@@ -44,6 +44,7 @@ impl Error {
             Some(Errno::EROFS) => {
                 Self::Unusable(fault.with_remedy("name a writable directory with local:/DIRECTORY"))
             }
+            _ if error.kind() == io::ErrorKind::StorageFull => Self::Full(fault),
             _ => Self::Unusable(fault),
         }
     }
