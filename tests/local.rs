@@ -137,7 +137,9 @@ fn an_invalid_local_url_exits_with_78() {
         ("local:here", "/tmp", "is not absolute"),
         ("local:", "", "without HOME"),
         ("local:/dev/null/x", "/tmp", "not a directory"),
-        ("local:/proc/none", "/tmp", "no such file"),
+        ("local:/proc/none", "/tmp", "no such file or directory; name a writable directory with"),
+        ("local:", "/proc", "cannot create /proc/.local/state/rlock: no such file"),
+        ("local:/none/locks", "/tmp", "cannot create /none/locks: /none does not exist; create it"),
     ] {
         let mut command = rlock(["exec", "demo", "true"]);
         command.env("RLOCK_URL", url).env("HOME", home).env_remove("XDG_STATE_HOME");

@@ -126,7 +126,6 @@ fn a_death_in_the_first_changes_of_a_lock_does_not_keep_others_out() {
         for has_state in [false, true] {
             for calls in 0.. {
                 let server = Server::start();
-                fs::create_dir(server.locks()).unwrap();
                 if has_state {
                     run(&mut server.rlock(["exec", "L", "true"]));
                 }

@@ -13,7 +13,7 @@ use crate::duration::{Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Key, Name, Prefix};
 use crate::store::Store;
-use crate::store::location::{Credentials, Identity, Location, Pem, TlsFiles};
+use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub(crate) struct Server {
@@ -59,18 +59,17 @@ impl Server {
                 .warnings
                 .push("the password in --url is visible to all users in ps; use RLOCK_URL".into());
         }
-        let location = match location {
-            // It has no server that could ask for credentials.
-            local @ Location::Local(_) => local,
-            servers => servers
-                .with(
-                    &credentials(common, &mut files)?,
-                    &sentinel_credentials()?,
-                    &tls_files(common, &mut files)?,
-                )
-                .map_err(Error::Config)?,
+        let is_local = location.directory().is_some();
+        files.warnings.extend(location.directory().and_then(Directory::hazard));
+        let credentials = match is_local {
+            // No server could ask for them.
+            true => Credentials::default(),
+            false => credentials(common, &mut files)?,
         };
-        if min_replicas > 0 && matches!(location, Location::Local(_)) {
+        let location = location
+            .with(&credentials, &sentinel_credentials()?, &tls_files(common, &mut files)?)
+            .map_err(Error::Config)?;
+        if min_replicas > 0 && is_local {
             return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
         }
         let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {

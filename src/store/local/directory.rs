@@ -1,20 +1,20 @@
 //! Where the files of locks are, and their names.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
-use super::error::Error;
+use super::error::{Error, NAME_ANOTHER};
 use super::folder::Folder;
 use super::names::{
     self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
 };
 use crate::lock::Key;
-use crate::report::Fault;
+use crate::report::{Fault, plain};
 
 /// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three in
 /// a file name. The last piece is that of a file.
@@ -76,14 +76,21 @@ impl Directory {
     /// means that a private directory is accessible to other users, who may have planted files in
     /// it.
     pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
-        let fail = |error: io::Error| Error::of(&self.path, &error);
+        let fail = |error: io::Error| match error.kind() {
+            // It cannot be shared.
+            io::ErrorKind::PermissionDenied if self.private => {
+                let fault = Fault::new(format!("{}: {}", self.path.display(), plain(&error)));
+                Error::Unusable(fault.with_remedy(NAME_ANOTHER))
+            }
+            _ => Error::of(&self.path, &error),
+        };
         let folder = match Folder::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if !may_create {
                     return Ok(None);
                 }
-                let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-                created.and_then(|()| Folder::open(&self.path)).map_err(fail)?
+                self.create()?;
+                Folder::open(&self.path).map_err(fail)?
             }
             opened => opened.map_err(fail)?,
         };
@@ -96,6 +103,48 @@ impl Directory {
             }
         }
         Ok(Some(folder))
+    }
+
+    /// Creates the directory. A chosen one must have its parent already, because a mistake in the
+    /// name would otherwise make a lock that excludes nobody.
+    fn create(&self) -> Result<(), Error> {
+        let created = DirBuilder::new().recursive(self.private).mode(0o700).create(&self.path);
+        let error = match created {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
+            _ => return Ok(()),
+        };
+        let parent = self.path.parent().filter(|it| !self.private && !it.exists());
+        let why = match parent {
+            Some(parent) => format!("{} does not exist", parent.display()),
+            None => plain(&error),
+        };
+        let fault = Fault::new(format!("cannot create {}: {why}", self.path.display()));
+        Err(match (Error::of(&self.path, &error), parent) {
+            (Error::Full(_), _) => Error::Full(fault),
+            (_, Some(_)) => Error::Unusable(fault.with_remedy("create it, or correct the URL")),
+            _ => Error::Unusable(fault.with_remedy(NAME_ANOTHER)),
+        })
+    }
+
+    /// Whether the next request creates a directory that the user named.
+    pub(super) fn is_chosen_but_missing(&self) -> bool {
+        let missing = || fs::metadata(&self.path).err().map(|error| error.kind());
+        !self.private && missing() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// A warning if users other than root and those of a group can change the locks.
+    pub(crate) fn hazard(&self) -> Option<String> {
+        let found = fs::metadata(&self.path).ok().filter(|it| it.is_dir() && !self.private)?;
+        let what = match found.uid() {
+            _ if found.mode() & 0o002 != 0 => {
+                "writable by every user; use a directory that only you or a group can write"
+            }
+            owner if ![0, geteuid().as_raw()].contains(&owner) => {
+                "owned by another user; use a directory that you or root own"
+            }
+            _ => return None,
+        };
+        Some(format!("local:{}: {what}", self.path.display()))
     }
 
     /// Where the files of a lock are. Creates the folder if `may_create`; `None` if it is missing.

@@ -7,6 +7,9 @@ use nix::errno::Errno;
 
 use crate::report::{Fault, plain};
 
+/// The remedy for a directory that cannot be written.
+pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";
+
 /// Why the files of a lock cannot be used.
 #[derive(Debug)]
 pub(super) enum Error {
@@ -41,9 +44,7 @@ impl Error {
             Some(Errno::EACCES | Errno::EPERM) => Self::Unusable(fault.with_remedy(
                 "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
             )),
-            Some(Errno::EROFS) => {
-                Self::Unusable(fault.with_remedy("name a writable directory with local:/DIRECTORY"))
-            }
+            Some(Errno::EROFS) => Self::Unusable(fault.with_remedy(NAME_ANOTHER)),
             _ if error.kind() == io::ErrorKind::StorageFull => Self::Full(fault),
             _ => Self::Unusable(fault),
         }
