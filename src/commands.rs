@@ -16,7 +16,7 @@ mod revoke;
 use std::ffi::OsString;
 
 use crate::cli::Command;
-use crate::config::{self, Output};
+use crate::config::{self, Handover, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Name;
@@ -32,7 +32,8 @@ pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited
         Command::Exec(options) => {
             config::Exec::resolve(options).and_then(|options| exec::run(options, inherited, report))
         }
-        Command::Acquire(options) => config::Acquire::resolve(options)
+        Command::Acquire(options) => Handover::receive(arguments)
+            .and_then(|handover| config::Acquire::resolve(options, handover))
             .and_then(|options| acquire::run(&options, arguments, inherited, report)),
         Command::Renew(options) => {
             config::Renew::resolve(options).and_then(|options| renew::run(&options, report))

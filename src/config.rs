@@ -2,13 +2,14 @@
 //! subcommand gets one type with everything resolved, and nothing is checked again after that.
 
 mod files;
+mod handover;
 mod server;
 mod variables;
 
-use std::env;
 use std::ffi::OsString;
 use std::time::Duration;
 
+pub(crate) use handover::{Handover, KEEPER, ReadOnce};
 pub(crate) use server::Server;
 use variables::{given, setting, setting_by};
 
@@ -21,9 +22,6 @@ use crate::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
 use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
 use crate::report::{Fault, Verbosity};
 use crate::store::Revocation;
-
-/// The variable through which a keeper receives the token of its hold. No other process has it.
-pub(crate) const KEEPER_TOKEN: &str = "RLOCK_KEEPER_TOKEN";
 
 /// What exec and acquire share: the lock, and how to ask for it.
 pub(crate) struct Terms {
@@ -128,7 +126,12 @@ pub(crate) enum Form {
 }
 
 impl Terms {
-    fn resolve(name: &Name, common: &cli::Common, terms: &cli::Terms) -> Result<Self, Error> {
+    fn resolve(
+        name: &Name,
+        common: &cli::Common,
+        terms: &cli::Terms,
+        read_once: ReadOnce,
+    ) -> Result<Self, Error> {
         let wait = if terms.nonblock { None } else { setting(terms.wait, "RLOCK_WAIT")? };
         let wait_limit = match wait.map(BoundedDuration::get) {
             _ if terms.nonblock => WaitLimit::None,
@@ -151,7 +154,7 @@ impl Terms {
             setting_by(terms.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
         Ok(Self {
             name: name.clone(),
-            server: Server::resolve(common, Some(ttl), min_replicas)?,
+            server: Server::resolve(common, Some(ttl), min_replicas, read_once)?,
             mode,
             ttl,
             at_least: terms.at_least.map_or(Duration::ZERO, BoundedDuration::get),
@@ -172,8 +175,9 @@ impl Exec {
             Error::Usage(Fault::new("missing COMMAND after NAME").with_remedy("add it"))
         })?;
         let kill_after = options.kill_after.map(BoundedDuration::get);
+        let read_once = ReadOnce::new();
         Ok(Self {
-            terms: Terms::resolve(&options.name, &options.common, &options.terms)?,
+            terms: Terms::resolve(&options.name, &options.common, &options.terms, read_once)?,
             program,
             arguments: words.collect(),
             group: if options.foreground { Group::Inherited } else { Group::New },
@@ -187,12 +191,14 @@ impl Exec {
 }
 
 impl Acquire {
-    pub(crate) fn resolve(options: cli::Acquire) -> Result<Self, Error> {
-        let keeper_token = match (options.while_pid, env::var(KEEPER_TOKEN)) {
-            (Some(_), Ok(token)) => Some(token.parse().map_err(Error::Usage)?),
-            _ => None,
-        };
-        let mut terms = Terms::resolve(&options.name, &options.common, &options.terms)?;
+    /// `handover` is what a keeper has received.
+    pub(crate) fn resolve(
+        options: cli::Acquire,
+        handover: Option<Handover>,
+    ) -> Result<Self, Error> {
+        let keeper_token = handover.as_ref().map(Handover::token).transpose()?;
+        let read_once = handover.map(|it| it.read_once).unwrap_or_default();
+        let mut terms = Terms::resolve(&options.name, &options.common, &options.terms, read_once)?;
         if keeper_token.is_some() {
             // The lock is held already.
             terms.wait_limit = WaitLimit::None;
@@ -206,7 +212,7 @@ impl Renew {
     pub(crate) fn resolve(options: cli::Renew) -> Result<Self, Error> {
         let token = token(options.hold.token)?;
         let ttl = chosen_ttl(options.ttl)?;
-        let server = Server::resolve(&options.common, ttl, 0)?;
+        let server = Server::resolve(&options.common, ttl, 0, ReadOnce::new())?;
         let (name, output) = (options.hold.name, Output::of(options.hold.json));
         Ok(Self { key: server.key(&name), name, token, ttl, server, output })
     }
@@ -221,7 +227,7 @@ impl Release {
             (true, None) => Target::AllHolds(force),
             (true, Some(id)) => Target::Client(id, force),
         };
-        let server = Server::resolve(&options.common, None, 0)?;
+        let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
         let (name, output) = (options.hold.name, Output::of(options.hold.json));
         Ok(Self { key: server.key(&name), name, target, server, output })
     }
@@ -246,7 +252,7 @@ impl Inspect {
             order: options.sort,
         };
         let (subject, watch) = (options.subject, options.watch.map(Timeout::get));
-        let server = Server::resolve(&options.common, None, 0)?;
+        let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
         Ok(Self { subject, selection, form, watch, server })
     }
 }

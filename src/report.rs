@@ -30,6 +30,8 @@ pub(crate) enum Verbosity {
 pub(crate) enum Diagnostic {
     /// One step of the work, for --verbose.
     Detail(String),
+    /// Normal progress. Printed unless quiet.
+    Note(String),
     /// It works, but the user should fix something. Printed even if quiet.
     Warning(String),
 }
@@ -146,6 +148,7 @@ impl Report {
         for diagnostic in diagnostics {
             match diagnostic {
                 Diagnostic::Detail(what) => self.detail(what),
+                Diagnostic::Note(what) => self.note(what),
                 Diagnostic::Warning(what) => self.warn(what),
             }
         }

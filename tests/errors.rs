@@ -468,7 +468,9 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
     let output = bash(&server, slow);
     assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
     // A keeper needs the password too, long after the pipe is empty.
-    let script = "t=$($rlock acquire --ttl 3s --while-pid $$ --password-file <(echo s3cret) L) \
+    // Nothing in the environment takes its place.
+    let script = "export RLOCK_KEEPER_PASSWORD=wrong RLOCK_KEEPER_TOKEN=wrong
+        t=$($rlock acquire --ttl 3s --while-pid $$ --password-file <(echo s3cret) L) \
         || exit
         export RLOCK_PASSWORD=s3cret
         until [ \"$($rlock inspect L | grep -c 'renewed [1-9]')\" = 1 ]; do :; done

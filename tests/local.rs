@@ -14,19 +14,22 @@ use nix::libc;
 use crate::support::{Finished, LongerWait, READY, Running, binary, rlock, run, state_file, until};
 use tempfile::TempDir;
 
-/// A directory of locks.
-struct Local(TempDir);
+/// A unique part of a file name, as rlock makes it.
+const UUID: &str = "21037f5e-fca6-4037-8f83-5797379be1c3";
+
+/// A directory of locks, which the first command creates.
+pub(crate) struct Local(pub(crate) TempDir);
 
 impl Local {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap())
     }
 
-    fn locks(&self) -> PathBuf {
+    pub(crate) fn locks(&self) -> PathBuf {
         self.0.path().join("locks")
     }
 
-    fn rlock(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn rlock(&self, arguments: &[&str]) -> Command {
         let mut command = rlock(arguments);
         command.env("RLOCK_URL", format!("local:{}", self.locks().display()));
         command
@@ -38,7 +41,7 @@ impl Local {
     }
 
     /// The stored state of the lock.
-    fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.locks().join(".rlock:L.state")
     }
 }
@@ -81,7 +84,7 @@ fn has_opened(process: &Running, file: &Path) -> bool {
 
 /// Makes a file look as if the last write to it was two days ago.
 #[track_caller]
-fn age(path: &Path) {
+pub(crate) fn age(path: &Path) {
     let touched = run(Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path));
     assert_eq!(touched.code(), 0, "{touched:?}");
 }
@@ -134,7 +137,9 @@ fn an_invalid_local_url_exits_with_78() {
         ("local:here", "/tmp", "is not absolute"),
         ("local:", "", "without HOME"),
         ("local:/dev/null/x", "/tmp", "not a directory"),
-        ("local:/proc/none", "/tmp", "no such file"),
+        ("local:/proc/none", "/tmp", "no such file or directory; name a writable directory with"),
+        ("local:", "/proc", "cannot create /proc/.local/state/rlock: no such file"),
+        ("local:/none/locks", "/tmp", "cannot create /none/locks: /none does not exist; create it"),
     ] {
         let mut command = rlock(["exec", "demo", "true"]);
         command.env("RLOCK_URL", url).env("HOME", home).env_remove("XDG_STATE_HOME");
@@ -269,7 +274,7 @@ fn a_full_disk_causes_69_and_changes_nothing() {
         {
             let output = limited(kibibytes, arguments);
             assert_eq!(output.code(), 69, "{output:?}");
-            assert!(output.err().contains("too large"), "{output:?}");
+            assert!(output.err().contains("too large; raise ulimit -f"), "{output:?}");
             assert_eq!(seen(), before);
         }
         assert_eq!(run(&mut local.rlock(change)).code(), 0);
@@ -443,10 +448,14 @@ fn files_unused_for_a_day_are_removed() {
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     };
     let mail = names().into_iter().find(|name| name.ends_with(".mail")).unwrap();
-    make_pipe(&file(".dead.mail"));
-    fs::write(file(".killed.draft"), "").unwrap();
-    fs::write(file(".rlock:killed.state"), "").unwrap();
-    fs::write(file("theirs"), "").unwrap();
+    make_pipe(&file(&format!(".{UUID}.mail")));
+    fs::write(file(&format!(".{UUID}.draft")), "").unwrap();
+    let theirs = ["theirs", ".thesis.draft", ".old.mail", ".their.state", ".%.state", "c++"];
+    theirs[..5].iter().for_each(|name| fs::write(file(name), "").unwrap());
+    fs::create_dir(file("c++")).unwrap();
+    let deeper = file("c++").join(format!(".{UUID}.draft"));
+    fs::write(&deeper, "").unwrap();
+    age(&deeper);
     for name in names().iter().filter(|name| !name.contains("new")) {
         age(&file(name));
     }
@@ -456,7 +465,9 @@ fn files_unused_for_a_day_are_removed() {
     age(&file(".rlock:lapsed.state"));
     age(&file(".swept"));
     run(&mut local.rlock(&["exec", "new", "true"]));
-    let mut expected = vec![".swept".into(), "theirs".into(), mail];
+    assert!(deeper.exists());
+    let mut expected = vec![".swept".into(), mail];
+    expected.extend(theirs.map(str::to_owned));
     for name in ["held", "lapsed", "new"] {
         expected.extend([format!("rlock:{name}.lock"), format!(".rlock:{name}.state")]);
     }
@@ -496,7 +507,7 @@ fn planted_links_and_pipes_are_never_followed() {
         fs::remove_file(&swept).unwrap();
         plant(what, &swept);
         age(&swept);
-        let draft = local.locks().join(".killed.draft");
+        let draft = local.locks().join(format!(".{UUID}.draft"));
         plant(what, &draft);
         age(&draft);
         let output = run(&mut local.rlock(&["exec", "L", "true"]));

@@ -18,6 +18,7 @@ mod limits;
 mod local;
 mod local_clocks;
 mod local_deaths;
+mod local_directory;
 mod modes;
 mod nested;
 mod packaging;

@@ -60,13 +60,6 @@ pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
          innermost last. exec and acquire read it to detect a lock that an enclosing command holds.",
     ),
     (
-        &["acquire"],
-        "RLOCK_KEEPER_TOKEN, RLOCK_KEEPER_PASSWORD, RLOCK_KEEPER_TLS_CA, RLOCK_KEEPER_TLS_CERT, \
-         RLOCK_KEEPER_TLS_KEY",
-        "Set by acquire for the keeper of --while-pid: the token, and what acquire read from pipes. \
-         Do not set them yourself.",
-    ),
-    (
         &["exec", "acquire", "release"],
         "LOGNAME, USER",
         "Name of the user that inspect shows. rlock uses the first one that is set.",

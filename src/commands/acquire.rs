@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use super::grant::Grant;
 use super::output::{self, Done};
 use super::{identity, keeper};
-use crate::config::{Acquire, Output};
+use crate::config::{Acquire, Handover, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::Token;
@@ -38,8 +38,8 @@ pub(super) fn run(
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
-        let read_once = &terms.server.read_once;
-        match keeper::start(process, token, arguments, read_once, inherited, report) {
+        let handover = Handover::new(token, &terms.server.read_once);
+        match keeper::start(process, &handover, arguments, inherited, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
                 let _ = grant.store.leave(&grant.request);

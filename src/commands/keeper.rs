@@ -1,7 +1,7 @@
 //! `acquire --while-pid`: a keeper in the background, for as long as a process lives.
 //!
-//! The keeper runs this program again, with the same arguments and with the token in its
-//! environment. Requests can be repeated, so it asks for the hold again and gets it. It is a new
+//! The keeper runs this program again, with the same arguments, and receives the token from its
+//! parent. Requests can be repeated, so it asks for the hold again and gets it. It is a new
 //! process rather than a fork, because a fork would copy the connections and only one of the
 //! threads.
 
@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +22,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
 use super::{identity, releasing};
-use crate::config::{KEEPER_TOKEN, Terms};
+use crate::config::{Handover, KEEPER, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::lock::view::Outcome;
@@ -77,16 +78,20 @@ pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
 /// process's output does not wait for it.
 pub(super) fn start(
     process: OwnedFd,
-    token: &Token,
+    handover: &Handover,
     arguments: &[OsString],
-    read_once: &[(&'static str, OsString)],
     inherited: Inherited,
     report: &Report,
 ) -> Result<Child, Error> {
     let mut keeper = Command::new("/proc/self/exe");
-    keeper.arg0("rlock").args(arguments.iter().skip(1)).env(KEEPER_TOKEN, token.as_str());
-    keeper.envs(read_once.iter().map(|(name, value)| (name, value)));
-    keeper.stdin(Stdio::from(process)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    keeper.arg0(KEEPER).args(arguments.iter().skip(1));
+    let (mut socket, its_end) = UnixStream::pair()
+        .named("socketpair")
+        .map_err(|error| Error::system("cannot start the keeper", error))?;
+    keeper
+        .stdin(Stdio::from(process))
+        .stdout(Stdio::from(OwnedFd::from(its_end)))
+        .stderr(Stdio::piped());
     // SAFETY: between fork and exec it makes system calls only, which affect only itself.
     unsafe {
         keeper.pre_exec(move || {
@@ -94,14 +99,17 @@ pub(super) fn start(
             close_others_at_exec()
         });
     }
-    let mut keeper = keeper.spawn().map_err(|error| match error.kind() {
+    let started = keeper.spawn().map_err(|error| match error.kind() {
         ErrorKind::NotFound => anyhow!("the keeper needs /proc; mount it"),
         _ => anyhow!(error).context("cannot start the keeper"),
-    })?;
+    });
+    // It has the keeper's end of the socket.
+    drop(keeper);
+    let mut keeper = started?;
+    // If one of these fails, the keeper has ended, and its stderr says why.
     let mut written = Vec::new();
-    if let Some(mut output) = keeper.stdout.take() {
-        let _ = output.read_to_end(&mut written);
-    }
+    let _ = handover.send(&socket);
+    let _ = socket.read_to_end(&mut written);
     if written == READY {
         return Ok(keeper);
     }

@@ -1,18 +1,16 @@
 //! Files that the user names: a password, certificates and a key. Each is read only once and within
 //! the I/O timeout, because it may be a pipe: `--password-file <(pass show lock)`.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 use nix::libc;
 
+use super::handover::ReadOnce;
 use crate::duration::show;
 use crate::error::Error;
 use crate::report::plain;
@@ -39,16 +37,6 @@ impl Role {
         }
     }
 
-    /// The variable that passes the content to a keeper, which cannot read a pipe again.
-    fn handed_down(self) -> &'static str {
-        match self {
-            Self::Password => "RLOCK_KEEPER_PASSWORD",
-            Self::Authority => "RLOCK_KEEPER_TLS_CA",
-            Self::Certificate => "RLOCK_KEEPER_TLS_CERT",
-            Self::Key => "RLOCK_KEEPER_TLS_KEY",
-        }
-    }
-
     fn is_secret(self) -> bool {
         matches!(self, Self::Password | Self::Key)
     }
@@ -66,13 +54,13 @@ impl Role {
 pub(super) struct Files {
     timeout: Duration,
     pub(super) warnings: Vec<String>,
-    /// The contents that cannot be read twice, for the environment of a keeper.
-    pub(super) read_once: Vec<(&'static str, OsString)>,
+    /// The contents that cannot be read twice. A keeper begins with those that it has received.
+    pub(super) read_once: ReadOnce,
 }
 
 impl Files {
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout, warnings: Vec::new(), read_once: Vec::new() }
+    pub(super) fn new(timeout: Duration, read_once: ReadOnce) -> Self {
+        Self { timeout, warnings: Vec::new(), read_once }
     }
 
     /// Returns the first line. Later lines may be notes.
@@ -93,8 +81,8 @@ impl Files {
     /// Returns a whole file. Of a password file it may return only the beginning with the first
     /// line.
     pub(super) fn read(&mut self, role: Role, path: &Path) -> Result<Vec<u8>, Error> {
-        if let Some(text) = env::var_os(role.handed_down()) {
-            return Ok(text.into_vec());
+        if let Some(text) = self.read_once.get(role.option()) {
+            return Ok(text.clone());
         }
         let refused = |error: io::Error| fail(role, path, &plain(&error));
         // Opening a pipe would block until its other end is open.
@@ -109,7 +97,7 @@ impl Files {
                 .push(format!("{option}: readable by every user; run chmod o-r -- {file}"));
         }
         if !found.is_file() {
-            self.read_once.push((role.handed_down(), OsString::from_vec(text.clone())));
+            self.read_once.insert(role.option().to_owned(), text.clone());
         }
         Ok(text)
     }

@@ -1,19 +1,19 @@
 //! The lock server: where it is, how to log in, and how long to wait for it.
 
 use std::env;
-use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::files::{Files, Role};
+use super::handover::ReadOnce;
 use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
 use crate::duration::{Timeout, Ttl};
 use crate::error::Error;
 use crate::lock::{Key, Name, Prefix};
 use crate::store::Store;
-use crate::store::location::{Credentials, Identity, Location, Pem, TlsFiles};
+use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub(crate) struct Server {
@@ -24,9 +24,8 @@ pub(crate) struct Server {
     min_replicas: u32,
     /// Warnings about a configuration that works but is unsafe.
     pub(crate) warnings: Vec<String>,
-    /// Files that cannot be read twice: their variables, and what was in them. A keeper gets these
-    /// through its environment.
-    pub(crate) read_once: Vec<(&'static str, OsString)>,
+    /// What a keeper needs, because it cannot be read twice.
+    pub(crate) read_once: ReadOnce,
 }
 
 const NO_URL: &str = "no server; set --url or RLOCK_URL, for example \
@@ -34,11 +33,13 @@ const NO_URL: &str = "no server; set --url or RLOCK_URL, for example \
 
 impl Server {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
-    /// will request, if any: a reply may take at most a quarter of it.
+    /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper has
+    /// received.
     pub(super) fn resolve(
         common: &cli::Common,
         ttl: Option<Ttl>,
         min_replicas: u32,
+        read_once: ReadOnce,
     ) -> Result<Self, Error> {
         let from_environment = variable("RLOCK_URL")?.unwrap_or_default();
         let urls: Vec<&str> = match &common.url[..] {
@@ -47,7 +48,7 @@ impl Server {
         };
         let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
         let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
-        let mut files = Files::new(io_timeout);
+        let mut files = Files::new(io_timeout, read_once);
         if urls.is_empty() {
             return Err(Error::Config(NO_URL.into()));
         }
@@ -58,18 +59,17 @@ impl Server {
                 .warnings
                 .push("the password in --url is visible to all users in ps; use RLOCK_URL".into());
         }
-        let location = match location {
-            // It has no server that could ask for credentials.
-            local @ Location::Local(_) => local,
-            servers => servers
-                .with(
-                    &credentials(common, &mut files)?,
-                    &sentinel_credentials()?,
-                    &tls_files(common, &mut files)?,
-                )
-                .map_err(Error::Config)?,
+        let is_local = location.directory().is_some();
+        files.warnings.extend(location.directory().and_then(Directory::hazard));
+        let credentials = match is_local {
+            // No server could ask for them.
+            true => Credentials::default(),
+            false => credentials(common, &mut files)?,
         };
-        if min_replicas > 0 && matches!(location, Location::Local(_)) {
+        let location = location
+            .with(&credentials, &sentinel_credentials()?, &tls_files(common, &mut files)?)
+            .map_err(Error::Config)?;
+        if min_replicas > 0 && is_local {
             return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
         }
         let prefix = match (&common.prefix, env::var_os("RLOCK_PREFIX")) {

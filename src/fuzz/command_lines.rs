@@ -35,7 +35,7 @@ fn resolve(command: Command) {
     }
     let resolved: Result<(), Error> = match command {
         Command::Exec(options) => config::Exec::resolve(options).map(drop),
-        Command::Acquire(options) => config::Acquire::resolve(options).map(drop),
+        Command::Acquire(options) => config::Acquire::resolve(options, None).map(drop),
         Command::Renew(options) => config::Renew::resolve(options).map(drop),
         Command::Release(options) => config::Release::resolve(options).map(drop),
         Command::Inspect(options) => config::Inspect::resolve(options).map(drop),

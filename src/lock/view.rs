@@ -187,6 +187,8 @@ impl TryFrom<&str> for Ending {
 pub(crate) struct Reason {
     /// `None` if the server has no record of the hold.
     ending: Option<Ending>,
+    /// Whether the record was in files.
+    in_files: bool,
     ago: Option<Duration>,
     operator: Operator,
 }
@@ -194,7 +196,12 @@ pub(crate) struct Reason {
 impl Reason {
     /// The last argument is an `Operator` as stores keep it.
     pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
-        Self { ending, ago, operator: Operator::from_line(by) }
+        Self { ending, in_files: false, ago, operator: Operator::from_line(by) }
+    }
+
+    /// The same reason from a store without a server, which loses a record only with its files.
+    pub(crate) fn in_files(self) -> Self {
+        Self { in_files: true, ..self }
     }
 
     /// For a token that the server has no record of.
@@ -231,6 +238,9 @@ impl fmt::Display for Reason {
             Some(Ending::Revoked) => "was revoked",
             Some(Ending::Deleted) => "was deleted",
             Some(Ending::Overwritten) => "was overwritten by another tool",
+            Some(Ending::Forgotten) | None if self.in_files => {
+                return f.write_str("was deleted with its files");
+            }
             Some(Ending::Forgotten) | None => return f.write_str("was forgotten by the server"),
         })?;
         if let Some(name) = &self.operator.name {

@@ -15,6 +15,7 @@ mod names;
 mod sweep;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use clock::Clock;
@@ -33,7 +34,7 @@ use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
 use crate::lock::{Id, Key, Name, Prefix, Token};
-use crate::report::Fault;
+use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
@@ -45,13 +46,14 @@ pub(super) struct Local {
     clock: Option<Clock>,
     /// The mailbox of the request that is queued.
     mailbox: Option<Mailbox>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl Local {
     /// `io_timeout` bounds the wait for a process that has locked the same file. The wait starts
     /// anew with each change that another process makes.
     pub(super) fn new(directory: Directory, io_timeout: Duration) -> Self {
-        Self { directory, io_timeout, clock: None, mailbox: None }
+        Self { directory, io_timeout, clock: None, mailbox: None, diagnostics: Vec::new() }
     }
 
     fn clock(&mut self) -> Result<Clock, Failure> {
@@ -168,6 +170,9 @@ impl Store for Local {
         interrupt: Interrupt<'_>,
     ) -> Result<Answer, Failure> {
         let token = request.token.as_str();
+        // If the name of the directory is a mistake, other processes use another one, and nothing
+        // else would show it.
+        let is_new = self.directory.is_chosen_but_missing();
         let answer = decided(|attempt| {
             self.change(
                 &request.key,
@@ -180,8 +185,10 @@ impl Store for Local {
         if !matches!(answer, Answer::Queued { .. }) {
             self.mailbox = None;
         }
-        let clock = self.clock()?;
-        sweep::once_a_day(&self.directory, &clock);
+        if is_new {
+            let what = format!("created lock directory {}", self.directory.path().display());
+            self.diagnostics.push(Diagnostic::Note(what));
+        }
         Ok(answer)
     }
 
@@ -211,11 +218,20 @@ impl Store for Local {
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
         let renew = |lock: &mut Lock, now| lock.renew(token, ttl, now);
-        self.change(key, Purpose::Change, interrupt, renew, |_, _, _| Ok(()))
+        Ok(match self.change(key, Purpose::Change, interrupt, renew, |_, _, _| Ok(()))? {
+            Renewal::NotHeld(why) => Renewal::NotHeld(why.in_files()),
+            renewed @ Renewal::Renewed { .. } => renewed,
+        })
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
-        self.act(key, |lock, now| lock.release(token, outcome, now))
+        let released = self.act(key, |lock, now| lock.release(token, outcome, now))?;
+        let clock = self.clock()?;
+        sweep::once_a_day(&self.directory, &clock);
+        Ok(match released {
+            Release::NotHeld(why) => Release::NotHeld(why.in_files()),
+            released => released,
+        })
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
@@ -259,5 +275,9 @@ impl Store for Local {
             }
         }
         Ok(listing)
+    }
+
+    fn diagnostics(&mut self) -> Vec<Diagnostic> {
+        mem::take(&mut self.diagnostics)
     }
 }

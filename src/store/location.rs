@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use super::local::Directory;
 use super::wire::{Address, mistakes};
 
+pub(crate) use super::local::Directory;
 pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
 /// Where locks are kept. Nothing is opened or connected yet.
@@ -110,6 +110,14 @@ impl Location {
         }
     }
 
+    /// Where rlock keeps lock files itself.
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        match self {
+            Self::Local(directory) => Some(directory),
+            _ => None,
+        }
+    }
+
     /// Fills in what the URLs leave out. Sentinels have their own users, hence
     /// `sentinel_credentials`.
     ///
@@ -135,7 +143,10 @@ impl Location {
                     .collect::<Result<_, _>>()?;
                 Self::Sentinels(Sentinels { sentinels, service, master: one(master)? })
             }
-            local @ Self::Local(_) => local,
+            Self::Local(directory) => {
+                files.must_be_unused()?;
+                Self::Local(directory)
+            }
         })
     }
 }

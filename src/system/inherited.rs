@@ -1,12 +1,13 @@
 //! The state that a process inherits besides arguments and environment: ignored signals, blocked
-//! signals, closed descriptors. rlock restores it for the command.
+//! signals, the limit on file sizes, closed descriptors. rlock restores it for the command.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::IntoRawFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::system::call::Named;
@@ -17,6 +18,8 @@ use crate::system::disposition::{CHANGED, handled, ignore, is_ignored, reset};
 pub(crate) struct Inherited {
     blocked: SigSet,
     ignored: SigSet,
+    /// The soft and the hard limit on file sizes, if rlock has raised the soft one.
+    file_size: Option<(rlim_t, rlim_t)>,
 }
 
 impl Inherited {
@@ -37,7 +40,7 @@ impl Inherited {
         ignore(Signal::SIGPIPE)?;
         ignore(Signal::SIGXFSZ)?;
         occupy_standard_descriptors()?;
-        Ok(Self { blocked, ignored })
+        Ok(Self { blocked, ignored, file_size: raise_file_size_limit() })
     }
 
     /// Whether a signal has its usual effect on a process in this state.
@@ -51,6 +54,9 @@ impl Inherited {
         for signal in CHANGED {
             if self.ignored.contains(signal) { ignore(signal) } else { reset(signal) }?;
         }
+        if let Some((soft, hard)) = self.file_size {
+            setrlimit(Resource::RLIMIT_FSIZE, soft, hard)?;
+        }
         self.blocked.thread_set_mask()
     }
 }
@@ -60,9 +66,9 @@ impl Inherited {
 /// message for the user would go to the server. The command starts with them closed again.
 fn occupy_standard_descriptors() -> io::Result<()> {
     for descriptor in 0..=2 {
-        // SAFETY: the borrow ends before anything could close the descriptor.
-        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
-        if fcntl(borrowed, FcntlArg::F_GETFD) == Err(Errno::EBADF) {
+        // SAFETY: it takes numbers only; a closed descriptor causes only an error.
+        let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+        if Errno::result(flags) == Err(Errno::EBADF) {
             // All lower descriptors are open, so this is the lowest free number, which open(2)
             // returns.
             let is_input = descriptor == 0;
@@ -72,4 +78,15 @@ fn occupy_standard_descriptors() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Raises the soft limit on file sizes to the hard one. The limit is meant for what the command
+/// writes, while rlock writes lock files. Returns both limits if the soft one was lower. A sandbox
+/// may refuse the calls, so without them the limit just stays as it is.
+fn raise_file_size_limit() -> Option<(rlim_t, rlim_t)> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
+    if soft == hard {
+        return None;
+    }
+    setrlimit(Resource::RLIMIT_FSIZE, hard, hard).ok().map(|()| (soft, hard))
 }

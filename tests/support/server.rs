@@ -47,7 +47,12 @@ struct Redis {
 impl Server {
     /// Starts Redis, or uses `local:` if the test runs on that.
     pub fn start() -> Self {
-        if IS_LOCAL.get() { Self { redis: None, directory: directory() } } else { Self::with(&[]) }
+        if !IS_LOCAL.get() {
+            return Self::with(&[]);
+        }
+        let server = Self { redis: None, directory: directory() };
+        std::fs::create_dir(server.locks()).expect("a new directory");
+        server
     }
 
     /// Starts a Redis with additional options of redis-server.

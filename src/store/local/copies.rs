@@ -36,6 +36,10 @@ const PAGE: usize = 4096;
 /// How many parts of the same size a file has.
 const PARTS: usize = 3;
 
+/// The size of the largest file, in bytes. A larger one would take long to read, and another user of
+/// a shared directory can make a file of any size.
+pub(super) const LARGEST: u64 = 64 << 20;
+
 /// A state to write.
 pub(crate) struct State<'a> {
     /// The content of the copy, in pieces.
@@ -54,6 +58,14 @@ impl State<'_> {
     /// The size of each part of a new file.
     fn size(&self) -> usize {
         (HEADER + self.length()).max(self.room).next_power_of_two().max(PAGE)
+    }
+
+    /// Fails if a new file with this state would be too large to be read again.
+    pub(super) fn check_size(&self) -> io::Result<()> {
+        if (PARTS * self.size()) as u64 <= LARGEST {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StorageFull, "lock file would exceed 64 MiB"))
     }
 }
 

@@ -1,24 +1,24 @@
 //! Where the files of locks are, and their names.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
-use super::error::Error;
+use super::error::{Error, NAME_ANOTHER};
 use super::folder::Folder;
-use super::names::{DRAFT, GUARD, MAIL, STATE, decoded, encoded, hidden, hidden_as};
+use super::names::{
+    self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
+};
 use crate::lock::Key;
-use crate::report::Fault;
+use crate::report::{Fault, plain};
 
-/// The suffix of a directory whose name is the beginning of a long lock name.
-const MORE: char = '+';
-
-/// How many bytes of a lock's name go into one file name. File systems allow 255.
-const PIECE: usize = 200;
+/// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three in
+/// a file name. The last piece is that of a file.
+const MOST_FOLDERS: usize = (3 * 400_usize).div_ceil(PIECE) - 1;
 
 /// A directory of locks.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ impl Place {
     }
 }
 
-/// A file of rlock that users do not see.
-pub(super) enum Entry {
+/// The kinds of files that users do not see.
+pub(super) enum Kind {
     State(Place),
     Mail,
     Draft,
@@ -76,14 +76,21 @@ impl Directory {
     /// means that a private directory is accessible to other users, who may have planted files in
     /// it.
     pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
-        let fail = |error: io::Error| Error::of(&self.path, &error);
+        let fail = |error: io::Error| match error.kind() {
+            // It cannot be shared.
+            io::ErrorKind::PermissionDenied if self.private => {
+                let fault = Fault::new(format!("{}: {}", self.path.display(), plain(&error)));
+                Error::Unusable(fault.with_remedy(NAME_ANOTHER))
+            }
+            _ => Error::of(&self.path, &error),
+        };
         let folder = match Folder::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if !may_create {
                     return Ok(None);
                 }
-                let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-                created.and_then(|()| Folder::open(&self.path)).map_err(fail)?
+                self.create()?;
+                Folder::open(&self.path).map_err(fail)?
             }
             opened => opened.map_err(fail)?,
         };
@@ -98,6 +105,48 @@ impl Directory {
         Ok(Some(folder))
     }
 
+    /// Creates the directory. A chosen one must have its parent already, because a mistake in the
+    /// name would otherwise make a lock that excludes nobody.
+    fn create(&self) -> Result<(), Error> {
+        let created = DirBuilder::new().recursive(self.private).mode(0o700).create(&self.path);
+        let error = match created {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
+            _ => return Ok(()),
+        };
+        let parent = self.path.parent().filter(|it| !self.private && !it.exists());
+        let why = match parent {
+            Some(parent) => format!("{} does not exist", parent.display()),
+            None => plain(&error),
+        };
+        let fault = Fault::new(format!("cannot create {}: {why}", self.path.display()));
+        Err(match (Error::of(&self.path, &error), parent) {
+            (Error::Full(_), _) => Error::Full(fault),
+            (_, Some(_)) => Error::Unusable(fault.with_remedy("create it, or correct the URL")),
+            _ => Error::Unusable(fault.with_remedy(NAME_ANOTHER)),
+        })
+    }
+
+    /// Whether the next request creates a directory that the user named.
+    pub(super) fn is_chosen_but_missing(&self) -> bool {
+        let missing = || fs::metadata(&self.path).err().map(|error| error.kind());
+        !self.private && missing() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// A warning if users other than root and those of a group can change the locks.
+    pub(crate) fn hazard(&self) -> Option<String> {
+        let found = fs::metadata(&self.path).ok().filter(|it| it.is_dir() && !self.private)?;
+        let what = match found.uid() {
+            _ if found.mode() & 0o002 != 0 => {
+                "writable by every user; use a directory that only you or a group can write"
+            }
+            owner if ![0, geteuid().as_raw()].contains(&owner) => {
+                "owned by another user; use a directory that you or root own"
+            }
+            _ => return None,
+        };
+        Some(format!("local:{}: {what}", self.path.display()))
+    }
+
     /// Where the files of a lock are. Creates the folder if `may_create`; `None` if it is missing.
     pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Error> {
         let Some(mut folder) = self.open(may_create)? else { return Ok(None) };
@@ -106,7 +155,7 @@ impl Directory {
         let mut rest = name.as_str();
         while rest.len() > PIECE {
             let (piece, more) = rest.split_at(PIECE);
-            let name = format!("{piece}{MORE}");
+            let name = names::folder(piece);
             shown.push(&name);
             let fail = |error: io::Error| Error::of(&shown, &error);
             folder = match folder.within(&name) {
@@ -126,57 +175,94 @@ impl Directory {
 
     /// The keys of all locks that have a file.
     pub(super) fn keys(&self) -> Result<Vec<String>, Error> {
-        let mut keys = Vec::new();
-        let found = self.walk(&mut |_, before, name| {
-            let rest = hidden_as(name, STATE);
-            keys.extend(rest.and_then(|rest| decoded(&format!("{before}{rest}"))));
-        });
-        found.map(|()| keys)
+        let keys = self.files()?.filter_map(|file| decoded(&file.encoded_key()?));
+        Ok(keys.collect())
     }
 
-    /// Calls `act` with each hidden file of rlock: the folder that it is in, its name, and its
-    /// kind.
-    pub(super) fn each(&self, act: &mut impl FnMut(&Folder, &str, Entry)) -> Result<(), Error> {
-        self.walk(&mut |folder, _, name| {
-            let entry = if let Some(rest) = hidden_as(name, STATE) {
-                Entry::State(Place::new(folder.clone(), rest, self.path.clone()))
-            } else if hidden_as(name, MAIL).is_some() {
-                Entry::Mail
-            } else if hidden_as(name, DRAFT).is_some() {
-                Entry::Draft
-            } else {
-                return;
-            };
-            act(folder, name, entry);
-        })
-    }
-
-    /// Calls `act` for each file: its folder, the part of the lock's name that the folder stands
-    /// for, and the file name. Folders that cannot be read are skipped.
-    fn walk(&self, act: &mut impl FnMut(&Arc<Folder>, &str, &str)) -> Result<(), Error> {
-        let Some(folder) = self.open(false)? else { return Ok(()) };
-        walk(&Arc::new(folder), &mut String::new(), act)
-            .map_err(|error| Error::of(&self.path, &error))
+    /// All entries of the directory, and those of its folders for long names. Folders that cannot be
+    /// read count as empty.
+    pub(super) fn files(&self) -> Result<Files, Error> {
+        let mut files = Files { path: self.path.clone(), open: Vec::new() };
+        if let Some(folder) = self.open(false)? {
+            let opened = files.enter(folder, String::new());
+            opened.map_err(|error| Error::of(&self.path, &error))?;
+        }
+        Ok(files)
     }
 }
 
-fn walk(
-    folder: &Arc<Folder>,
-    before: &mut String,
-    act: &mut impl FnMut(&Arc<Folder>, &str, &str),
-) -> io::Result<()> {
-    for name in folder.names()? {
-        let within = name.strip_suffix(MORE).map(|piece| (piece, folder.within(&name)));
-        if let Some((piece, Ok(within))) = within {
-            let length = before.len();
-            before.push_str(piece);
-            let _ = walk(&Arc::new(within), before, act);
-            before.truncate(length);
-        } else {
-            act(folder, before, &name);
+/// Goes through the entries of a directory.
+pub(super) struct Files {
+    path: PathBuf,
+    /// The folders that are being read, each in the one before.
+    open: Vec<Level>,
+}
+
+struct Level {
+    folder: Arc<Folder>,
+    /// The part of an encoded key that the folder stands for.
+    before: String,
+    names: Box<dyn Iterator<Item = String>>,
+}
+
+impl Files {
+    fn enter(&mut self, folder: Folder, before: String) -> io::Result<()> {
+        let names = Box::new(folder.names()?);
+        self.open.push(Level { folder: Arc::new(folder), before, names });
+        Ok(())
+    }
+}
+
+impl Iterator for Files {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        loop {
+            let depth = self.open.len();
+            let Level { folder, before, names } = self.open.last_mut()?;
+            let Some(name) = names.next() else {
+                self.open.pop();
+                continue;
+            };
+            let (folder, before) = (folder.clone(), before.clone());
+            if let Some(piece) = piece(&name).filter(|_| depth <= MOST_FOLDERS)
+                && let Ok(within) = folder.within(&name)
+            {
+                let _ = self.enter(within, [&before, piece].concat());
+            }
+            return Some(Found { folder, before, name, path: self.path.clone() });
         }
     }
-    Ok(())
+}
+
+/// An entry of the directory, which need not be a file of rlock.
+pub(super) struct Found {
+    pub(super) folder: Arc<Folder>,
+    /// The part of an encoded key that the folder stands for.
+    before: String,
+    pub(super) name: String,
+    /// The path of the directory.
+    path: PathBuf,
+}
+
+impl Found {
+    /// The kind of the file, by its whole name; `None` if it is not a hidden file of rlock.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        if is_mail(&self.name) {
+            return Some(Kind::Mail);
+        }
+        if is_draft(&self.name) {
+            return Some(Kind::Draft);
+        }
+        decoded(&self.encoded_key()?)?;
+        let rest = hidden_as(&self.name, STATE)?;
+        Some(Kind::State(Place::new(self.folder.clone(), rest, self.path.clone())))
+    }
+
+    /// The encoded key of the lock whose state this is, if it is a state.
+    fn encoded_key(&self) -> Option<String> {
+        Some([&self.before, hidden_as(&self.name, STATE)?].concat())
+    }
 }
 
 #[cfg(test)]

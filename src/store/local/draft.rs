@@ -25,6 +25,7 @@ pub(super) fn replace(place: &Place, old: &FileStat, state: &State<'_>) -> io::R
 /// Writes the first state to a new file. If this is interrupted, the file is empty or
 /// all zeros, which counts as new.
 pub(super) fn fill(file: &File, state: &State<'_>) -> io::Result<()> {
+    state.check_size()?;
     let bytes = copies::new_file(state);
     file.set_len(bytes.len() as u64)?;
     file.write_all_at(&bytes, 0)

@@ -7,6 +7,9 @@ use nix::errno::Errno;
 
 use crate::report::{Fault, plain};
 
+/// The remedy for a directory that cannot be written.
+pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";
+
 /// Why the files of a lock cannot be used.
 #[derive(Debug)]
 pub(super) enum Error {
@@ -34,20 +37,15 @@ impl Error {
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
         let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
         match error.raw_os_error().map(Errno::from_raw) {
-            Some(
-                Errno::ENOSPC
-                | Errno::EDQUOT
-                | Errno::EFBIG
-                | Errno::EIO
-                | Errno::EMFILE
-                | Errno::ENFILE,
-            ) => Self::Full(fault),
+            Some(Errno::EFBIG) => Self::Full(fault.with_remedy("raise ulimit -f")),
+            Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {
+                Self::Full(fault)
+            }
             Some(Errno::EACCES | Errno::EPERM) => Self::Unusable(fault.with_remedy(
                 "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
             )),
-            Some(Errno::EROFS) => {
-                Self::Unusable(fault.with_remedy("name a writable directory with local:/DIRECTORY"))
-            }
+            Some(Errno::EROFS) => Self::Unusable(fault.with_remedy(NAME_ANOTHER)),
+            _ if error.kind() == io::ErrorKind::StorageFull => Self::Full(fault),
             _ => Self::Unusable(fault),
         }
     }

@@ -138,8 +138,7 @@ impl LockFile {
     pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         match locking::lock_idle(&place.folder, &place.state).map_err(fail)? {
-            // An empty file was left behind by a process that was killed.
-            Some((locked, status)) => Self::read(place, locked, status, true, clock),
+            Some((locked, status)) => Self::read(place, locked, status, false, clock),
             None => Ok(None),
         }
     }
@@ -155,6 +154,9 @@ impl LockFile {
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
         let size = locked.metadata().map_err(fail)?.len();
+        if size > copies::LARGEST {
+            return Err(unusable(&place, "lock file exceeds 64 MiB"));
+        }
         let part = |offset, length| read_at(&locked, offset, length);
         let size = usize::try_from(size).unwrap_or(0);
         let mut details = None;
@@ -328,8 +330,12 @@ fn make_guard(place: &Place) -> Result<(), Error> {
 }
 
 fn damaged(place: &Place) -> Error {
+    unusable(place, "damaged lock file")
+}
+
+fn unusable(place: &Place, why: &str) -> Error {
     let [state, guard] = [&place.state, &place.guard].map(|name| place.path(name));
-    let fault = Fault::new(format!("{}: damaged lock file", state.display()));
+    let fault = Fault::new(format!("{}: {why}", state.display()));
     let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
     Error::Unusable(fault.with_remedy(remedy))
 }

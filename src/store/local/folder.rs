@@ -1,17 +1,17 @@
 //! An open directory. Files are opened relative to it and never through a link, which another user
 //! may have planted.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Permissions, set_permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmodat, fstat, fstatat, mkdirat};
-use nix::unistd::{UnlinkatFlags, mkfifoat, unlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, geteuid, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
 use super::names::new_draft;
@@ -69,8 +69,7 @@ impl Folder {
         match mkdirat(&self.descriptor, name, Mode::S_IRWXU) {
             Ok(()) if self.is_shared() => {
                 let shared = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_ISGID;
-                let flags = FchmodatFlags::NoFollowSymlink;
-                Ok(fchmodat(&self.descriptor, name, shared, flags)?)
+                self.set_mode(name, SFlag::S_IFDIR, shared)
             }
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -140,10 +139,26 @@ impl Folder {
     pub(super) fn make_pipe(&self, name: &str) -> io::Result<()> {
         let mode = self.mode();
         mkfifoat(&self.descriptor, name, mode)?;
-        // Some systems cannot change the mode without following links. If the mode is then too
-        // strict, opening the pipe fails.
-        let _ = fchmodat(&self.descriptor, name, mode, FchmodatFlags::NoFollowSymlink);
-        Ok(())
+        self.set_mode(name, SFlag::S_IFIFO, mode)
+    }
+
+    /// Sets the mode of what this process has just made, whatever the umask. Another user of the
+    /// directory may have put something else in its place, so this checks and changes an open
+    /// descriptor. That is one without access to the content, because the umask may forbid access.
+    fn set_mode(&self, name: &str, made: SFlag, mode: Mode) -> io::Result<()> {
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let descriptor = openat(&self.descriptor, name, flags, Mode::empty())?;
+        let status = fstat(&descriptor)?;
+        if kind(&status) == made && Mode::from_bits_truncate(status.st_mode) == mode {
+            return Ok(());
+        }
+        if kind(&status) != made || status.st_uid != geteuid().as_raw() {
+            let what = "another user has replaced it; keep that user out of the directory";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // fchmod(2) refuses such a descriptor.
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        set_permissions(path, Permissions::from_mode(mode.bits()))
     }
 
     /// Opens a named pipe. Anything else is an error.
@@ -166,11 +181,11 @@ impl Folder {
     }
 
     /// The names that are UTF-8, as all names of rlock are.
-    pub(super) fn names(&self) -> io::Result<Vec<String>> {
+    pub(super) fn names(&self) -> io::Result<impl Iterator<Item = String> + use<>> {
         let access = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let mut directory = Dir::openat(&self.descriptor, ".", access, Mode::empty())?;
-        let names = directory.iter().flatten();
-        Ok(names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned())).collect())
+        let directory = Dir::openat(&self.descriptor, ".", access, Mode::empty())?;
+        let names = directory.into_iter().flatten();
+        Ok(names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned())))
     }
 }
 
@@ -187,4 +202,26 @@ pub(super) fn not_a_file() -> io::Error {
 
 fn kind(status: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_user_puts_in_place_of_a_new_pipe_keeps_its_mode() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path()).unwrap();
+        let mode = |name| folder.status_of(name).unwrap().unwrap().st_mode & 0o777;
+        let set = |name| folder.set_mode(name, SFlag::S_IFIFO, Mode::S_IRWXU);
+        drop(folder.new_file("theirs").unwrap());
+        std::os::unix::fs::symlink("theirs", root.path().join("link")).unwrap();
+        for name in ["theirs", "link"] {
+            set(name).unwrap_err();
+            assert_eq!(mode("theirs"), 0o600, "{name}");
+        }
+        folder.make_pipe("pipe").unwrap();
+        set("pipe").unwrap();
+        assert_eq!(mode("pipe"), 0o700);
+    }
 }

@@ -14,6 +14,9 @@ use crate::store::model::Message;
 /// The message to a new head of the queue.
 const HEAD: u8 = b'h';
 
+/// How many messages a waiter reads at once.
+const MOST_MESSAGES: u64 = 4096;
+
 /// The waiter's end. Messages stay in the pipe while it is open. It is removed when dropped.
 pub(super) struct Mailbox {
     folder: Arc<Folder>,
@@ -46,12 +49,13 @@ impl Mailbox {
         self.pipe.as_fd()
     }
 
-    /// Reads all messages. Returns true if there is at least one, and each says that the waiter is
+    /// Reads the messages. Returns true if there is at least one, and each says that the waiter is
     /// the new head of the queue.
     pub(super) fn says_head(&self) -> bool {
         let mut messages = Vec::new();
-        // The pipe does not block, so an error means that no message is left.
-        let _ = (&self.pipe).read_to_end(&mut messages);
+        // The pipe does not block, so an error means that no message is left. Another user of a
+        // shared directory may send messages without end.
+        let _ = (&self.pipe).take(MOST_MESSAGES).read_to_end(&mut messages);
         !messages.is_empty() && messages.iter().all(|message| *message == HEAD)
     }
 }

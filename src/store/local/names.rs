@@ -17,14 +17,23 @@ pub(super) fn new_mail() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), MAIL)
 }
 
-/// Whether a name is that of a mailbox, and cannot lead out of the directory.
+/// Whether a name is that of a mailbox. Such a name cannot lead out of the directory.
 pub(super) fn is_mail(name: &str) -> bool {
-    hidden_as(name, MAIL).is_some() && !name.contains('/')
+    hidden_as(name, MAIL).is_some_and(is_unique)
 }
 
 /// The name of a new draft.
 pub(super) fn new_draft() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
+}
+
+pub(super) fn is_draft(name: &str) -> bool {
+    hidden_as(name, DRAFT).is_some_and(is_unique)
+}
+
+/// Whether a part of a name is a UUID as rlock writes it.
+fn is_unique(part: &str) -> bool {
+    part.len() == uuid::fmt::Hyphenated::LENGTH && uuid::Uuid::try_parse(part).is_ok()
 }
 
 pub(super) fn hidden(name: &str, suffix: &str) -> String {
@@ -35,6 +44,23 @@ pub(super) fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     name.strip_prefix('.')?.strip_suffix(suffix)
 }
 
+/// The suffix of a folder whose name is a piece of an encoded key.
+const MORE: char = '+';
+
+/// How many bytes of an encoded key go into one file name. File systems allow 255.
+pub(super) const PIECE: usize = 200;
+
+/// The name of the folder for a piece of an encoded key.
+pub(super) fn folder(piece: &str) -> String {
+    format!("{piece}{MORE}")
+}
+
+/// The piece of an encoded key that a folder stands for; `None` if it is not a folder of rlock.
+pub(super) fn piece(folder: &str) -> Option<&str> {
+    let is_ours = |byte| is_plain(byte) || byte == b'%';
+    folder.strip_suffix(MORE).filter(|it| it.len() == PIECE && it.bytes().all(is_ours))
+}
+
 /// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a
 /// leading dot.
 pub(super) fn encoded(key: &str) -> String {
@@ -42,15 +68,18 @@ pub(super) fn encoded(key: &str) -> String {
     for byte in key.bytes() {
         match byte {
             b'.' if name.is_empty() => name.push_str("%2E"),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b':' | b'.' | b'@' => {
-                name.push(byte.into());
-            }
+            _ if is_plain(byte) => name.push(byte.into()),
             _ => name.push_str(&format!("%{byte:02X}")),
         }
     }
     name
 }
 
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_:.@".contains(&byte)
+}
+
+/// Decodes a file name; `None` if `encoded` cannot have written it.
 pub(super) fn decoded(name: &str) -> Option<String> {
     let mut pieces = name.split('%');
     let mut bytes = pieces.next()?.as_bytes().to_vec();
@@ -58,5 +87,5 @@ pub(super) fn decoded(name: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(piece.get(..2)?, 16).ok()?);
         bytes.extend_from_slice(piece.get(2..)?.as_bytes());
     }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(bytes).ok().filter(|key| encoded(key) == name)
 }

@@ -10,21 +10,28 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use super::clock::Clock;
-use super::directory::{Directory, Entry};
+use super::directory::{Directory, Found, Kind};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
+use crate::system::clock::Instant;
 
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The longest time that a cleanup may delay the exit.
+const AT_MOST: Duration = Duration::from_secs(1);
 
 /// A file whose modification time is that of the last cleanup.
 const SWEPT: &str = ".swept";
 
 /// Removes, once a day, files that have not been used for a day: those of free locks, mailboxes
-/// without a reader, and drafts of processes that were killed. Files that cannot be removed stay.
+/// without a reader, and drafts of processes that were killed. Files that cannot be removed stay,
+/// and so do those that rlock did not make: it recognizes its own by the form of the whole name.
+///
+/// Call this after a release, because other users of the directory can make it take long.
 pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
-    // This runs with each grant, so check the mark without opening the directory.
+    // This runs with each release, so check the mark without opening the directory.
     let swept = fs::symlink_metadata(directory.path().join(SWEPT));
     let is_mark = |it: &Metadata| it.is_file() && it.nlink() == 1;
     if swept.is_ok_and(|it| is_mark(&it) && !is_old(it.mtime())) {
@@ -34,25 +41,33 @@ pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
     if mark_as_swept(&folder).is_err() {
         return;
     }
-    let _ = directory.each(&mut |folder, name, entry| {
-        match folder.status_of(name) {
-            Ok(Some(status)) if is_old(status.st_mtime) => {}
-            _ => return,
-        }
-        match entry {
-            Entry::State(place) => {
-                if let Ok(Some(file)) = LockFile::open_idle(place, clock) {
-                    let day = u64::try_from(DAY.as_millis()).unwrap_or(u64::MAX);
-                    let moment = file.now().saturating_sub(day);
-                    let _ = file.remove_if_unused_since(moment);
-                }
+    let Ok(files) = directory.files() else { return };
+    let until = Instant::now() + AT_MOST;
+    for file in files.take_while(|_| Instant::now() < until) {
+        remove_if_unused(&file, clock);
+    }
+}
+
+fn remove_if_unused(file: &Found, clock: &Clock) {
+    let Found { folder, name, .. } = file;
+    let Some(kind) = file.kind() else { return };
+    match folder.status_of(name) {
+        Ok(Some(status)) if is_old(status.st_mtime) => {}
+        _ => return,
+    }
+    match kind {
+        Kind::State(place) => {
+            if let Ok(Some(file)) = LockFile::open_idle(place, clock) {
+                let day = u64::try_from(DAY.as_millis()).unwrap_or(u64::MAX);
+                let moment = file.now().saturating_sub(day);
+                let _ = file.remove_if_unused_since(moment);
             }
-            Entry::Mail if mailbox::is_read(folder, name) => {}
-            Entry::Mail | Entry::Draft => {
-                let _ = folder.remove(name);
-            }
         }
-    });
+        Kind::Mail if mailbox::is_read(folder, name) => {}
+        Kind::Mail | Kind::Draft => {
+            let _ = folder.remove(name);
+        }
+    }
 }
 
 /// Sets the mark, so that no process cleans up for a day. A link in its place is removed first.

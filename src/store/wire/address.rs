@@ -164,16 +164,9 @@ impl Address {
     /// Sets the TLS files. An error means that the URL does not use TLS, so that the files, and the
     /// safety that the user expects from them, would be ignored.
     pub(in crate::store) fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
-        let TlsFiles { authority, identity } = files;
-        let named = authority.is_some() || identity.is_some();
         match &mut self.tls {
             Some(tls) => *tls = files.clone(),
-            None if named => {
-                return Err(
-                    "--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()
-                );
-            }
-            None => {}
+            None => files.must_be_unused()?,
         }
         Ok(self)
     }

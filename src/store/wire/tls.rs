@@ -22,6 +22,16 @@ pub(crate) struct TlsFiles {
     pub(crate) identity: Option<Identity>,
 }
 
+impl TlsFiles {
+    /// Fails if the user names files for a URL that does not use TLS.
+    pub(in crate::store) fn must_be_unused(&self) -> Result<(), String> {
+        match (&self.authority, &self.identity) {
+            (None, None) => Ok(()),
+            _ => Err("--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()),
+        }
+    }
+}
+
 /// A client certificate and its private key.
 #[derive(Clone)]
 pub(crate) struct Identity {
