@@ -13,7 +13,6 @@
 #[allow(dead_code, unused_imports, unused_macros, reason = "the tests in main.rs use the rest")]
 mod support;
 
-mod functions;
 mod handoff;
 mod load;
 mod peers;
@@ -34,9 +33,6 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
 fn main() {
     let wanted: Vec<String> = env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
-    if wanted.first().is_some_and(|part| part == "functions") {
-        return functions::print(&wanted[1..]);
-    }
     let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rlock");
     if Path::new(support::binary()) != installed {
         start_again(&installed);
