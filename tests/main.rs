@@ -35,7 +35,6 @@ mod terminal;
 mod tls;
 mod tokens;
 mod transparency;
-mod versions;
 mod waiting;
 mod while_pid;
 
