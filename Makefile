@@ -15,10 +15,6 @@ FISH = $(ROOT)/share/fish/vendor_completions.d
 
 STATIC = $(shell uname -m)-unknown-linux-musl
 
-# A static binary at a fixed address starts faster: see docs/decisions.md. packaging/dist passes the
-# same option.
-FIXED_ADDRESS = -C relocation-model=static
-
 .PHONY: all static dist install uninstall
 
 all:
@@ -26,7 +22,7 @@ all:
 
 static:
 	. tests/support/install.sh && need_rust && need_target $(STATIC) && \
-	RUSTFLAGS="$(FIXED_ADDRESS) $$RUSTFLAGS" cargo build --release --locked --target $(STATIC)
+	cargo build --release --locked --target $(STATIC)
 
 dist:
 	./packaging/dist

@@ -70,16 +70,11 @@ pub(crate) fn assemble() -> io::Result<()> {
         assert!(!undoes || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
-        let text = source.escape_default();
-        // A server usually knows the scripts, so a short run rarely reads them: build/short_runs.ld
-        // keeps their section apart. Writing to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             generated,
-            "#[unsafe(link_section = \".rodata.scripts\")]\n\
-             static {constant}_SOURCE: [u8; {length}] = *b\"{text}\";\n\
-             pub(super) const {constant}: Script = \
-             Script {{ source: &{constant}_SOURCE, hash: {hash:?} }};",
-            length = source.len()
+            "pub(super) const {constant}: Script = \
+             Script {{ source: {source:?}, hash: {hash:?} }};",
         );
     }
     fs::write(Path::new(&variable("OUT_DIR")).join("scripts.rs"), generated)

@@ -33,32 +33,22 @@ local function slots(act, token, details)
     set_mark('slots:' .. block, number - (block - 1) * BLOCK, mark)
     set_mark('slots', block, lowest('slots:' .. block) > BLOCK and '1' or '0')
   end
-  -- The number of a reinstated hold, whose token is only an id, does not count: it is shown, but
-  -- another hold may have it by now.
-  local function set_of(token, mark)
-    local number = string.len(token) > 8 and tonumber(details_of(token).slot)
-    if number then set(number, mark) end
-  end
   local function clear()
     for block = 1, #marks('slots') + 1 do redis.call('HDEL', STATE, 'slots:' .. block) end
     redis.call('HDEL', STATE, 'slots')
   end
-  local function lowest_number()
-    local block = lowest('slots')
-    return (block - 1) * BLOCK + lowest('slots:' .. block)
-  end
 
-  if act == 'free' then return set_of(token, '0') end
-  -- A grant happens only while a slot is free. If all numbers are nevertheless marked as taken, the
-  -- marks are wrong: an earlier version of rlock dropped holds, or their key was deleted. Then the
-  -- holds on record decide, unless there are too many to read.
-  local is_wrong = lock.count == 0 or lowest_number() > most and lock.count <= 3 * BATCH
-  if act == 'clear' or is_wrong then clear() end
-  if act == 'clear' then return end
-  for _, present in ipairs(is_wrong and redis.call('ZRANGE', HOLDS, 0, -1) or {}) do
-    set_of(present, '1')
+  if act == 'free' then
+    -- The number of a reinstated hold, whose token is only an id, does not count: it is shown, but
+    -- another hold may have it by now.
+    local number = string.len(token) > 8 and tonumber(details_of(token).slot)
+    return number and set(number, '0')
   end
-  local number = lowest_number()
+  -- Marks that are left on a lock without holds are those of a key that was deleted.
+  if act == 'clear' or lock.count == 0 then clear() end
+  if act == 'clear' then return end
+  local block = lowest('slots')
+  local number = (block - 1) * BLOCK + lowest('slots:' .. block)
   if number > most then return end
   set(number, '1')
   details.slot = int(number)

@@ -2,7 +2,7 @@
 //! must not print what controls a terminal, and must read back what it writes.
 //!
 //! Each check takes any bytes and panics if a promise does not hold. `fuzz/` runs the checks under
-//! libFuzzer. The tests run them on the corpus in `fuzz/corpus/`, and on mutations of it. A build of
+//! libFuzzer. The tests run them on the corpus in `fuzz/corpus/`, and on random changes to it. A build of
 //! rlock does not contain this module.
 
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
@@ -18,8 +18,6 @@ mod urls;
 
 #[cfg(test)]
 mod corpus;
-#[cfg(test)]
-mod mutation;
 
 use std::borrow::Cow;
 

@@ -127,39 +127,6 @@ fn the_readme_has_the_exit_status_table() {
     assert_eq!(rows, wanted, "\n{}", wanted.join("\n"));
 }
 
-#[test]
-fn the_linker_script_names_functions_of_the_sources() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = fs::read_to_string(root.join("build/short_runs.ld")).unwrap();
-    // The compiler writes a function of rlock as `_ZN`, `17h`, and in between the length and the text
-    // of each name on its path, the crate first.
-    let names = script.lines().filter_map(|line| line.split_once("_ZN5rlock")?.1.split_once("17h"));
-    let mut functions = 0;
-    // Closures and what is derived contain a `$`.
-    for (mut encoded, _) in names.filter(|(encoded, _)| !encoded.contains('$')) {
-        let mut module = root.join("src");
-        let mut file = module.join("lib.rs");
-        while let Some(digits) = encoded.find(|c: char| !c.is_ascii_digit()).filter(|it| *it > 0) {
-            let (length, rest) = encoded.split_at(digits);
-            let (name, rest) = rest.split_at(length.parse().unwrap());
-            encoded = rest;
-            if module.join(name).with_extension("rs").exists() {
-                module.push(name);
-                file = module.with_extension("rs");
-            } else if encoded.is_empty() {
-                let source = fs::read_to_string(&file).unwrap();
-                assert!(
-                    source.contains(&format!("fn {name}")),
-                    "{} has no function {name}; rename it in build/short_runs.ld too",
-                    file.display()
-                );
-                functions += 1;
-            }
-        }
-    }
-    assert!(functions > 50, "{functions} functions");
-}
-
 /// Everything that `-h` and `--help` print, of the program and of each subcommand.
 fn helps() -> Vec<(String, String)> {
     let program = program();

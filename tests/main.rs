@@ -37,7 +37,6 @@ mod terminal;
 mod tls;
 mod tokens;
 mod transparency;
-mod versions;
 mod waiting;
 mod while_pid;
 

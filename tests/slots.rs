@@ -186,21 +186,6 @@ fn a_server_out_of_memory_hands_a_number_on() {
     assert!(server.is_free("L"));
 }
 
-/// An earlier version neither gives out numbers nor frees them.
-#[test]
-fn when_all_numbers_are_marked_taken_those_without_a_holder_are_reclaimed() {
-    let server = Server::start();
-    let first = holder(&server, &["--slots", "3"], "1");
-    server.cli(&["HSET", "{rlock:L}?state", "slots:1", "11"]);
-    let third = holder(&server, &["--slots", "3"], "3");
-    let second = holder(&server, &["--slots", "3"], "2");
-    assert_eq!(third.finish().code(), 0);
-    assert_eq!(second.finish().code(), 0);
-    assert_eq!(first.finish().code(), 0);
-    // Nothing of it stays when the lock is idle.
-    assert_eq!(server.cli(&["HEXISTS", "{rlock:L}?state", "slots:1"]), "0");
-}
-
 support::also_on_local! {
     a_newcomer_gets_the_lowest_free_number_and_a_holder_keeps_its_own,
     a_number_that_is_freed_goes_to_the_next_waiter,

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use crate::load::median;
 use crate::support::{self, Server, until};
-use crate::timing::{command, works};
 
 const NAME: &str = "queue";
 
@@ -18,11 +17,7 @@ pub(crate) fn measure() {
     let server = Server::on_tcp(&[]);
     let directory = server.directory().display().to_string();
     let file = format!("{directory}/flock");
-    if !works(&|| command("flock", &["-n", &file, "true"])) {
-        println!("handoff: (skipped, because flock is not installed)");
-        return;
-    }
-    println!("time per handoff in a queue of `true`, medians, alternating with flock(1):");
+    println!("  time per handoff in a queue of `true`, medians, alternating with flock(1):");
     let local = format!("local:{directory}/locks");
     for (store, url) in [("a server", server.tcp_url()), ("local:", local)] {
         for (waiters, rounds) in [(2, 50), (100, 9), (1_000, 3)] {
@@ -33,7 +28,7 @@ pub(crate) fn measure() {
             }
             let [flock, rlock] = times.map(median);
             println!(
-                "  {store:<8} {waiters:>5} waiters, {rounds:>2} rounds: {rlock:.2} ms   flock \
+                "    {store:<8} {waiters:>5} waiters, {rounds:>2} rounds: {rlock:.2} ms   flock \
                  {flock:.2} ms   ratio {:.2}",
                 rlock / flock
             );
@@ -59,13 +54,17 @@ fn rlock(url: &str, waiters: usize) -> f64 {
 }
 
 fn flock(file: &str, waiters: usize) -> f64 {
-    let holder = command("flock", &[file, "cat"]);
+    let flock = |program| {
+        let mut command = Command::new("flock");
+        command.args([file, program]);
+        command
+    };
     let waiting = || {
         let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
         let inode = format!(":{} ", std::fs::metadata(file).map_or(0, |it| it.ino()));
         locks.lines().filter(|line| line.contains("->") && line.contains(&inode)).count()
     };
-    passage(holder, || command("flock", &[file, "true"]), waiters, waiting)
+    passage(flock("cat"), || flock("true"), waiters, waiting)
 }
 
 fn passage(

@@ -1,4 +1,4 @@
-//! Loads a server from several connections, and measures what that costs the server.
+//! Loads a server over several connections, and measures what that costs the server.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use redis::{Parser, Value};
 
-use crate::statistics::cpu_seconds;
 use crate::support::Server;
+
+/// Each figure is the median of this many rounds.
+pub(crate) const ROUNDS: usize = 5;
 
 /// A connection like those of rlock.
 pub(crate) struct Connection {
@@ -16,8 +18,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn to(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+    pub(crate) fn to(server: &Server) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server listens");
         stream.set_nodelay(true).expect("this is TCP");
         Self { stream, parser: Parser::new() }
     }
@@ -40,43 +42,67 @@ impl Connection {
     }
 }
 
-/// What a series of operations costs the server.
-#[derive(Clone, Copy)]
+/// What an operation costs the server.
 pub(crate) struct Cost {
     pub(crate) per_second: f64,
-    /// The server's CPU time for each operation, in microseconds.
+    /// The server's CPU time, in microseconds.
     pub(crate) micros: f64,
-    /// The share of one core that the server uses.
-    pub(crate) share: f64,
 }
 
 impl Cost {
-    pub(crate) fn of(server: &Server, operations: usize, run: impl FnOnce()) -> Self {
-        let before = cpu_seconds(server);
-        let start = Instant::now();
-        run();
-        let elapsed = start.elapsed().as_secs_f64();
-        let used = cpu_seconds(server) - before;
-        let operations = operations as f64;
-        Self {
-            per_second: operations / elapsed,
-            micros: used / operations * 1e6,
-            share: used / elapsed,
+    /// The medians of several rounds of so many operations.
+    pub(crate) fn of(server: &Server, operations: usize, mut round: impl FnMut()) -> Self {
+        let (mut per_second, mut micros) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (before, start) = (cpu_seconds(server), Instant::now());
+            round();
+            per_second.push(operations as f64 / start.elapsed().as_secs_f64());
+            micros.push((cpu_seconds(server) - before) / operations as f64 * 1e6);
         }
+        Self { per_second: median(per_second), micros: median(micros) }
     }
 
-    /// The median of each figure.
-    pub(crate) fn median(costs: &[Self]) -> Self {
-        let of = |figure: fn(&Self) -> f64| median(costs.iter().map(figure).collect());
-        Self {
-            per_second: of(|cost| cost.per_second),
-            micros: of(|cost| cost.micros),
-            share: of(|cost| cost.share),
-        }
+    /// The share of one core that the server uses, in percent.
+    pub(crate) fn share(&self) -> f64 {
+        self.micros * self.per_second / 1e4
     }
 }
 
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// A field of INFO.
+fn info(server: &Server, section: &str, field: &str) -> f64 {
+    let told = server.cli(&["INFO", section]);
+    let value = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(f64::NAN)
+}
+
+pub(crate) fn version(server: &Server) -> String {
+    let told = server.cli(&["INFO", "server"]);
+    let field = |name| told.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match field("valkey_version:") {
+        Some(version) => format!("Valkey {version}"),
+        None => format!("Redis {}", field("redis_version:").unwrap_or("?")),
+    }
+}
+
+/// The CPU time that the server has used, in seconds.
+fn cpu_seconds(server: &Server) -> f64 {
+    info(server, "cpu", "used_cpu_user") + info(server, "cpu", "used_cpu_sys")
+}
+
+/// The memory that the server has allocated, in bytes.
+pub(crate) fn memory(server: &Server) -> f64 {
+    info(server, "memory", "used_memory")
+}
+
+/// The mean time of a script since the last reset of the statistics, in microseconds.
+pub(crate) fn micros_per_script(server: &Server) -> f64 {
+    let told = server.cli(&["INFO", "commandstats"]);
+    let line = told.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
+    let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
+    cost.and_then(|cost| cost.parse().ok()).unwrap_or(f64::NAN)
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use redis::{Cmd, Parser, Value};
+use redis::{Cmd, Parser};
 
 use crate::support::{self, Finished, Running, Server};
 
@@ -22,68 +22,49 @@ pub(crate) fn token(number: usize) -> String {
     format!("{number:08x}-0000-4000-8000-{number:012x}")
 }
 
-/// The requests of one client, in the order in which it sent them.
-pub(crate) struct Recording {
-    token: String,
-    requests: Vec<Vec<u8>>,
+/// Records an exec with these options and this work: acquire, one renewal if it works for long enough,
+/// release.
+pub(crate) fn of_exec<const N: usize>(
+    server: &Server,
+    options: &[&str],
+    work: &str,
+) -> [Request; N] {
+    of(server, |url| support::run(&mut exec(url, options, work)).out())
 }
 
-impl Recording {
-    /// Records an exec that holds the lock for long enough to renew it once, at the default TTL:
-    /// acquire, renew, release.
-    pub(crate) fn of_holder(server: &Server) -> [Request; 3] {
-        Self::of_exec(server, &[], "sleep 11").requests()
-    }
+/// Records an exec that waits: join the queue, sleep, claim the lock, release.
+pub(crate) fn of_waiter(server: &Server) -> [Request; 4] {
+    let holder = support::holder(server, &[], NAME);
+    of(server, |url| {
+        let mut waiter = Running::start(&mut exec(url, &[], ""));
+        waiter.told("waiting at position");
+        holder.finish();
+        let token = waiter.line();
+        assert_eq!(waiter.finish().code(), 0);
+        token
+    })
+}
 
-    /// Records an exec that shares the lock: acquire, release.
-    pub(crate) fn of_shared_holder(server: &Server) -> [Request; 2] {
-        Self::of_exec(server, &["--shared"], "").requests()
-    }
-
-    /// Records an exec that waits: join the queue, sleep, claim the lock, release.
-    pub(crate) fn of_waiter(server: &Server) -> [Request; 4] {
-        let holder = support::holder(server, &[], NAME);
-        let wait = |url: &str| {
-            let mut waiter = Running::start(&mut exec(url, &[], ""));
-            waiter.told("waiting at position");
-            holder.finish();
-            let token = waiter.line();
-            assert_eq!(waiter.finish().code(), 0);
-            token
-        };
-        Self::of(server, wait).requests()
-    }
-
-    fn of_exec(server: &Server, options: &[&str], work: &str) -> Self {
-        Self::of(server, |url| support::run(&mut exec(url, options, work)).out())
-    }
-
-    /// Records `client`, which uses a single connection and returns its token.
-    fn of(server: &Server, client: impl FnOnce(&str) -> String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
-        let port = server.port();
-        let tap = std::thread::spawn(move || {
-            let (client, _) = listener.accept().expect("the client connects");
-            let server = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
-            tapped(client, server)
-        });
-        let token = client(&url);
-        let sent = tap.join().expect("the client has ended");
-        let requests = parsed(&sent).into_iter().filter(|request| {
-            // A server that does not know a script gets it in full, once.
-            !request[0].eq_ignore_ascii_case(b"EVAL")
-        });
-        Self { token, requests: requests.map(packed).collect() }
-    }
-
-    fn requests<const N: usize>(self) -> [Request; N] {
-        let Self { token, requests } = self;
-        let requests: Vec<Request> =
-            requests.into_iter().map(|bytes| Request { token: token.clone(), bytes }).collect();
-        let number = requests.len();
-        requests.try_into().unwrap_or_else(|_| panic!("{number} requests instead of {N}"))
-    }
+/// Records `client`, which uses a single connection and returns its token.
+fn of<const N: usize>(server: &Server, client: impl FnOnce(&str) -> String) -> [Request; N] {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+    let port = server.port();
+    let tap = std::thread::spawn(move || {
+        let (client, _) = listener.accept().expect("the client connects");
+        let server = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
+        tapped(client, server)
+    });
+    let token = client(&url);
+    let sent = tap.join().expect("the client has ended");
+    let requests: Vec<Request> = parsed(&sent)
+        .into_iter()
+        // A server that does not know a script gets it in full, once.
+        .filter(|request| !request[0].eq_ignore_ascii_case(b"EVAL"))
+        .map(|request| Request { token: token.clone(), bytes: packed(request) })
+        .collect();
+    let number = requests.len();
+    requests.try_into().unwrap_or_else(|_| panic!("{number} requests instead of {N}"))
 }
 
 /// A command that prints its token and then works.
@@ -114,18 +95,8 @@ fn tapped(mut client: TcpStream, mut server: TcpStream) -> Vec<u8> {
 /// The arguments of each request.
 fn parsed(mut sent: &[u8]) -> Vec<Vec<Vec<u8>>> {
     let mut parser = Parser::new();
-    let arguments = |value| match value {
-        Value::Array(values) => values.into_iter().map(argument).collect(),
-        other => panic!("a client sent {other:?}"),
-    };
-    std::iter::from_fn(|| parser.parse_value(&mut sent).ok()).map(arguments).collect()
-}
-
-fn argument(value: Value) -> Vec<u8> {
-    match value {
-        Value::BulkString(bytes) => bytes,
-        other => panic!("a client sent {other:?}"),
-    }
+    let requests = std::iter::from_fn(|| parser.parse_value(&mut sent).ok());
+    requests.map(|request| redis::from_redis_value(request).expect("texts")).collect()
 }
 
 fn packed(arguments: Vec<Vec<u8>>) -> Vec<u8> {

@@ -1,99 +1,189 @@
-//! What a lock costs the server and the network.
+//! What locks cost one server. A few threads repeat requests that were recorded from the binary,
+//! because starting processes would not saturate a server.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::process::mebibytes;
-use crate::statistics::micros_per_script;
-use crate::support::proxy::Proxy;
+use crate::hyperfine::compare;
+use crate::load::{Connection, Cost, ROUNDS, memory, micros_per_script};
+use crate::recording::{self, NAME, Request, name, token};
 use crate::support::{self, Server};
-use crate::timing::{RUNS, median, millis};
+
+/// How many holders or waiters the largest measurement has.
+const MOST: usize = 10_000;
+/// How long a holder waits from one renewal to the next, at the default TTL of 30 s.
+const PERIOD: Duration = Duration::from_secs(10);
+/// How long a connection is idle before the server has shrunk its buffers.
+const IDLE: Duration = Duration::from_secs(6);
+/// How many requests a connection has in flight.
+const BATCH: usize = 50;
 
 pub(crate) fn measure() {
-    let server = Server::on_tcp(&[]);
-    round_trips(&server);
-    server_time(&server);
-    inspection();
-}
-
-/// The time that the scripts take on the server, including all that they keep for inspect.
-fn server_time(server: &Server) {
-    server.cli(&["CONFIG", "RESETSTAT"]);
-    for _ in 0..RUNS {
-        let mut command = support::rlock(["exec", "-n", "bench", "--", "true"]);
-        command.env("RLOCK_URL", server.tcp_url());
-        assert!(command.status().is_ok_and(|status| status.success()));
+    let server = Server::on_tcp(&["--maxclients", &(MOST + 100).to_string()]);
+    let holder = recording::of_exec(&server, &[], "sleep 11");
+    pairs(&server, &holder);
+    for waiters in [10, MOST] {
+        handoffs(&server, waiters);
     }
-    let micros = micros_per_script(server);
-    println!("each of the two scripts of an exec takes {micros:.0} µs on the server");
+    renewals(&server, &holder);
+    sleepers(&server);
+    listing(&server);
 }
 
-/// The time to list many locks.
-fn inspection() {
-    const LOCKS: usize = 10_000;
-    let server = Server::on_tcp(&[]);
-    let workers: Vec<_> = (0..4)
-        .map(|worker| {
-            let url = server.tcp_url();
-            std::thread::spawn(move || {
-                for lock in (worker..LOCKS).step_by(4) {
-                    let name = format!("deploy:job-{lock}");
-                    let mut command = support::rlock(["acquire", "-q", "-t", "1h", &name]);
-                    command.env("RLOCK_URL", &url).stdout(Stdio::null());
-                    assert!(command.status().is_ok_and(|status| status.success()));
+/// Acquires and releases free locks.
+fn pairs(server: &Server, [acquire, _, release]: &[Request; 3]) {
+    const PAIRS: usize = 20_000;
+    const CLIENTS: usize = 8;
+    let tokens = AtomicUsize::new(0);
+    let pair = || {
+        let number = tokens.fetch_add(1, Ordering::Relaxed);
+        [acquire, release].map(|request| request.with(&name(number % 1_000), &token(number)))
+    };
+    let in_threads = |threads: usize, run: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(run))));
+    };
+    // Two connections, so that the server has the requests of one while the other reads.
+    let open = || {
+        in_threads(2, &|| {
+            let mut connection = Connection::to(server);
+            for _ in 0..PAIRS / 2 / BATCH {
+                let requests: Vec<u8> = (0..BATCH).flat_map(|_| pair().concat()).collect();
+                connection.send(&requests);
+                for _ in 0..BATCH {
+                    connection.expect(1, "granted");
+                    connection.expect(1, "released");
                 }
-            })
-        })
-        .collect();
-    workers.into_iter().for_each(|worker| worker.join().expect("all are acquired"));
-    let mut times: Vec<Duration> = (0..20)
-        .map(|_| {
-            let mut command = support::rlock(["inspect"]);
-            command.env("RLOCK_URL", server.tcp_url()).stdout(Stdio::null());
-            let start = Instant::now();
-            assert!(command.status().is_ok_and(|status| status.success()));
-            start.elapsed()
-        })
-        .collect();
-    println!(
-        "inspect of {LOCKS} locks: {:.0} ms, {:.1} MiB of memory, {:.1} MiB with --json",
-        median(&mut times).as_secs_f64() * 1000.0,
-        peak_memory(&mut support::rlock(["inspect"]), &server),
-        peak_memory(&mut support::rlock(["inspect", "--json"]), &server),
-    );
+            }
+        });
+    };
+    open();
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    report("acquire and release, open connections", &Cost::of(server, PAIRS, open));
+    println!("  time of the two scripts: {:.1} µs", 2.0 * micros_per_script(server));
+    // There are fewer of these, because each leaves a port unusable for a while.
+    let connecting = || {
+        in_threads(CLIENTS, &|| {
+            for _ in 0..PAIRS / 5 / CLIENTS {
+                let mut connection = Connection::to(server);
+                for (request, word) in pair().iter().zip(["granted", "released"]) {
+                    connection.send(request);
+                    connection.expect(1, word);
+                }
+            }
+        });
+    };
+    report("the same, each with its own connection", &Cost::of(server, PAIRS / 5, connecting));
 }
 
-/// The most memory that a command has used, in MiB, when it begins to print.
-fn peak_memory(command: &mut Command, server: &Server) -> f64 {
-    command.env("RLOCK_URL", server.tcp_url()).stdout(Stdio::piped());
-    let mut inspect = command.spawn().expect("rlock runs");
-    let mut stdout = inspect.stdout.take().expect("stdout is a pipe");
-    stdout.read_exact(&mut [0]).expect("there are locks");
-    let peak = mebibytes(inspect.id(), "VmHWM");
-    // It has written no more than fits into the pipe.
-    std::io::copy(&mut stdout, &mut std::io::sink()).expect("the list ends");
-    assert!(inspect.wait().is_ok_and(|status| status.success()));
-    peak
+fn report(what: &str, cost: &Cost) {
+    println!("  {what}: {:.0} a second, {:.1} µs of CPU time each", cost.per_second, cost.micros);
 }
 
-fn round_trips(server: &Server) {
-    const DELAY: Duration = Duration::from_millis(25);
-    let proxy = Proxy::to(server.port(), DELAY);
-    let mut times = Vec::new();
-    let mut flights = 0;
-    for _ in 0..10 {
-        let before = proxy.flights();
-        let mut command = support::rlock(["exec", "-n", "far", "--", "true"]);
-        let start = Instant::now();
-        let status = command.env("RLOCK_URL", proxy.url()).status().expect("rlock runs");
-        assert!(status.success());
-        times.push(start.elapsed());
-        flights = proxy.flights() - before;
+/// Passes a lock through a queue: the holder releases it, a waiter claims it, and another joins.
+fn handoffs(server: &Server, waiters: usize) {
+    // A waiter reminds the server of the holder that it saw, so it is recorded on the same data.
+    server.cli(&["FLUSHALL"]);
+    let [join, _, claim, release] = recording::of_waiter(server);
+    let mut connection = Connection::to(server);
+    let mut holder = 0;
+    connection.send(&join.with(NAME, &token(holder)));
+    connection.expect(1, "granted");
+    for number in 1..=waiters {
+        connection.send(&join.with(NAME, &token(number)));
+        connection.expect(1, "queued");
     }
-    println!(
-        "the same through a proxy with 50 ms of round-trip time: {flights} round trips after the \
-         handshake (which the proxy does not delay), {:.1} ms",
-        millis(median(&mut times)),
-    );
+    let cost = Cost::of(server, 40 * BATCH, || {
+        for _ in 0..40 {
+            let mut requests = Vec::new();
+            for _ in 0..BATCH {
+                requests.extend(release.with(NAME, &token(holder)));
+                holder += 1;
+                requests.extend(claim.with(NAME, &token(holder)));
+                requests.extend(join.with(NAME, &token(holder + waiters)));
+            }
+            connection.send(&requests);
+            for word in ["released", "granted", "queued"].iter().cycle().take(3 * BATCH) {
+                connection.expect(1, word);
+            }
+        }
+    });
+    report(&format!("handoff to the next of {waiters} waiters"), &cost);
+}
+
+/// Holders that only renew, each over its own connection.
+fn renewals(server: &Server, [acquire, renew, _]: &[Request; 3]) {
+    for number in [MOST / 10, MOST] {
+        server.cli(&["FLUSHALL"]);
+        let before = memory(server);
+        let hold = |number| {
+            let (name, token) = (name(number), token(number));
+            let mut connection = Connection::to(server);
+            connection.send(&acquire.with(&name, &token));
+            connection.expect(1, "granted");
+            (connection, renew.with(&name, &token))
+        };
+        let mut holders: Vec<_> = (0..number).map(hold).collect();
+        // A round is a part of the period.
+        let mut parts = holders.chunks_mut(number / ROUNDS);
+        let cost = Cost::of(server, number / ROUNDS, || {
+            let mut due = Instant::now();
+            for (connection, renewal) in parts.next().into_iter().flatten() {
+                connection.send(renewal);
+                connection.expect(1, "renewed");
+                due += PERIOD / number as u32;
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+        });
+        println!("  renewals of {number} holders every 10 s: {:.1}% of a core", cost.share());
+        std::thread::sleep(IDLE);
+        let used = (memory(server) - before) / number as f64;
+        println!("  memory of a held lock with its connection: {used:.0} B");
+        let cost = Cost::of(server, number, || {
+            for batch in holders.chunks_mut(250) {
+                batch.iter_mut().for_each(|(connection, renewal)| connection.send(renewal));
+                batch.iter_mut().for_each(|(connection, _)| connection.expect(1, "renewed"));
+            }
+        });
+        report("the same renewals at full speed", &cost);
+    }
+}
+
+/// Waiters for one lock that sleep until a message wakes them.
+fn sleepers(server: &Server) {
+    const WAITERS: usize = 1_000;
+    server.cli(&["FLUSHALL"]);
+    let [join, sleep, _, _] = recording::of_waiter(server);
+    let before = memory(server);
+    let waiter = |number| {
+        let mut connection = Connection::to(server);
+        connection.send(&join.with(NAME, &token(number)));
+        connection.expect(1, if number == 0 { "granted" } else { "queued" });
+        connection.send(&sleep.with(NAME, &token(number)));
+        connection
+    };
+    let connections: Vec<_> = (0..WAITERS).map(waiter).collect();
+    std::thread::sleep(IDLE);
+    let used = (memory(server) - before) / WAITERS as f64;
+    println!("  memory of a waiter with its connection: {used:.0} B");
+    drop(connections);
+}
+
+/// Locks that were released, and a list of locks that are held.
+fn listing(server: &Server) {
+    server.cli(&["FLUSHALL"]);
+    let [acquire, release] = recording::of_exec(server, &["-t", "1h"], "");
+    let before = memory(server);
+    let mut connection = Connection::to(server);
+    let mut ask = |request: &Request, word| {
+        for number in 0..MOST {
+            connection.send(&request.with(&name(number), &token(number)));
+            connection.expect(1, word);
+        }
+    };
+    ask(&acquire, "granted");
+    let inspect = |name| format!("{} inspect --url {} {name}", support::binary(), server.tcp_url());
+    compare(4, &[("inspect NAME", inspect(NAME)), ("inspect, 10,000 locks", inspect(""))]);
+    ask(&release, "released");
+    let used = (memory(server) - before) / MOST as f64;
+    println!("  memory of a released lock: {used:.0} B");
 }

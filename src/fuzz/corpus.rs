@@ -1,9 +1,11 @@
-//! Runs the checks on the corpus and on mutations of it, without libFuzzer.
+//! Runs the checks on the corpus and on random changes to it, without libFuzzer.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::mutation::Random;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
 
 type Check = fn(&[u8]);
 
@@ -21,59 +23,64 @@ const CHECKS: [(&str, Check); 10] = [
     ("urls", super::urls),
 ];
 
-/// How many mutations of each input are checked.
-const ROUNDS: u64 = 25;
+/// Bytes at which parsers, arithmetic and terminals break.
+const PARTS: [&str; 16] = [
+    "",
+    "\0",
+    "\r\n",
+    "-1",
+    "0",
+    "65536",
+    "9007199254740993",
+    "18446744073709551615",
+    "1e400",
+    "\u{1b}[2J",
+    "\u{202e}",
+    "é",
+    "%00",
+    "://",
+    "[",
+    "\"",
+];
 
-/// Prints the input if its check fails.
-struct Running<'a>(&'a str, &'a [u8]);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let Self(target, input) = self;
-            eprintln!("{target} fails on this input: b\"{}\"", input.escape_ascii());
-        }
-    }
-}
-
-fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+fn corpus(target: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let files = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{target}: {error}"));
-    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
-    files.sort();
-    files.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
-}
-
-fn run(target: &str, check: Check, input: &[u8]) {
-    let _running = Running(target, input);
-    check(input);
+    let inputs: Vec<_> = files.map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
+    assert!(!inputs.is_empty(), "{target} has no corpus");
+    inputs
 }
 
 #[test]
 fn no_input_of_the_corpus_breaks_a_promise() {
     for (target, check) in CHECKS {
-        let corpus = corpus(target);
-        assert!(!corpus.is_empty(), "{target} has no corpus");
-        for (_, input) in corpus {
-            run(target, check, &input);
+        for input in corpus(target) {
+            // Shown if the check fails.
+            println!("{target}: b\"{}\"", input.escape_ascii());
+            check(&input);
         }
     }
 }
 
-/// `RLOCK_TEST_ROUNDS` sets how many mutations of each input to check, and `RLOCK_TEST_SEED` where
-/// they start.
 #[test]
-fn no_mutation_of_the_corpus_breaks_a_promise() {
-    let variable = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let (rounds, seed) = (variable("RLOCK_TEST_ROUNDS"), variable("RLOCK_TEST_SEED"));
-    let mut random = Random(seed.unwrap_or(1));
+fn no_change_to_the_corpus_breaks_a_promise() {
     for (target, check) in CHECKS {
-        let corpus = corpus(target);
-        for ((_, input), (_, other)) in corpus.iter().zip(corpus.iter().cycle().skip(7)) {
-            for _ in 0..rounds.unwrap_or(ROUNDS) {
-                run(target, check, &random.mutated(input, other));
+        let part = prop_oneof![
+            select(&PARTS[..]).prop_map(|part| part.as_bytes().to_vec()),
+            vec(any::<u8>(), 0..4),
+        ];
+        let change = (any::<Index>(), 0..16usize, part);
+        let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+        proptest!(config, |(input in select(corpus(target)), changes in vec(change, 1..5))| {
+            let mut input = input;
+            for (at, length, part) in changes {
+                let start = at.index(input.len() + 1);
+                let end = input.len().min(start + length);
+                input.splice(start..end, part);
             }
-        }
+            println!("{target}: b\"{}\"", input.escape_ascii());
+            check(&input);
+        });
     }
 }
 

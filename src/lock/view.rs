@@ -103,7 +103,7 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// The form that stores keep: one line. Earlier versions write only the name.
+    /// The form that stores keep: one line.
     pub(crate) fn to_line(name: &str, reason: Option<&Label>) -> String {
         match reason {
             Some(reason) => format!("{name}\t{reason}"),

@@ -190,12 +190,7 @@ pub fn binary() -> &'static str {
 
 /// The binary under test, without the settings in the environment of the tests.
 pub fn rlock<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    rlock_at(binary(), arguments)
-}
-
-/// Any binary of rlock, likewise.
-pub fn rlock_at<S: AsRef<OsStr>>(binary: &str, arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(binary);
+    let mut command = Command::new(binary());
     command.args(arguments);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RLOCK_") {

@@ -305,22 +305,9 @@ fn has_guard(place: &Place) -> Result<bool, Error> {
     let fail = |error: io::Error| Error::of(&place.path(&place.guard), &error);
     match place.folder.status_of(&place.guard).map_err(fail)? {
         None => Ok(false),
-        // Mistaking it for a guard would grant a lock that 0.1.0 holds.
-        Some(status) if is_file(&status) && is_of_0_1_0(&status) => Err(made_by_0_1_0(place)),
         Some(status) if is_file(&status) => Ok(true),
         Some(_) => Err(fail(not_a_file())),
     }
-}
-
-/// Whether rlock 0.1.0 made the visible file, where it keeps the state. That is longer than a guard.
-fn is_of_0_1_0(visible: &FileStat) -> bool {
-    usize::try_from(visible.st_size).is_ok_and(|size| size > GUARD_TEXT.len())
-}
-
-fn made_by_0_1_0(place: &Place) -> Error {
-    let guard = place.path(&place.guard);
-    let fault = Fault::new(format!("{}: lock file of rlock 0.1.0", guard.display()));
-    Error::Unusable(fault.with_remedy("stop all rlock 0.1.0 commands, then remove this file"))
 }
 
 fn make_guard(place: &Place) -> Result<(), Error> {

@@ -1,5 +1,4 @@
-//! What a lock consists of, and the limits that apply everywhere. The serialized names stay those
-//! of earlier versions.
+//! What a lock consists of, and the limits that apply everywhere.
 
 mod queue;
 

@@ -276,7 +276,6 @@ fn past(reply: Value) -> Option<HistoryEntry> {
     let number = |text: &str| text.parse().unwrap_or(0);
     let ending = Ending::try_from(next()).ok()?;
     let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
-    // Earlier versions wrote only the first of these two.
     let times = next();
     let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
     let acquired = ServerTime(number(acquired));

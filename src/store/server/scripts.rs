@@ -11,7 +11,7 @@ use crate::store::wire::{self, Cmd};
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Script {
-    source: &'static [u8],
+    source: &'static str,
     hash: &'static str,
 }
 
@@ -21,12 +21,11 @@ include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 impl Script {
     #[cfg(test)]
     pub(in crate::store) fn of(source: &'static str) -> Self {
-        Self { source: source.as_bytes(), hash: "none" }
+        Self { source, hash: "none" }
     }
 
-    /// Every script is valid UTF-8.
     pub(in crate::store) fn source(self) -> &'static str {
-        str::from_utf8(self.source).unwrap_or_default()
+        self.source
     }
 }
 
@@ -108,7 +107,7 @@ impl Call {
     /// The command that runs the script by its hash. A server that does not know it answers
     /// NOSCRIPT.
     pub(in crate::store) fn as_hash(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.evalsha(), self.script.hash.as_bytes())
+        self.command(verbs.evalsha(), self.script.hash)
     }
 
     /// The command that runs the script as source, which also makes the server remember its hash.
@@ -126,7 +125,7 @@ impl Call {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }
 
-    fn command(&self, verb: &str, script: &[u8]) -> Cmd {
+    fn command(&self, verb: &str, script: &str) -> Cmd {
         let mut command = wire::cmd(verb);
         command.arg(script).arg(&self.arguments);
         command
