@@ -9,11 +9,11 @@ mod dial;
 mod resp;
 mod tls;
 
-pub(super) use redis::{Cmd, FromRedisValue, ServerError, Value, cmd, from_redis_value};
+pub(super) use redis::{Cmd, ServerError, Value, cmd, from_redis_value};
 
 pub(crate) use address::Credentials;
 pub(super) use address::{Address, Endpoint, mistakes};
-pub(super) use connection::{Connection, Limit};
+pub(super) use connection::Connection;
 pub(super) use dial::addresses_of;
 #[cfg(any(test, fuzzing))]
 pub(super) use resp::first_reply;

@@ -40,17 +40,9 @@ pub(in crate::store) struct Connection {
 
 /// What ends a wait for a server.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Limit<'a> {
-    timeout: Duration,
+struct Limit<'a> {
     until: Instant,
     interrupt: Interrupt<'a>,
-}
-
-impl<'a> Limit<'a> {
-    /// From now on.
-    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { timeout, until: Instant::now() + timeout, interrupt }
-    }
 }
 
 /// Why an exchange failed.
@@ -99,42 +91,22 @@ impl Connection {
         timeout: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let limit = Limit::new(timeout, interrupt);
-        self.send(commands, limit)?;
-        self.receive(commands.len(), 0, limit)
-    }
-
-    /// Sends the commands in one pipeline, without reading their replies.
-    pub(in crate::store) fn send(
-        &mut self,
-        commands: &[Cmd],
-        limit: Limit<'_>,
-    ) -> Result<(), Failure> {
+        let limit = Limit { until: Instant::now() + timeout, interrupt };
         let mut bytes = std::mem::take(&mut self.unsent);
         for command in commands {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.write(bytes, limit).map_err(|broken| self.failure(broken, limit.timeout))
-    }
-
-    /// Reads one reply to each of `count` commands, which `later` commands followed. Earlier replies
-    /// are dropped.
-    pub(in crate::store) fn receive(
-        &mut self,
-        count: usize,
-        later: usize,
-        limit: Limit<'_>,
-    ) -> Result<Vec<Value>, Failure> {
-        let mut replies = Vec::with_capacity(count);
+        self.write(bytes, limit).map_err(|broken| self.failure(broken, timeout))?;
+        let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
-        while self.pending > later {
+        while self.pending > 0 {
             let Some(reply) = self.reader.reply().map_err(|_| self.not_redis())? else {
                 let read = self.read(limit, &mut rest);
-                read.map_err(|broken| self.failure(broken, limit.timeout))?;
+                read.map_err(|broken| self.failure(broken, timeout))?;
                 continue;
             };
-            if self.pending <= count + later {
+            if self.pending <= commands.len() {
                 replies.push(reply);
             }
             self.pending -= 1;
