@@ -51,7 +51,7 @@ end
 -- Holders are as shown_hold() shows them.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
-  local state, left, number = lock.foreign and 'foreign' or 'free', guard_left(), 0
+  local state, number, left = lock.foreign and 'foreign' or 'free', 0, nil
   if lock.live then
     number = redis.call('ZCOUNT', HOLDS, int(now), '+inf')
     local from = holders_from or math.max(number - holders_at_most, 0)
@@ -66,8 +66,8 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
     holders[#holders + 1] = shown
   end
-  return { int(now), state, cut(lock.live and lock.mode or ''), left, cut(lock.fence or ''), lock.life or '',
-    number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
+  return { int(now), state, cut(lock.live and lock.mode or ''), left or guard_left(), cut(lock.fence or ''),
+    lock.life or '', number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 
 -- For a reply to a request that waits or is refused.

@@ -38,11 +38,6 @@ pub fn replies(bytes: &[u8]) {
     crate::store::fuzz::replies(bytes);
 }
 
-/// Checks locks that are read by plain commands, for a list.
-pub fn snapshots(bytes: &[u8]) {
-    crate::store::fuzz::snapshots(bytes);
-}
-
 /// The input as text.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)

@@ -208,7 +208,6 @@ fn a_hold_tells_how_long_it_waited_for_its_grant() {
     assert_eq!(second.line(), "READY");
     let waited = server.inspect("L")["holders"][0]["waited_ms"].as_u64().unwrap();
     assert!(waited >= 200, "{waited}");
-    // The list reads it without a script.
     assert_eq!(json(&server, &[])[0]["holders"][0]["waited_ms"], waited);
     second.finish();
     let token = acquire(&server, &[], "L");

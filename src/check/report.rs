@@ -6,20 +6,36 @@ use std::time::Instant;
 use super::search::{Play, search};
 use crate::seeded::{Flaw, with};
 
+/// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or those
+/// that are named, separated by semicolons.
+pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str])
+where
+    W::Property: Display,
+{
+    let scopes = match wanted {
+        "" => quick.to_vec(),
+        "all" => [quick, long].concat(),
+        names => names.to_owned().leak().split(';').collect(),
+    };
+    let states: usize = scopes.iter().map(|name| play::<W>(name)).sum();
+    println!("{} scopes: {states} states", scopes.len());
+}
+
 /// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
-/// panic, which fails the test.
-pub(super) fn states_of<W: Play>(name: &'static str) -> usize
+/// panic, which fails the test. A scope that promises more than it plays fails too.
+fn play<W: Play>(name: &'static str) -> usize
 where
     W::Property: Display,
 {
     let started = Instant::now();
     let found = search(W::begin(name));
     println!("{name}: {} states in {:.1?}", found.states, started.elapsed());
-    match found.broken {
+    if let Some((property, way)) = found.broken {
         // This is how a check fails its test.
-        Some((property, way)) => panic!("{name}: {property}:\n{}", told::<W>(name, &way)),
-        None => found.states,
+        panic!("{name}: {property}:\n{}", told::<W>(name, &way));
     }
+    assert!(found.unplayed.is_empty(), "{name}: no history has {}", found.unplayed.join(", "));
+    found.states
 }
 
 /// Plays a scope with a flaw, which must break this property first.

@@ -26,6 +26,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// runs inside the command of the first client, and is reentrant.
 #[derive(Debug)]
 pub(super) struct Scope {
+    pub(super) name: &'static str,
     pub(super) clients: Vec<Terms>,
     pub(super) budget: Budget,
 }
@@ -80,7 +81,7 @@ impl Scope {
     /// Panics like `parsed`.
     pub(super) fn parse(name: &'static str) -> Self {
         let (clients, budget) = parsed(name, Terms::parse, Budget::of);
-        Self { clients, budget }
+        Self { name, clients, budget }
     }
 
     /// For a search, which refers to it from each state. A test ends soon enough.
@@ -94,7 +95,7 @@ impl Scope {
 }
 
 impl Budget {
-    fn of(&mut self, kind: &str) -> &mut u8 {
+    pub(super) fn of(&mut self, kind: &str) -> &mut u8 {
         match kind {
             "d" => &mut self.delays,
             "b" => &mut self.breaks,
@@ -181,6 +182,20 @@ pub(super) fn parsed<T, B: Default>(
         *of(&mut budget, kind) = count.parse().expect("a test gives each fault a number");
     }
     (clients, budget)
+}
+
+/// The words of a scope's name that a state has not used up: clients that have not begun, and faults of
+/// which some are left.
+pub(super) fn unplayed<B>(
+    name: &'static str,
+    is_idle: impl Fn(usize) -> bool,
+    mut left: B,
+    of: for<'a> fn(&'a mut B, &str) -> &'a mut u8,
+) -> Vec<&'static str> {
+    let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));
+    let clients = clients.split(',').enumerate().filter(|(index, _)| is_idle(*index));
+    let faults = faults.split_whitespace().filter(|word| *of(&mut left, &word[..1]) > 0);
+    clients.map(|(_, word)| word).chain(faults).collect()
 }
 
 /// The mode of a client, which its first letter names. Panics like `parsed`.

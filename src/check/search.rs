@@ -1,8 +1,7 @@
 //! The search: breadth first on one thread, so that a counterexample is as short as one can be.
 //!
 //! A state is recognized by 64 bits of its hash. Among 20 million states, two have the same hash
-//! with a probability of 1 in 90,000. Part of the search may then be missing, and the number of
-//! states differs from the one that the scope asserts.
+//! with a probability of 1 in 90,000. Part of the search may then be missing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,6 +34,10 @@ pub(super) trait Play: Hash + Sized {
     /// not depend on it.
     fn is_fault(action: Self::Action) -> bool;
 
+    /// The words of the scope's name that this state has not used up: clients that have not begun,
+    /// and faults that can still occur.
+    fn unplayed(&self) -> Vec<&'static str>;
+
     /// What an action does in this state, for readers.
     fn describe(&self, action: Self::Action) -> String;
 
@@ -48,6 +51,8 @@ pub(super) struct Found<A, P> {
     pub(super) states: usize,
     /// The property that is broken, and a shortest path to it.
     pub(super) broken: Option<(P, Vec<A>)>,
+    /// The words of the scope's name that no state has used up.
+    pub(super) unplayed: Vec<&'static str>,
 }
 
 /// The states that were found, by number.
@@ -65,6 +70,7 @@ pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
     let (numbers, from, steps, ends) = Default::default();
     let mut known = Known { numbers, from, steps, ends };
     known.number(&start, (0, W::TICK));
+    let mut unplayed = start.unplayed();
     let mut layer = vec![(0, start)];
     while !layer.is_empty() {
         let mut next = Vec::new();
@@ -77,12 +83,17 @@ pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
                 let (to, is_new) = known.number(&after, (number, action));
                 if let Some(property) = after.broken() {
                     let way = known.way_to(to);
-                    return Found { states: known.from.len(), broken: Some((property, way)) };
+                    let (states, broken) = (known.from.len(), Some((property, way)));
+                    return Found { states, broken, unplayed };
                 }
                 if !W::is_fault(action) {
                     known.steps.push((number, to));
                 }
                 if is_new {
+                    if !unplayed.is_empty() {
+                        let here = after.unplayed();
+                        unplayed.retain(|word| here.contains(word));
+                    }
                     next.push((to, after));
                 }
             }
@@ -91,7 +102,7 @@ pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
     }
     let states = known.from.len();
     let stuck = known.stuck().map(|number| (W::STUCK, known.way_to(number)));
-    Found { states, broken: stuck }
+    Found { states, broken: stuck, unplayed }
 }
 
 impl<A: Copy> Known<A> {

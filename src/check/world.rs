@@ -9,7 +9,7 @@ use super::client::{Client, Phase};
 use super::connection::Sent;
 use super::monitor::Monitor;
 use super::properties::Property;
-use super::scope::{Budget, Scope, whose};
+use super::scope::{Budget, Scope, unplayed, whose};
 use super::search::Play;
 use super::trace::lines_of;
 use crate::store::model::Lock;
@@ -116,6 +116,11 @@ impl Play for World {
                 | Pause(_)
                 | CutOff(_)
         )
+    }
+
+    fn unplayed(&self) -> Vec<&'static str> {
+        let is_idle = |client: usize| matches!(self.clients[client].phase, Phase::Idle);
+        unplayed(self.scope.name, is_idle, self.left, Budget::of)
     }
 
     fn describe(&self, action: Action) -> String {

@@ -3,7 +3,7 @@
 //! against which random histories test the scripts.
 //!
 //! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
-//! together. `lua/counts.lua` has no twin here, and `snapshot` and `lock/queue` have none there.
+//! together. `lua/counts.lua` has no twin here, and `lock/queue` has none there.
 //!
 //! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
 //! of its deadline.
@@ -25,12 +25,10 @@ mod reinstate;
 mod requests;
 mod revocation;
 mod slots;
-mod snapshot;
 mod transaction;
 mod view;
 
 pub(crate) use lock::{Lock, Mail, Message};
-pub(super) use snapshot::{RecordedHold, Snapshot};
 use transaction::Transaction;
 
 use super::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};

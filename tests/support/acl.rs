@@ -19,7 +19,7 @@ pub fn rule(more: &[&str]) -> Vec<String> {
 }
 
 /// The permissions that the README adds for `inspect`.
-pub const TO_INSPECT: [&str; 3] = ["+zrevrangebyscore", "+scan", "+getrange"];
+pub const TO_INSPECT: [&str; 2] = ["+zrevrangebyscore", "+scan"];
 
 /// The rule of the README for a user that only inspects.
 #[track_caller]

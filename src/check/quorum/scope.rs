@@ -19,6 +19,7 @@ pub(super) const SERVERS: usize = 3;
 /// uses `--next`, and one with `u` uses `--supersede`.
 #[derive(Debug)]
 pub(super) struct Scope {
+    pub(super) name: &'static str,
     pub(super) clients: Vec<Terms>,
     pub(super) budget: Budget,
 }
@@ -58,7 +59,7 @@ impl Scope {
     /// Leaks the scope, because every state of a search refers to it. A test ends soon enough.
     pub(super) fn leaked(name: &'static str) -> &'static Self {
         let (clients, budget) = parsed(name, Terms::parse, Budget::of);
-        Box::leak(Box::new(Self { clients, budget }))
+        Box::leak(Box::new(Self { name, clients, budget }))
     }
 
     pub(super) fn mode(&self, client: usize) -> Mode {
@@ -77,7 +78,7 @@ impl Scope {
 }
 
 impl Budget {
-    fn of(&mut self, kind: &str) -> &mut u8 {
+    pub(super) fn of(&mut self, kind: &str) -> &mut u8 {
         match kind {
             "d" => &mut self.delays,
             "b" => &mut self.breaks,

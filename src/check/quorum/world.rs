@@ -10,6 +10,7 @@ use super::monitor::{Monitor, Property};
 use super::scope::{Budget, SERVERS, Scope};
 use super::server::{Server, State};
 use super::trace::{describe, lines_of};
+use crate::check::scope::unplayed;
 use crate::check::search::Play;
 use crate::check::world::{NOW, TICK, now};
 
@@ -123,6 +124,12 @@ impl Play for World {
     fn is_fault(action: Action) -> bool {
         use Action::*;
         matches!(action, Break(..) | Crash(_) | Signal(_) | Die(_) | Freeze(_) | Forget(_))
+    }
+
+    fn unplayed(&self) -> Vec<&'static str> {
+        let is_idle = |client: usize| matches!(self.clients[client].phase, Phase::Idle);
+        // Dead servers are so from the start.
+        unplayed(self.scope.name, is_idle, Budget { dead: 0, ..self.left }, Budget::of)
     }
 
     fn describe(&self, action: Action) -> String {

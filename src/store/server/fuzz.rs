@@ -2,17 +2,14 @@
 
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
 
-use std::collections::HashMap;
-
 use super::cluster::masters_in;
 use super::node::Run;
 use super::node::handshake::is_master;
 use super::refusal;
 use super::reply;
 use super::scripts::{self, Call};
-use crate::fuzz::{one_line, parts, printable, text, view};
+use crate::fuzz::{one_line, printable, view};
 use crate::lock::{Key, Prefix};
-use crate::store::model::{RecordedHold, Snapshot};
 use crate::store::wire::{Address, ServerError, Value, first_reply};
 use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 
@@ -38,7 +35,8 @@ pub(crate) fn replies(bytes: &[u8]) {
         printable(&why.to_string());
     }
     let before = reply::revoked(value.clone()).and_then(|(before, _)| before);
-    let views = [reply::left(value.clone()), reply::view(value.clone()), before];
+    let page = reply::page(value.clone()).map(|(page, _)| page);
+    let views = [reply::left(value.clone()), page, before];
     views.iter().flatten().for_each(view);
     let _ = is_master(&value);
     let _ = Run::from_info(&value);
@@ -59,28 +57,4 @@ fn refused(error: &ServerError) {
     for refusal in [refusal::of(error, &address), refusal::of_script(error, &address, &call)] {
         one_line(&Failure::from(refusal).to_string());
     }
-}
-
-/// Checks a lock whose keys contain what another tool may have written. The input is the guard, then
-/// a token and a deadline for each hold, then an empty text, then the fields of the state.
-pub(crate) fn snapshots(bytes: &[u8]) {
-    let mut parts = parts(bytes).map(|part| text(part).into_owned());
-    let guard = parts.next().filter(|guard| !guard.is_empty());
-    let mut holds = Vec::new();
-    while let Some(token) = parts.next().filter(|token| !token.is_empty()) {
-        holds.push((token, parts.next().and_then(|text| text.parse().ok()).unwrap_or(0)));
-    }
-    let mut state = HashMap::new();
-    while let (Some(field), Some(value)) = (parts.next(), parts.next()) {
-        state.insert(field, value);
-    }
-    let hold = |(token, deadline): (String, u64)| {
-        let mut hold = RecordedHold { token, deadline, details: None };
-        hold.details = state.get(&hold.field()).cloned();
-        hold
-    };
-    let holds = holds.into_iter().map(hold).collect();
-    let fields = Snapshot::FIELDS.map(|field| state.get(field).cloned());
-    let seen = Snapshot { guard, fields, holds }.view(1_000_000);
-    seen.iter().for_each(view);
 }

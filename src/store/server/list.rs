@@ -1,21 +1,25 @@
 //! Lists the locks under a prefix on all servers.
 
-mod views;
-
 use super::node::Node;
+use super::reply::{self, unexpected_reply};
+use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::lock::pattern::Pattern;
-use crate::lock::view::State;
-use crate::lock::{Name, Prefix};
+use crate::lock::view::{State, View};
+use crate::lock::{Key, Name, Prefix};
 use crate::report::Fault;
 use crate::store::wire::{self, Cmd};
 use crate::store::{Failure, Fate, Listing};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
-const SCAN_COUNT: usize = 10_000;
+const SCAN_COUNT: usize = 5_000;
 
-/// How many pages a SCAN has at most, enough for a billion keys. Only a hostile server has more.
+/// How many pages a SCAN has at most, enough for half a billion keys. Only a hostile server has more.
 const MAX_PAGES: usize = 100_000;
+
+/// How many locks are read in one pipeline. A server reads a pipeline in pieces of 16 to 32 KiB, and
+/// serves other clients in between.
+const BATCH: usize = 250;
 
 /// How many locks of one server are listed at most, so that their names fit into memory.
 const MAX_LOCKS: usize = 1_000_000;
@@ -31,10 +35,9 @@ pub(super) fn list(
     let database = topology.database();
     for node in topology.masters()? {
         let listed = once_more(|| names(node, prefix, pattern))
-            .and_then(|names| views::read(node, database, prefix, names));
+            .and_then(|names| Ok((views(node, database, prefix, &names)?, names)));
         match listed {
-            Ok(locks) if listing.locks.is_empty() => listing.locks = locks,
-            Ok(locks) => listing.locks.extend(locks),
+            Ok((views, names)) => listing.locks.extend(names.into_iter().zip(views)),
             Err(failure) => listing.failures.push(failure),
         }
     }
@@ -58,17 +61,12 @@ fn names(
     prefix: &Prefix,
     pattern: Option<&Pattern>,
 ) -> Result<Vec<Name>, Failure> {
-    let mut names = Vec::new();
-    // The first page travels with the login.
-    let mut reply = node.ask_all(vec![page(prefix, b"0")])?.pop();
-    let mut flights = node.flights()?;
+    let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     for _ in 0..MAX_PAGES {
-        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) = flights.node().parse(reply)?;
+        let reply = node.ask(page(prefix, &cursor), None)?;
+        let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
+            wire::from_redis_value(reply).map_err(|_| unexpected_reply())?;
         let is_last = next == b"0";
-        if !is_last {
-            // The server works on it meanwhile.
-            flights.send(vec![page(prefix, &next)])?;
-        }
         let name = |key: Vec<u8>| -> Option<Name> {
             String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
         };
@@ -80,14 +78,13 @@ fn names(
             names.dedup();
         }
         if names.len() > MAX_LOCKS {
-            let endpoint = flights.node().endpoint();
-            let fault = Fault::new(format!("{endpoint}: more than {MAX_LOCKS} locks"));
+            let fault = Fault::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
             return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
         }
         if is_last {
             return Ok(names);
         }
-        reply = flights.receive()?.pop();
+        cursor = next;
     }
     let fault = Fault::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
     Err(Failure::misconfigured(fault.with_remedy("check that it is Redis or Valkey")))
@@ -99,4 +96,47 @@ fn page(prefix: &Prefix, cursor: &[u8]) -> Cmd {
     scan.arg(cursor).arg("MATCH").arg(format!("{}*", prefix.as_str()));
     scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("string");
     scan
+}
+
+/// The locks with these names. If they are too large to be read together, fewer are read at a time.
+fn views(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: &[Name],
+) -> Result<Vec<Result<View, Failure>>, Failure> {
+    let (mut views, mut size) = (Vec::with_capacity(names.len()), BATCH);
+    while views.len() < names.len() {
+        let rest = &names[views.len()..];
+        let batch = &rest[..size.min(rest.len())];
+        match pipeline(node, database, prefix, batch) {
+            Ok(read) => {
+                views.extend(read);
+                size = BATCH.min(2 * size);
+            }
+            Err(Failure::TooLarge(_)) if batch.len() > 1 => size = batch.len() / 2,
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(views)
+}
+
+/// The locks with these names, in one pipeline. Of each lock, only the first page of its holders and
+/// waiters, and no history.
+fn pipeline(
+    node: &mut Node,
+    database: u32,
+    prefix: &Prefix,
+    names: &[Name],
+) -> Result<Vec<Result<View, Failure>>, Failure> {
+    let call = |name| {
+        let key = Key::new(prefix, name);
+        Call::new(scripts::INSPECT, &key, None, database).with("").with(0)
+    };
+    let calls: Vec<Call> = names.iter().map(call).collect();
+    let view = |reply| match reply::page(reply?) {
+        Some((view, _)) => Ok(view),
+        None => Err(unexpected_reply()),
+    };
+    Ok(node.run_scripts(&calls)?.into_iter().map(view).collect())
 }

@@ -1,21 +1,18 @@
 //! One Redis or Valkey server: runs scripts and other commands on it.
 
-mod flights;
 pub(super) mod handshake;
 mod link;
 
 use std::time::Duration;
 
-pub(in crate::store) use flights::Flights;
 pub(in crate::store) use handshake::Probe;
 pub(crate) use handshake::Run;
 use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
-use super::reply::unexpected_reply;
 use super::scripts::{Call, Verbs};
 use crate::report::{Diagnostic, Fault};
-use crate::store::wire::{self, Address, Cmd, Endpoint, FromRedisValue, ServerError, Value};
+use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
 use crate::store::{Failure, Interrupt};
 use crate::system::wakeup::Wakeup;
 
@@ -111,13 +108,33 @@ impl Node {
         interrupt: Interrupt<'_>,
     ) -> Result<Reply, Refusal> {
         let wait = self.wait(call);
-        let commands = |command: Cmd| {
+        let commands = |command: Cmd, _| {
             let asking = asking.then(|| wire::cmd("ASKING"));
             asking.into_iter().chain([command]).chain(wait.clone()).collect::<Vec<_>>()
         };
         let (replies, repeated) =
             self.run_known_or_not(call, commands, usize::from(asking), interrupt)?;
         self.read_script(replies, repeated, call)
+    }
+
+    /// Runs several scripts that do not change anything in one pipeline. All calls are of the same
+    /// script, so the first one makes the server remember it if necessary.
+    pub(in crate::store) fn run_scripts(
+        &mut self,
+        calls: &[Call],
+    ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
+        let Some((first, rest)) = calls.split_first() else { return Ok(Vec::new()) };
+        let commands = |first: Cmd, verbs| {
+            let rest = rest.iter().map(|call| call.as_hash(verbs));
+            [first].into_iter().chain(rest).collect()
+        };
+        let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
+        self.unanswered = false;
+        let result = |(call, reply)| match reply {
+            Value::ServerError(error) => Err(self.refused_script(&error, call)),
+            value => Ok(value),
+        };
+        Ok(calls.iter().zip(replies).map(result).collect())
     }
 
     /// Reads the replies to a script and to the WAIT that may follow it.
@@ -148,7 +165,7 @@ impl Node {
     fn run_known_or_not(
         &mut self,
         call: &Call,
-        commands: impl Fn(Cmd) -> Vec<Cmd>,
+        commands: impl Fn(Cmd, Verbs) -> Vec<Cmd>,
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
@@ -163,7 +180,7 @@ impl Node {
         loop {
             let verbs = self.verbs(call);
             let command = if as_source { call.as_source(verbs) } else { call.as_hash(verbs) };
-            let commands = &commands(command);
+            let commands = &commands(command, verbs);
             let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
             if let Err(Refusal::Failed(failure)) = &exchanged {
                 self.unanswered |= failure.maybe_executed();
@@ -186,11 +203,6 @@ impl Node {
 
     fn verbs(&self, call: &Call) -> Verbs {
         if call.is_read_only() { self.read_only_verbs } else { Verbs::Any }
-    }
-
-    /// A script as its hash, for `ask_all`. The server must know it already.
-    pub(in crate::store) fn as_hash(&self, call: &Call) -> Cmd {
-        call.as_hash(self.verbs(call))
     }
 
     /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
@@ -239,7 +251,7 @@ impl Node {
         let mut commands = self.select();
         commands.push(command);
         let before = commands.len();
-        commands.push(self.as_hash(call));
+        commands.push(call.as_hash(self.verbs(call)));
         commands.extend(self.wait(call));
         let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
         let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
@@ -273,31 +285,6 @@ impl Node {
         }
     }
 
-    /// Runs many commands in one pipeline. Error replies stay among the replies.
-    pub(in crate::store) fn ask_all(
-        &mut self,
-        mut commands: Vec<Cmd>,
-    ) -> Result<Vec<Value>, Refusal> {
-        commands.splice(0..0, self.select());
-        let replies = self.exchange(&commands, None)?;
-        self.selected(replies)
-    }
-
-    /// Runs commands in several pipelines, and sends the next one without awaiting the replies.
-    pub(in crate::store) fn flights(&mut self) -> Result<Flights<'_>, Refusal> {
-        self.link.connect()?;
-        Ok(Flights::new(self))
-    }
-
-    /// The replies, without the reply to SELECT; an error if SELECT failed.
-    fn selected(&self, mut replies: Vec<Value>) -> Result<Vec<Value>, Refusal> {
-        let ahead = self.select().len();
-        match replies.first() {
-            Some(Value::ServerError(error)) if ahead > 0 => Err(self.refused(error)),
-            _ => Ok(replies.split_off(ahead)),
-        }
-    }
-
     fn exchange(
         &mut self,
         commands: &[Cmd],
@@ -313,18 +300,6 @@ impl Node {
         match self.link.address.database {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
-        }
-    }
-
-    /// Parses one of the replies of `ask_all` or of `flights`.
-    pub(in crate::store) fn parse<T: FromRedisValue>(
-        &self,
-        reply: Option<Value>,
-    ) -> Result<T, Failure> {
-        match reply {
-            Some(Value::ServerError(error)) => Err(self.refused(&error).into()),
-            Some(reply) => wire::from_redis_value(reply).map_err(|_| unexpected_reply()),
-            None => Err(unexpected_reply()),
         }
     }
 

@@ -87,7 +87,13 @@ impl Fields {
     }
 
     fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
-        Fields::of(self.0.next()?)?.0.map(read).collect()
+        let values = Fields::of(self.0.next()?)?.0;
+        // Without spare capacity, because a list of locks has thousands of these.
+        let mut list = Vec::with_capacity(values.len());
+        for value in values {
+            list.push(read(value)?);
+        }
+        Some(list)
     }
 }
 
@@ -189,9 +195,17 @@ pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>>
     }))
 }
 
-/// Parses the reply of INSPECT, which other replies contain too.
-pub(in crate::store) fn view(reply: Value) -> Option<View> {
+/// Parses the reply of INSPECT: one page of the lock, and where the next page begins.
+pub(in crate::store) fn page(reply: Value) -> Option<(View, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
+    Some((view_in(&mut fields)?, fields.count()))
+}
+
+fn view(reply: Value) -> Option<View> {
+    view_in(&mut Fields::of(reply)?)
+}
+
+fn view_in(fields: &mut Fields) -> Option<View> {
     let now = fields.time()?;
     let state = match fields.text()?.as_str() {
         "free" => State::Free,

@@ -151,6 +151,12 @@ impl<T: Topology> Scripted<T> {
         call
     }
 
+    /// The lock with one page of its holders and waiters, and where the next page begins.
+    fn page(&mut self, key: &Key, past: &str, from: u64) -> Result<(View, Option<u64>), Failure> {
+        let call = self.call(scripts::INSPECT, key, None).with(past).with(from);
+        Ok(self.run(&call, reply::page, None)?.value)
+    }
+
     fn release_call(&self, key: &Key, token: &Token, outcome: Outcome) -> Call {
         self.call(scripts::RELEASE, key, Some(token)).with(outcome)
     }
@@ -273,8 +279,7 @@ impl<T: Topology> Store for Scripted<T> {
         };
         // Revoke only grants up to this fencing token, so that a request that arrives late does not
         // affect later grants.
-        let inspect = self.call(scripts::INSPECT, key, None).with("").with(0).with(0);
-        let seen = self.run(&inspect, reply::view, None)?.value.fence.map_or(0, |fence| fence.0);
+        let seen = self.page(key, "", 0)?.0.fence.map_or(0, |fence| fence.0);
         let (mut first, mut from) = (None, String::new());
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
@@ -312,22 +317,13 @@ impl<T: Topology> Store for Scripted<T> {
     /// Reads page by page, up to 1,000 holders and 1,000 waiters. More would keep the server busy
     /// for a list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
-        const MOST: usize = 1_000;
-        const PAGE: usize = 100;
-        let mut page = |past: &str, holders: usize, waiters: usize| {
-            let call = self.call(scripts::INSPECT, key, None);
-            let call = call.with(past).with(holders).with(waiters);
-            Ok::<_, Failure>(self.run(&call, reply::view, None)?.value)
-        };
-        let mut view = page("past", 0, 0)?;
-        for from in (PAGE..MOST).step_by(PAGE) {
-            let more = |count: u64| usize::try_from(count).is_ok_and(|count| count > from);
-            if !more(view.holder_count) && !more(view.waiter_count) {
-                break;
-            }
-            let next = page("", from, from)?;
-            view.holders.extend(next.holders);
-            view.waiters.extend(next.waiters);
+        const MOST: u64 = 1_000;
+        let (mut view, mut next) = self.page(key, "past", 0)?;
+        while let Some(from) = next.filter(|from| *from < MOST) {
+            let (page, after) = self.page(key, "", from)?;
+            view.holders.extend(page.holders);
+            view.waiters.extend(page.waiters);
+            next = after.filter(|after| *after > from);
         }
         Ok(view)
     }

@@ -41,18 +41,12 @@ pub(in crate::store) struct Connection {
 
 /// What ends a wait for a server.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Limit<'a> {
-    timeout: Duration,
+struct Limit<'a> {
     until: Instant,
     interrupt: Interrupt<'a>,
 }
 
-impl<'a> Limit<'a> {
-    /// From now on.
-    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { timeout, until: Instant::now() + timeout, interrupt }
-    }
-
+impl Limit<'_> {
     /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
     /// an operation wait, so nothing else would notice.
     fn check(&self) -> Result<(), Broken> {
@@ -113,49 +107,29 @@ impl Connection {
         timeout: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let limit = Limit::new(timeout, interrupt);
-        self.send(commands, limit)?;
-        self.receive(commands.len(), 0, limit)
-    }
-
-    /// Sends the commands in one pipeline, without reading their replies.
-    pub(in crate::store) fn send(
-        &mut self,
-        commands: &[Cmd],
-        limit: Limit<'_>,
-    ) -> Result<(), Failure> {
+        let limit = Limit { until: Instant::now() + timeout, interrupt };
         let mut bytes = std::mem::take(&mut self.unsent);
         for command in commands {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.write(bytes, limit).map_err(|broken| self.failure(broken, limit.timeout))
-    }
-
-    /// Reads one reply to each of `count` commands, which `later` commands followed. Earlier replies
-    /// are dropped.
-    pub(in crate::store) fn receive(
-        &mut self,
-        count: usize,
-        later: usize,
-        limit: Limit<'_>,
-    ) -> Result<Vec<Value>, Failure> {
-        let mut replies = Vec::with_capacity(count);
+        self.write(bytes, limit).map_err(|broken| self.failure(broken, timeout))?;
+        let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
-        while self.pending > later {
+        while self.pending > 0 {
             let reply = match self.reader.reply(&mut rest) {
                 Ok(reply) => reply,
                 Err(Unusable::Malformed) => return Err(self.not_redis()),
                 Err(Unusable::TooLarge) => {
-                    return Err(self.failure(Broken::TooLarge, limit.timeout));
+                    return Err(self.failure(Broken::TooLarge, timeout));
                 }
             };
             let Some(reply) = reply else {
                 let read = self.read(limit, &mut rest);
-                read.map_err(|broken| self.failure(broken, limit.timeout))?;
+                read.map_err(|broken| self.failure(broken, timeout))?;
                 continue;
             };
-            if self.pending <= count + later {
+            if self.pending <= commands.len() {
                 replies.push(reply);
             }
             self.pending -= 1;
@@ -301,23 +275,24 @@ mod tests {
     fn a_server_that_keeps_sending_does_not_hide_an_interrupt() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
+        let interrupt = Wakeup::new().unwrap();
+        let interrupter = interrupt.clone();
         std::thread::spawn(move || {
             let (mut client, _) = listener.accept().unwrap();
             let many = b":1\r\n".repeat(100_000);
             let _ = client.write_all(b"*9000000000000000\r\n");
+            // From here on, the socket always has more.
+            let _ = client.write_all(&many);
+            interrupter.wake();
             while client.write_all(&many).is_ok() {}
         });
-        let interrupt = Wakeup::new().unwrap();
         let (endpoint, minute) = (
             Endpoint::Tcp { host: "127.0.0.1".parse().ok().unwrap(), port },
             Duration::from_secs(60),
         );
         let mut connection = Connection::open(&endpoint, None, minute, None).ok().unwrap();
-        connection.send(&[cmd("PING")], Limit::new(minute, None)).ok().unwrap();
-        // From here on, the socket always has more.
-        wait(Some((connection.stream.as_fd(), Want::Read)), None, Instant::now() + minute).unwrap();
-        interrupt.wake();
-        let received = connection.receive(1, 0, Limit::new(minute, Some(interrupt.as_fd().into())));
+        let ended = Some(interrupt.as_fd().into());
+        let received = connection.exchange(&[cmd("PING")], minute, ended);
         assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::handshake::{self, Probe, Run};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::refusal::{self, Refusal};
-use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError, Tls, Value};
+use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::wakeup::Wakeup;
 
@@ -182,34 +182,6 @@ impl Link {
                 Err(failure.into())
             }
         }
-    }
-
-    /// Connects, unless an idle connection is there.
-    pub(super) fn connect(&mut self) -> Result<(), Refusal> {
-        let is_idle = |(connection, purpose): &mut (Connection, Purpose)| {
-            *purpose == Purpose::Any && !connection.has_pending() && !connection.is_closed()
-        };
-        if self.connection.as_mut().is_some_and(is_idle) {
-            return Ok(());
-        }
-        self.connection = None;
-        let (commands, timeout, interrupt) = (&[][..], self.io_timeout, None);
-        self.exchange_anew(&Pipeline { commands, timeout, interrupt, kind: Kind::Ordinary })?;
-        Ok(())
-    }
-
-    /// Uses the existing connection, and closes it if that fails.
-    pub(super) fn on_connection<T>(
-        &mut self,
-        act: impl FnOnce(&mut Connection, Limit<'_>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        let Some((mut connection, purpose)) = self.connection.take() else {
-            return Err(Failure::Interrupted { sent: false });
-        };
-        let limit = Limit::new(self.io_timeout, as_interrupt(self.withdrawal.as_ref()));
-        let result = act(&mut connection, limit)?;
-        self.connection = Some((connection, purpose));
-        Ok(result)
     }
 
     /// Sends a command that blocks on the server, on the existing connection only; `None` without
