@@ -1024,7 +1024,10 @@ fn an_abandoned_forced_release_revokes_nothing_later() {
     for now in [&["--force"][..], &["--force", "--now"]] {
         server.signal("STOP");
         let force = [&["release", "--io-timeout", "200ms"], now, &["L"]].concat();
-        assert_eq!(run(&mut server.rlock(force)).code(), 69);
+        let mut force = Running::start(&mut server.rlock(force));
+        force.told("not revoked yet: ");
+        force.signal("TERM");
+        assert_eq!(force.end().status.signal(), Some(15));
         server.signal("CONT");
         let renewed = run(&mut server.rlock(["renew", "L", &token]));
         assert_eq!(renewed.code(), 0, "{renewed:?}");

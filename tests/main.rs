@@ -26,6 +26,7 @@ mod quorum;
 mod quorum_queue;
 mod recipes;
 mod removal;
+mod retries;
 mod round_trips;
 mod sandboxes;
 mod sentinel;

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
-use crate::commands::releasing::attempts::{Attempts, Next};
+use crate::commands::retry::attempts::{Attempts, Next};
 use crate::lease::Lease;
 use crate::lock::Slot;
 use crate::lock::view::View;

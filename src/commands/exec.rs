@@ -1,7 +1,7 @@
 //! `rlock exec`: a command under a lock.
 
 use super::grant::{Grant, SLOT};
-use super::{identity, releasing};
+use super::{identity, retry};
 use crate::config::Exec;
 use crate::duration::show;
 use crate::error::Error;
@@ -109,10 +109,7 @@ fn release(
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Release, Failure> {
-    let (key, token) = (&request.key, &request.token);
-    let hold =
-        releasing::Releasing { key, token, outcome, ends: Some(ends), signals: Some(signals) };
-    let released = releasing::release(store, hold, report);
+    let released = retry::release(store, request, outcome, ends, Some(signals), report);
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld(why)) => {

@@ -20,7 +20,7 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::{identity, releasing};
+use super::{identity, retry};
 use crate::config::{KEEPER_TOKEN, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -168,11 +168,9 @@ pub(super) fn run(
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
-        let (key, token) = (&request.key, &request.token);
-        let ends = Some(Instant::now() + request.ttl.get());
-        let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
+        let ends = Instant::now() + request.ttl.get();
         // An error could no longer be reported, and the lease expires in any case.
-        let _ = releasing::release(&mut *store, hold, report);
+        let _ = retry::release(&mut *store, &request, outcome, ends, None, report);
     }
     Ok(Exit::Status(match lock? {
         LockOutcome::Kept => exit::OK,

@@ -47,6 +47,19 @@ impl Failure {
         self.fault().map_or("interrupted", Fault::problem)
     }
 
+    /// The same failure in other words.
+    pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Unreachable { fault, .. }
+            | Self::Unavailable(fault)
+            | Self::TooLarge(fault)
+            | Self::Unconfirmed(fault)
+            | Self::Misconfigured { fault, .. } => *fault = fault.clone().reworded(reword),
+            Self::Interrupted { .. } => {}
+        }
+        self
+    }
+
     fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Unreachable { fault, .. }

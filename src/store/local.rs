@@ -32,7 +32,7 @@ use super::{
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
-use crate::lock::{Id, Key, Name, Prefix, Token};
+use crate::lock::{Fence, Id, Key, Name, Prefix, Token};
 use crate::report::Fault;
 use crate::system::clock::Instant;
 
@@ -224,7 +224,9 @@ impl Store for Local {
     }
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
-        self.act(key, |lock, now| lock.revoke(revocation, by, now))
+        // No grant can come in between, because the file is locked.
+        let all = Fence(u64::MAX);
+        self.act(key, |lock, now| lock.revoke(all, revocation, by, now))
     }
 
     fn remove(

@@ -163,6 +163,7 @@ impl Store for Quorum {
             Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
             Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),
             Removal::Unknown(view) | Removal::Several(view) => view.to_string(),
+            Removal::Gone => "gone, probably removed before".into(),
         };
         let majority = Some(self.majority());
         let votes = self.ask(majority, IfBusy::Queue, remove, |_| false, describe, None)?;
