@@ -362,6 +362,10 @@ pub(crate) trait Store: Send {
     /// Returns the lock as it is then.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
+    /// Undoes a request as `leave` does, without awaiting the reply: for a server that has not
+    /// answered, which would only delay the end again.
+    fn abandon(&mut self, request: &Request);
+
     /// Revokes all current holds, and returns the lock as it was before, with only the holders that
     /// it revoked. Waiters and the fencing token stay as they are. `by` is an `Operator` as stores
     /// keep it, for the holders and the history.

@@ -81,7 +81,12 @@ pub(crate) fn acquire(
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
-                Event::Withdrawn(end, store.leave(&request))
+                if end.is_unanswered() {
+                    store.abandon(&request);
+                    Event::Abandoned(end)
+                } else {
+                    Event::Withdrawn(end, store.leave(&request))
+                }
             }
             Step::End(end) => {
                 drop(messages);

@@ -10,6 +10,7 @@ mod cluster;
 mod completion;
 mod errors;
 mod exclusion;
+mod frozen;
 mod inspect;
 mod interop;
 mod lease;

@@ -81,6 +81,11 @@ impl Failure {
         matches!(self, Self::Unreachable { others_answer: false, .. })
     }
 
+    /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { fate: Fate::NotSent | Fate::Pending, .. })
+    }
+
     /// The same failure, of one server among others that answered.
     pub(super) fn while_others_answer(mut self) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {

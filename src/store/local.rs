@@ -223,6 +223,13 @@ impl Store for Local {
         self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
     }
 
+    fn abandon(&mut self, request: &Request) {
+        let io_timeout = std::mem::take(&mut self.io_timeout);
+        // If another process still keeps the file locked, the request expires in it.
+        let _ = self.leave(request);
+        self.io_timeout = io_timeout;
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         // No grant can come in between, because the file is locked.
         let all = Fence(u64::MAX);

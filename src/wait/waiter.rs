@@ -29,7 +29,8 @@ pub(crate) enum Step {
     Sleep { at_most: Duration, seen: Vec<Seen> },
     /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
-    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`.
+    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`, or
+    /// `Event::Abandoned` if `End::is_unanswered`.
     Withdraw(End),
     /// The wait is over.
     End(End),
@@ -55,6 +56,16 @@ pub(crate) enum End {
     Stopped(Signal),
 }
 
+impl End {
+    /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
+            _ => false,
+        }
+    }
+}
+
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -68,6 +79,8 @@ pub(crate) enum Event {
     /// The reply describes the lock after the request was withdrawn. Without a reply, the request
     /// expires on the server.
     Withdrawn(End, Result<View, Failure>),
+    /// The request was withdrawn without awaiting a reply.
+    Abandoned(End),
 }
 
 /// Something to report to the user.
@@ -147,7 +160,7 @@ impl Waiter {
             Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
             // The reply is more recent than the view that the waiter has.
             Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
-            Event::Withdrawn(end, Ok(_)) => Step::End(end),
+            Event::Withdrawn(end, Ok(_)) | Event::Abandoned(end) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
                 notes.push(Note::NotWithdrawn(failure));
                 Step::End(end)

@@ -137,6 +137,11 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
+    fn abandon(&mut self, request: &Request) {
+        self.granted = None;
+        self.members.iter().for_each(|member| member.post(leaving(request)));
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.has_written = true;
         let (key, by) = (key.clone(), by.to_owned());

@@ -211,11 +211,6 @@ impl<T: Topology> Scripted<T> {
         let _ = self.topology.run(&self.release_call(key, token, outcome).unawaited(), None);
     }
 
-    /// Sends the withdrawal of a request without awaiting the reply, as `post_release` does.
-    pub(in crate::store) fn post_leave(&mut self, request: &Request) {
-        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
-    }
-
     /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
     pub(in crate::store) fn hear(
         &mut self,
@@ -304,6 +299,11 @@ impl<T: Topology> Store for Scripted<T> {
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
         let call = self.leave_call(request);
         Ok(self.run(&call, reply::left, None)?.value)
+    }
+
+    /// As `post_release` does.
+    fn abandon(&mut self, request: &Request) {
+        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
     }
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {

@@ -51,6 +51,11 @@ impl<'a> Limit<'a> {
     pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
         Self { timeout, until: Instant::now() + timeout, interrupt }
     }
+
+    /// The same limit, after the server has blocked for this long.
+    pub(in crate::store) fn after(self, time: Duration) -> Self {
+        Self { until: self.until + time, ..self }
+    }
 }
 
 /// Why an exchange failed.
@@ -90,16 +95,14 @@ impl Connection {
         }
     }
 
-    /// Sends the commands in one pipeline and reads one reply to each within `timeout`. Replies to
+    /// Sends the commands in one pipeline and reads one reply to each within the limit. Replies to
     /// earlier pipelines that were not read in time come first and are dropped. An error reply is a
     /// reply (`Value::ServerError`), not a failure.
     pub(in crate::store) fn exchange(
         &mut self,
         commands: &[Cmd],
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
+        limit: Limit<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let limit = Limit::new(timeout, interrupt);
         self.send(commands, limit)?;
         self.receive(commands.len(), 0, limit)
     }
