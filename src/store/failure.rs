@@ -73,7 +73,7 @@ impl Failure {
 
     /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_) | Self::Unconfirmed(_))
     }
 
     /// Whether no server has answered at all.
@@ -94,10 +94,10 @@ impl Failure {
         self
     }
 
-    /// The same failure, of a copy that followed an earlier one. That one was lost, but may have
-    /// taken effect, whatever became of this copy. `Fate::Pending` rather than `Fate::Lost`, because
-    /// the request has been repeated already.
-    pub(super) fn after_a_lost_copy(self) -> Self {
+    /// The same failure, of a request that may have taken effect all the same: an earlier copy was
+    /// lost, or only its confirmation failed. `Fate::Pending` rather than `Fate::Lost`, because the
+    /// request has been repeated already.
+    pub(super) fn but_maybe_executed(self) -> Self {
         let fate = Fate::Pending;
         match self {
             Self::Unreachable { fault, others_answer, .. } => {
@@ -147,7 +147,7 @@ mod tests {
         ] {
             assert!(!failure.maybe_executed(), "{failure:?}");
             let is_transient = failure.is_transient();
-            let failure = failure.after_a_lost_copy();
+            let failure = failure.but_maybe_executed();
             assert!(failure.maybe_executed(), "{failure:?}");
             assert_eq!(failure.is_transient(), is_transient, "{failure:?}");
         }

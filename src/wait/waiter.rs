@@ -286,20 +286,26 @@ impl Waiter {
     }
 
     /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
-    /// its position for a while, and the request stays the same. The first failure causes neither a
-    /// message nor a pause.
+    /// its position for a while, and the request stays the same. So does a waiter whose grant too few
+    /// replicas have confirmed: it keeps the grant, and asks for the confirmation again. The first
+    /// failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);
         }
         let in_time = self.until.is_none_or(|until| now < until);
+        let is_retried = match self.contact {
+            // Without a wait limit, a request that never succeeded fails at once.
+            Contact::None => self.until.is_some() && matches!(failure, Failure::Unconfirmed(_)),
+            Contact::Queued | Contact::Lost { .. } => failure.is_transient(),
+        };
         match self.contact {
-            Contact::Queued if in_time && failure.is_transient() => {
+            Contact::None | Contact::Queued if in_time && is_retried => {
                 notes.push(Note::Retrying(failure));
                 self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
                 self.ask(now)
             }
-            Contact::Lost { noted, mut back_off } if in_time && failure.is_transient() => {
+            Contact::Lost { noted, mut back_off } if in_time && is_retried => {
                 if !noted {
                     notes.push(Note::Away(failure));
                 }

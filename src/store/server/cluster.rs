@@ -315,7 +315,7 @@ impl Topology for Cluster {
         self.find_and_run(call, interrupt, &mut copies).map_err(|failure| {
             match copies.is_empty() || failure.maybe_executed() {
                 true => failure,
-                false => failure.after_a_lost_copy(),
+                false => failure.but_maybe_executed(),
             }
         })
     }

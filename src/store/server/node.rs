@@ -131,7 +131,10 @@ impl Node {
         };
         let unconfirmed = match confirmed {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas()),
-            Some(Value::ServerError(error)) => return Err(self.refused(&error)),
+            // The script itself has run.
+            Some(Value::ServerError(error)) => {
+                return Err(Failure::from(self.refused(&error)).but_maybe_executed().into());
+            }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };

@@ -169,7 +169,7 @@ impl Link {
             Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
                 let lost = fate != Fate::NotSent;
                 let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
-                    Refusal::Failed(failure) if lost => failure.after_a_lost_copy().into(),
+                    Refusal::Failed(failure) if lost => failure.but_maybe_executed().into(),
                     refusal => refusal,
                 })?;
                 Ok((replies, lost))
