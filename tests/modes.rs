@@ -339,6 +339,9 @@ fn a_busy_message_names_the_writer_ahead_of_a_reader() {
     let writer = waiter(&server, &[], "L", "writer");
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
     assert!(busy.err().contains("1 already waiting"), "{busy:?}");
+    // A reader that waits does not count itself.
+    let busy = run(&mut server.rlock(["exec", "-w", "300ms", "-s", "L", "true"]));
+    assert_eq!(busy.err().matches("; 1 already waiting").count(), 2, "{busy:?}");
     first.finish();
     assert_eq!(writer.end().out(), "ENTERED writer");
 }

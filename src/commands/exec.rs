@@ -23,7 +23,7 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
     // A command without a lock has no slot either.
     let variables = vec![(SLOT, None)];
     let mut command = Command { program, arguments, group: None, variables };
-    let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
+    let granted = Grant::obtain(&terms, Token::fresh(), client, None, inherited, report);
     let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {

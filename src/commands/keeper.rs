@@ -151,7 +151,7 @@ pub(super) fn run(
             .context("cannot ignore signals")?;
     }
     let client = identity::of_watched(process, terms.label.clone());
-    let grant = Grant::obtain(terms, token, client, inherited, report)?;
+    let grant = Grant::obtain(terms, token, client, None, inherited, report)?;
     // From now on nothing reads the signals, so they have no effect.
     let Grant { store, request, acquired, signals: _ } = grant;
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;

@@ -53,7 +53,15 @@ pub(crate) enum End {
     Failed(Failure),
     /// The server stopped answering while the request was queued.
     LostWhileQueued(Failure),
-    Stopped(Signal),
+    Stopped(Stop),
+}
+
+/// What ends a wait from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stop {
+    Signal(Signal),
+    /// The process that needs the lock has ended.
+    ProcessEnded,
 }
 
 impl End {
@@ -145,12 +153,11 @@ impl Waiter {
         (waiter, Step::Ask { seen: Vec::new(), arrival: None })
     }
 
-    /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
-    /// wait.
+    /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the wait.
     pub(crate) fn on(
         &mut self,
         event: Event,
-        signal: Option<Signal>,
+        stop: Option<Stop>,
         now: Instant,
     ) -> (Vec<Note>, Step) {
         let mut notes = Vec::new();
@@ -166,11 +173,11 @@ impl Waiter {
                 Step::End(end)
             }
         };
-        let step = match (signal, step) {
+        let step = match (stop, step) {
             // The caller releases the lock.
             (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
-            (Some(signal), Step::End(_)) => Step::End(End::Stopped(signal)),
-            (Some(signal), _) => self.withdraw(End::Stopped(signal)),
+            (Some(stop), Step::End(_)) => Step::End(End::Stopped(stop)),
+            (Some(stop), _) => self.withdraw(End::Stopped(stop)),
         };
         (notes, step)
     }
