@@ -8,9 +8,9 @@ mod inspect;
 mod keeper;
 mod output;
 mod release;
-pub(crate) mod releasing;
 mod renew;
 mod reported;
+pub(crate) mod retry;
 mod revoke;
 
 use std::ffi::OsString;

@@ -26,8 +26,9 @@ pub(crate) enum Error {
     LostWhileQueued(Failure),
     /// Another client holds the lock.
     Busy { view: Box<View>, asked: Mode, waited: Waited },
-    /// An enclosing command holds the lock, so waiting would deadlock.
-    Nested,
+    /// An enclosing command holds the lock, so waiting would deadlock. `reentrant`: although the
+    /// request may enter what an enclosing command holds.
+    Nested { reentrant: bool },
     /// An enclosing command holds the lock shared, and this one asked for it exclusively.
     Upgrade,
     /// A newer request has superseded this one.
@@ -50,6 +51,8 @@ pub(crate) enum Error {
     Keeper { status: Option<i32>, told: String },
     /// A signal ended the wait.
     Stopped(Signal),
+    /// The process of --while-pid ended during the wait.
+    ProcessEnded,
     /// The reader of the output closed it.
     Unread,
     /// A bug, or the system refused rlock something that it needs.
@@ -86,14 +89,15 @@ impl Error {
     /// The exit status, and its word in JSON.
     fn kind(&self) -> (u8, &'static str) {
         match self {
-            Self::Usage(_) => (exit::USAGE, "usage"),
+            // As if it had ended before rlock looked for it.
+            Self::Usage(_) | Self::ProcessEnded => (exit::USAGE, "usage"),
             Self::Config(_)
             | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
             | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
                 (exit::CONFIG, "config")
             }
             Self::Store(_) | Self::LostWhileQueued(_) => (exit::UNREACHABLE, "unreachable"),
-            Self::Busy { .. } | Self::Nested | Self::Upgrade | Self::ForeignLock => {
+            Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock => {
                 (exit::BUSY, "busy")
             }
             Self::Superseded(_) => (exit::BUSY, "superseded"),
@@ -106,6 +110,7 @@ impl Error {
             Self::Command { found: true, .. } => (exit::NOT_EXECUTABLE, "command"),
             Self::Keeper { status, .. } => {
                 match status.and_then(|status| u8::try_from(status).ok()) {
+                    Some(exit::USAGE) => (exit::USAGE, "usage"),
                     Some(exit::UNREACHABLE) => (exit::UNREACHABLE, "unreachable"),
                     Some(exit::CONFIG) => (exit::CONFIG, "config"),
                     // The hold was revoked or lost before the keeper's request, which does not wait.
@@ -141,7 +146,7 @@ impl Error {
     pub(crate) fn is_printed(&self, verbosity: Verbosity) -> bool {
         match self {
             Self::Unread => false,
-            Self::Busy { .. } | Self::Superseded(_) | Self::Stopped(_) => {
+            Self::Busy { .. } | Self::Superseded(_) | Self::Stopped(_) | Self::ProcessEnded => {
                 verbosity > Verbosity::Quiet
             }
             _ => true,
@@ -162,7 +167,11 @@ impl fmt::Display for Error {
                     Waited::For(time) => write!(f, "gave up after {}", show(*time)),
                 }
             }
-            Self::Nested => f.write_str(
+            Self::Nested { reentrant: true } => f.write_str(
+                "an enclosing command (see RLOCK_HELD) holds a slot of it or has lost it, so \
+                 --reentrant cannot enter it; use another lock",
+            ),
+            Self::Nested { reentrant: false } => f.write_str(
                 "held by an enclosing command (see RLOCK_HELD), so waiting would deadlock; use \
                  --reentrant",
             ),
@@ -216,6 +225,7 @@ impl fmt::Display for Error {
             }
             Self::Keeper { told, .. } => write!(f, "the keeper failed to start: {told}"),
             Self::Stopped(signal) => write!(f, "stopped by {signal} while waiting"),
+            Self::ProcessEnded => f.write_str("the process of --while-pid ended during the wait"),
             Self::Unread => f.write_str("the reader of the output has closed it"),
             Self::Internal(error) => {
                 let causes = error.chain().map(|cause| match cause.downcast_ref() {

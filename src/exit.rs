@@ -60,7 +60,13 @@ pub const TABLE: &[(&str, &[Meaning])] = &[
         "1",
         &[(&["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention")],
     ),
-    ("64", &[(ALL, "usage error")]),
+    (
+        "64",
+        &[
+            (ALL, "usage error"),
+            (&["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
+        ],
+    ),
     (
         "69",
         &[(

@@ -231,6 +231,9 @@ pub(crate) enum Removal {
     Removed(Waiter, ServerTime),
     /// It neither holds nor awaits the lock.
     Unknown(View),
+    /// It neither holds nor awaits the lock, and an earlier copy of this request, whose reply was
+    /// lost, probably ended that.
+    Gone,
     /// Several clients have this ID.
     Several(View),
 }
@@ -244,6 +247,40 @@ pub(crate) enum Release {
     /// it.
     Unknown,
 }
+
+/// An answer to a request that may have been sent more than once.
+pub(crate) trait Repeatable: Sized {
+    /// What it means if an earlier copy of the request, whose reply was lost, may have taken effect.
+    fn after_a_lost_reply(self) -> Self {
+        self
+    }
+}
+
+impl Repeatable for Release {
+    fn after_a_lost_reply(self) -> Self {
+        match self {
+            Self::NotHeld(why) if why.is_released() => Self::Released,
+            Self::NotHeld(why) if !why.is_known() => Self::Unknown,
+            release => release,
+        }
+    }
+}
+
+impl Repeatable for Removal {
+    fn after_a_lost_reply(self) -> Self {
+        match self {
+            Self::Unknown(_) => Self::Gone,
+            removal => removal,
+        }
+    }
+}
+
+/// The lease that counts is that of the last copy.
+impl Repeatable for Renewal {}
+
+/// `Store::revoke` itself remembers what an earlier copy may have revoked, and `Store::inspect`
+/// changes nothing.
+impl Repeatable for View {}
 
 /// What the store has asked at the end of a sleep.
 #[derive(Debug)]
@@ -325,9 +362,15 @@ pub(crate) trait Store: Send {
     /// Returns the lock as it is then.
     fn leave(&mut self, request: &Request) -> Result<View, Failure>;
 
-    /// Revokes all current holds, and returns the lock as it was before. Waiters and the fencing
-    /// token stay as they are. `by` is an `Operator` as stores keep it, for the holders and the
-    /// history.
+    /// Undoes a request as `leave` does, without awaiting the reply: for a server that has not
+    /// answered, which would only delay the end again.
+    fn abandon(&mut self, request: &Request);
+
+    /// Revokes all current holds, and returns the lock as it was before, with only the holders that
+    /// it revoked. Waiters and the fencing token stay as they are. `by` is an `Operator` as stores
+    /// keep it, for the holders and the history.
+    ///
+    /// A repetition revokes no later hold than the first call, and returns what either revoked.
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure>;
 
     /// Revokes one hold, or removes one waiter. A holder learns of it from its next renewal, and a

@@ -5,21 +5,23 @@ mod live;
 mod messages;
 pub(crate) mod waiter;
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use anyhow::Context;
 use messages::Messages;
-use waiter::{End, Event, Step, Waiter};
+use waiter::{End, Event, Note, Step, Stop, Waiter};
 
 use crate::duration::show;
 use crate::error::{Error, Waited};
 use crate::lease::Lease;
+use crate::lock::view::View;
 use crate::lock::{Fence, Mode, Slot};
 use crate::policy::WaitLimit;
 use crate::report::Report;
 use crate::store::{Asked, Request, Store};
 use crate::system::clock::Instant;
-use crate::system::poll::{Want, ready};
+use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
 
 /// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, because a
@@ -39,13 +41,15 @@ pub(crate) fn heartbeat(ttl: Duration) -> Duration {
     (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
-/// Requests a lock until the server grants it, the wait limit passes, or a signal arrives. On
-/// failure it withdraws the request, if it can still reach the server.
+/// Requests a lock until the server grants it, the wait limit passes, a signal arrives, or the
+/// process ends whose pidfd is `needed_by`. On failure it withdraws the request, if it can still
+/// reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
     wait_limit: WaitLimit,
     signals: &mut Signals,
+    needed_by: Option<BorrowedFd<'_>>,
     report: &Report,
 ) -> Result<Acquired, Error> {
     let started = Instant::now();
@@ -55,6 +59,8 @@ pub(crate) fn acquire(
     };
     let mut messages = Messages::new(report, request.mode, started, until);
     let mut gave_up = None;
+    // How many waiters were ahead of this one at last.
+    let mut ahead = u64::MAX;
     let mut request = request.clone();
     let (mut waiter, mut step) = Waiter::new(request.ttl, until);
     loop {
@@ -62,11 +68,13 @@ pub(crate) fn acquire(
             Step::Ask { seen, arrival } => {
                 request.arrival = arrival;
                 let sent = Instant::now();
-                let answer = store.acquire(&request, &seen, Some(signals.arrival().into()));
+                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
+                let answer = store.acquire(&request, &seen, stops);
                 Event::Answered { sent, answer }
             }
             Step::Sleep { at_most, seen } => {
-                match store.sleep(&request, at_most, &seen, Some(signals.arrival().into())) {
+                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
+                match store.sleep(&request, at_most, &seen, stops) {
                     Ok(Some(Asked { sent, answer })) => {
                         Event::Answered { sent, answer: Ok(answer) }
                     }
@@ -75,23 +83,37 @@ pub(crate) fn acquire(
                 }
             }
             Step::Rest { until } => {
-                ready([(signals.arrival(), Want::Read)], Some(until)).context("cannot wait")?;
+                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
+                wait(None, stops, until).context("cannot wait")?;
                 Event::Rested
             }
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
-                Event::Withdrawn(end, store.leave(&request))
+                if end.is_unanswered() {
+                    store.abandon(&request);
+                    Event::Abandoned(end)
+                } else {
+                    Event::Withdrawn(end, store.leave(&request))
+                }
             }
             Step::End(end) => {
                 drop(messages);
                 let waited = gave_up.unwrap_or_else(Instant::now).since(started);
-                return ended(end, &request, waited, report);
+                return ended(end, &request, waited, ahead, report);
             }
         };
-        let (now, signal) = (Instant::now(), signals.first());
-        let (notes, next) = waiter.on(event, signal, now);
-        for note in notes {
+        let has_ended = || needed_by.is_some_and(|process| is_ready(process, Want::Read));
+        let stop = signals.first().map(Stop::Signal);
+        let stop = stop.or_else(|| has_ended().then_some(Stop::ProcessEnded));
+        let now = Instant::now();
+        let (notes, next) = waiter.on(event, stop, now);
+        for mut note in notes {
+            if let Note::Queued { view, position, .. } = &mut note {
+                // The server counts all waiters, including this one and those behind it.
+                ahead = position.saturating_sub(1);
+                view.waiter_count = view.waiter_count.min(ahead);
+            }
             messages.print(note, now);
         }
         step = next;
@@ -102,6 +124,7 @@ fn ended(
     end: End,
     request: &Request,
     waited: Duration,
+    ahead: u64,
     report: &Report,
 ) -> Result<Acquired, Error> {
     let busy = |view, waited| Error::Busy { view: Box::new(view), asked: request.mode, waited };
@@ -117,14 +140,18 @@ fn ended(
             return Ok(Acquired { lease, fence, slot });
         }
         End::Busy(view) => busy(view, Waited::NotAtAll),
-        End::TimedOut(view) => busy(view, Waited::For(waited)),
-        End::Nested => Error::Nested,
+        End::TimedOut(view) => {
+            let waiter_count = view.waiter_count.min(ahead);
+            busy(View { waiter_count, ..view }, Waited::For(waited))
+        }
+        End::Nested => Error::Nested { reentrant: request.reentrant },
         End::Upgrade => Error::Upgrade,
         End::Over(why) => Error::NotHeld(why),
         End::Superseded(newer) => Error::Superseded(Box::new(newer)),
         End::Removed(operator) => Error::Removed(operator),
         End::Failed(failure) => failure.into(),
         End::LostWhileQueued(failure) => Error::LostWhileQueued(failure),
-        End::Stopped(signal) => Error::Stopped(signal),
+        End::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
+        End::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
     })
 }

@@ -278,8 +278,8 @@ fn a_release_that_reaches_a_slow_master_twice_succeeds() {
 fn if_every_node_is_frozen_each_request_takes_one_timeout() {
     let cluster = Cluster::start(3, 0);
     (0..3).for_each(|node| cluster.node(node).signal("STOP"));
-    let mut longer = LongerWait::of("10s");
-    // The withdrawal of the request takes the second timeout.
+    // Nearly two timeouts.
+    let mut longer = LongerWait::of("3900ms");
     let exec = ["exec", "-n", "--io-timeout", "2s", "--on-unreachable", "run", "L", "true"];
     let output = run(&mut at(&cluster.url(), &exec));
     longer.is_not_over();

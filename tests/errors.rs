@@ -843,8 +843,50 @@ fn a_replica_that_received_nothing_does_not_confirm_a_grant_repeated_on_a_new_co
         master.inspect("L")["ttl_ms"].as_u64().is_some_and(|left| left > 10_000)
     });
     proxy.cut();
+    // It keeps its place until the replica is back.
     second.told("0 of 1 replicas");
-    assert_eq!(second.end().code(), 69);
+    replica.signal("CONT");
+    let told = second.end();
+    assert_eq!(told.code(), 0, "{told:?}");
+}
+
+#[test]
+fn a_bounded_wait_outlasts_the_absence_of_a_replica() {
+    let master = Server::on_tcp(&["--repl-diskless-sync-delay", "0"]);
+    let replica = Server::on_tcp(&["--replicaof", "127.0.0.1", &master.port().to_string()]);
+    support::until("they are connected", || {
+        master.cli(&["INFO", "replication"]).contains("state=online")
+    });
+    replica.signal("STOP");
+    let exec = |options: &[&str]| {
+        let options = [&["exec", "--min-replicas", "1"], options, &["L", "true"]].concat();
+        master.rlock(options)
+    };
+    fails(&mut exec(&["-n"]), 69, &["0 of 1 replicas"]);
+    let output = run(&mut exec(&["--io-timeout", "1s", "-w", "2s"]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(output.err().contains("still waiting, retrying"), "{output:?}");
+    assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
+    let mut waits = Running::start(&mut exec(&["-w", "1m"]));
+    waits.told("still waiting, retrying");
+    replica.signal("CONT");
+    let told = waits.end();
+    assert_eq!(told.code(), 0, "{told:?}");
+    let last = "rlock: L: enough replicas confirm the lock again after ";
+    assert!(told.err().starts_with(last) && told.err().lines().count() == 1, "{told:?}");
+}
+
+#[test]
+fn a_lock_whose_confirmation_is_denied_exits_with_78_and_is_released() {
+    let server = Server::on_tcp(&[]);
+    server.cli(&["ACL", "SETUSER", "ci", "on", ">pw", "~*", "+@all", "-wait"]);
+    for waits in [&["-n"][..], &["-w", "1m"]] {
+        let arguments = [&["exec", "--min-replicas", "1"], waits, &["L", "true"]].concat();
+        let mut exec = server.rlock(arguments);
+        exec.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "pw");
+        fails(&mut exec, 78, &["permission denied", "wait"]);
+        assert!(server.is_free("L"));
+    }
 }
 
 #[test]
@@ -1036,7 +1078,7 @@ fn a_revocation_that_never_ends_is_given_up() {
     // What the scripts reply: a view of a free lock, and that there is more to do.
     let free = "*11 $0  $4 free $0  :-2 $0  $0  :0 *0 :0 *0 *0 ".replace(' ', "\r\n");
     let again = "*3 $5 again *0 :0 ".replace(' ', "\r\n");
-    let mut revoke = rlock(["release", "--force", "--now", "L"]);
+    let mut revoke = rlock(["release", "-q", "--force", "--now", "L"]);
     let revoke = revoke.env("RLOCK_URL", answering(&free, &again));
     fails(revoke, 69, &["not all holds revoked"]);
 }
@@ -1097,7 +1139,10 @@ fn an_abandoned_forced_release_revokes_nothing_later() {
     for now in [&["--force"][..], &["--force", "--now"]] {
         server.signal("STOP");
         let force = [&["release", "--io-timeout", "200ms"], now, &["L"]].concat();
-        assert_eq!(run(&mut server.rlock(force)).code(), 69);
+        let mut force = Running::start(&mut server.rlock(force));
+        force.told("not revoked yet: ");
+        force.signal("TERM");
+        assert_eq!(force.end().status.signal(), Some(15));
         server.signal("CONT");
         let renewed = run(&mut server.rlock(["renew", "L", &token]));
         assert_eq!(renewed.code(), 0, "{renewed:?}");

@@ -14,6 +14,11 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
         // It leaves no entry in the queue, to which the lock would be granted.
         assert!(server.is_free("L"));
     }
+    // No option enters a slot again.
+    let script = format!("{rlock} exec --reentrant L true; echo $?");
+    let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &script]));
+    assert_eq!(output.out(), "75", "{output:?}");
+    assert!(output.err().ends_with("--reentrant cannot enter it; use another lock"), "{output:?}");
     // At any depth.
     let deep = format!("{rlock} exec M {rlock} exec -E 9 L true; echo $?");
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &deep]));

@@ -57,6 +57,49 @@ fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
     assert!(output.err().contains("; check the "), "{output:?}");
 }
 
+/// A process for a keeper to watch.
+fn sleeper() -> Process {
+    Process::start(Command::new("sleep").arg("600"))
+}
+
+#[test]
+fn a_waiter_whose_process_ends_leaves_the_queue() {
+    let server = Server::start();
+    let holder = support::holder(&server, &[], "L");
+    let mut sleeper = sleeper();
+    let pid = sleeper.id().to_string();
+    let mut waits =
+        Running::start(&mut server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]));
+    waits.told("waiting at position 1");
+    sleeper.kill();
+    let told = waits.end();
+    assert_eq!(told.code(), 64, "{told:?}");
+    assert!(told.err().ends_with("the process of --while-pid ended during the wait"), "{told:?}");
+    assert_eq!(server.waiting("L"), 0);
+    assert_eq!(holder.finish().code(), 0);
+}
+
+#[test]
+fn a_signal_while_the_keeper_starts_prints_one_document() {
+    let server = Server::on_tcp(&[]);
+    let (wire, flights) = measured_wire(&server);
+    let sleeper = sleeper();
+    let pid = sleeper.id().to_string();
+    for name in ["INT", "TERM", "HUP"] {
+        let before = wire.flights();
+        wire.delay(Duration::from_millis(300));
+        let mut acquire = server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]);
+        let acquire = Running::start(acquire.env("RLOCK_URL", wire.url()));
+        until("the keeper asks", || wire.flights() > before + flights);
+        acquire.signal(name);
+        wire.delay(Duration::ZERO);
+        let told = acquire.end();
+        let document: serde_json::Value = serde_json::from_str(&told.out()).unwrap();
+        assert_eq!(document["status"], "stopped", "{told:?}");
+        assert!(server.is_free("L"), "{name}");
+    }
+}
+
 #[test]
 fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
     let server = Server::on_tcp(&[]);
@@ -554,6 +597,7 @@ support::also_on_local! {
     the_keeper_survives_the_signals_that_end_a_session,
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
     a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
+    a_waiter_whose_process_ends_leaves_the_queue,
 }
 
 support::also_without_vfork! {

@@ -6,7 +6,7 @@ use super::action::Action;
 use super::connection::Connection;
 use super::scope::whose;
 use super::world::now;
-use crate::commands::releasing::attempts::Attempts;
+use crate::commands::retry::attempts::Attempts;
 use crate::lock::Slot;
 use crate::store::{Seen, Ticket};
 use crate::supervise::machine::Machine;

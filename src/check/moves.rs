@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
-use crate::commands::releasing::attempts::{Attempts, Next};
+use crate::commands::retry::attempts::{Attempts, Next};
 use crate::lease::Lease;
 use crate::lock::Slot;
 use crate::lock::view::View;
@@ -15,7 +15,7 @@ use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
 use crate::supervise::machine::{self, Machine};
 use crate::supervise::schedule::Schedule;
 use crate::system::clock::Instant;
-use crate::wait::waiter::{End, Event, Step, Waiter};
+use crate::wait::waiter::{End, Event, Step, Stop, Waiter};
 
 impl World {
     pub(super) fn start_client(&mut self, index: u8) {
@@ -65,7 +65,7 @@ impl World {
 
     fn tell_waiter(&mut self, index: u8, event: Event) {
         let client = self.client(index);
-        let signal = client.signaled.then_some(Signal::SIGTERM);
+        let signal = client.signaled.then_some(Stop::Signal(Signal::SIGTERM));
         if let Phase::Waiting(waiter, _) = &mut client.phase {
             let (_, step) = waiter.on(event, signal, now());
             self.follow(index, step);

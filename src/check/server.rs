@@ -4,6 +4,7 @@ use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, facts};
 use super::scope::whose;
 use super::world::{NOW, World};
+use crate::lock::Fence;
 use crate::lock::view::Outcome;
 use crate::store::model::Lock;
 use crate::store::{Answer, Request, Revocation, Verdict};
@@ -40,7 +41,7 @@ impl World {
     pub(super) fn revoke(&mut self, revocation: Revocation) {
         let before: Vec<Fact> = facts(&self.lock).collect();
         self.monitor.all_revoked(&self.lock);
-        self.lock.revoke(revocation, "operator", NOW);
+        self.lock.revoke(Fence(u64::MAX), revocation, "operator", NOW);
         self.judge(&before, None, None);
         self.deliver_mail();
     }

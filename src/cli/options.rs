@@ -107,11 +107,14 @@ pub(crate) struct Terms {
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
+    ///
+    /// If the server does not answer, rlock gives up after --io-timeout.
     #[arg(short, long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
     /// Wait at most DURATION for the lock [env: RLOCK_WAIT]
     ///
-    /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock.
+    /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock. If the server
+    /// stops answering, rlock gives up at most one --io-timeout after DURATION.
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
     pub(crate) wait: Option<BoundedDuration>,
     /// Wait ahead of all waiters that do not use --next

@@ -1,6 +1,7 @@
 //! `rlock acquire`: a lock for a script that exec cannot run.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 
 use anyhow::anyhow;
 
@@ -34,7 +35,8 @@ pub(super) fn run(
         Some(process) => identity::of_watched(*process, terms.label.clone()),
         None => identity::of_caller(terms.label.clone()),
     };
-    let mut grant = Grant::obtain(terms, Token::fresh(), client, inherited, report)?;
+    let needed_by = watched.as_ref().map(|(_, process)| process.as_fd());
+    let mut grant = Grant::obtain(terms, Token::fresh(), client, needed_by, inherited, report)?;
     let token = &grant.request.token;
     let mut keeper = None;
     if let Some((_, process)) = watched {
@@ -47,23 +49,25 @@ pub(super) fn run(
             }
         }
     }
-    let printed = match output {
-        Output::Human => output::text(&format!("{}\n", token.as_str())),
-        Output::Json => {
+    // Before anything is printed, or a script would read of a grant and of a failure.
+    let stopped = grant.signals.pending().first().map(|arrival| Error::Stopped(arrival.signal));
+    let printed = match (stopped, output) {
+        (Some(stopped), _) => Err(stopped),
+        (None, Output::Human) => output::text(&format!("{}\n", token.as_str())),
+        (None, Output::Json) => {
             let done = Done::new("acquired", &terms.name).with_token(token);
             let done = done.with_lease(grant.acquired.fence, grant.request.ttl.get());
             output::document(&done.with_slot(grant.acquired.slot))
         }
-        Output::Shell => output::text(&assignments(&grant.variables(&terms.name))),
+        (None, Output::Shell) => output::text(&assignments(&grant.variables(&terms.name))),
     };
     // Release the lock if its token could not be printed, or if a signal ended the acquire.
-    let unwanted = match (grant.signals.pending().first(), printed) {
-        (Some(arrival), _) => Error::Stopped(arrival.signal),
-        (None, Err(error @ Error::Internal(_))) => {
+    let unwanted = match printed {
+        Ok(()) => return Ok(Exit::Status(exit::OK)),
+        Err(error @ Error::Internal(_)) => {
             Error::Internal(anyhow!("{error}; the lock has been released"))
         }
-        (None, Err(error)) => error,
-        (None, Ok(())) => return Ok(Exit::Status(exit::OK)),
+        Err(error) => error,
     };
     // The keeper first, or it would stop the process because the lock is lost.
     if let Some(mut keeper) = keeper {

@@ -1,7 +1,7 @@
 //! `rlock exec`: a command under a lock.
 
 use super::grant::{Grant, SLOT};
-use super::{identity, releasing};
+use super::{identity, retry};
 use crate::config::Exec;
 use crate::duration::show;
 use crate::error::Error;
@@ -23,7 +23,7 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
     // A command without a lock has no slot either.
     let variables = vec![(SLOT, None)];
     let mut command = Command { program, arguments, group: None, variables };
-    let granted = Grant::obtain(&terms, Token::fresh(), client, inherited, report);
+    let granted = Grant::obtain(&terms, Token::fresh(), client, None, inherited, report);
     let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
@@ -109,10 +109,7 @@ fn release(
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Release, Failure> {
-    let (key, token) = (&request.key, &request.token);
-    let hold =
-        releasing::Releasing { key, token, outcome, ends: Some(ends), signals: Some(signals) };
-    let released = releasing::release(store, hold, report);
+    let released = retry::release(store, request, outcome, ends, Some(signals), report);
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld(why)) => {

@@ -1,5 +1,7 @@
 //! What exec and acquire share: the steps from the options to a lock that is granted.
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::Context;
 
 use super::reported;
@@ -26,12 +28,13 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    /// Requests the lock with this token, and waits for it. A token that already holds the lock
-    /// keeps its hold.
+    /// Requests the lock with this token, and waits for it while the process of the pidfd
+    /// `needed_by` lives. A token that already holds the lock keeps its hold.
     pub(super) fn obtain(
         terms: &Terms,
         token: Token,
         client: ClientInfo,
+        needed_by: Option<BorrowedFd<'_>>,
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
@@ -59,8 +62,14 @@ impl Grant {
         };
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let mut store = reported::open(&terms.server, report)?;
-        let acquired =
-            wait::acquire(&mut *store, &request, terms.wait_limit, &mut signals, report)?;
+        let acquired = wait::acquire(
+            &mut *store,
+            &request,
+            terms.wait_limit,
+            &mut signals,
+            needed_by,
+            report,
+        )?;
         Ok(Self { store, request, acquired, signals })
     }
 

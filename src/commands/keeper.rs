@@ -21,7 +21,7 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::{identity, releasing};
+use super::{identity, retry};
 use crate::config::{Handover, KEEPER, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
@@ -159,7 +159,7 @@ pub(super) fn run(
             .context("cannot ignore signals")?;
     }
     let client = identity::of_watched(process, terms.label.clone());
-    let grant = Grant::obtain(terms, token, client, inherited, report)?;
+    let grant = Grant::obtain(terms, token, client, None, inherited, report)?;
     // From now on nothing reads the signals, so they have no effect.
     let Grant { store, request, acquired, signals: _ } = grant;
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
@@ -176,11 +176,9 @@ pub(super) fn run(
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
-        let (key, token) = (&request.key, &request.token);
-        let ends = Some(Instant::now() + request.ttl.get());
-        let hold = releasing::Releasing { key, token, outcome, ends, signals: None };
+        let ends = Instant::now() + request.ttl.get();
         // An error could no longer be reported, and the lease expires in any case.
-        let _ = releasing::release(&mut *store, hold, report);
+        let _ = retry::release(&mut *store, &request, outcome, ends, None, report);
     }
     Ok(Exit::Status(match lock? {
         LockOutcome::Kept => exit::OK,

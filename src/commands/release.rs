@@ -1,7 +1,7 @@
 //! `rlock release`: releases a lock from acquire, or revokes all holds.
 
 use super::output::{self, Done};
-use super::releasing::{self, Releasing};
+use super::retry::Retry;
 use super::{reported, revoke};
 use crate::config::{Output, Release, Target};
 use crate::error::Error;
@@ -27,9 +27,8 @@ fn release(
     token: &Token,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let (key, outcome) = (&options.key, Outcome::Unknown);
-    let hold = Releasing { key, token, outcome, ends: None, signals: None };
-    match releasing::release(store, hold, report)? {
+    let retry = Retry { pending: "not released", ends: None, signals: None };
+    match retry.run(report, || store.release(&options.key, token, Outcome::Unknown))? {
         store::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         store::Release::Released | store::Release::Unknown => {
             Notice::give(token);

@@ -2,6 +2,7 @@
 
 use super::output::{self, Done};
 use super::reported;
+use super::retry::Retry;
 use crate::config::{Output, Renew};
 use crate::duration::show;
 use crate::error::Error;
@@ -11,7 +12,9 @@ use crate::store::Renewal;
 
 pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
     let Renew { name, key, token, ttl, server, output } = options;
-    match reported::open(server, report)?.renew(key, token, *ttl, None)? {
+    let mut store = reported::open(server, report)?;
+    let retry = Retry { pending: "not renewed", ends: None, signals: None };
+    match retry.run(report, || store.renew(key, token, *ttl, None))? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
         Renewal::Renewed { fence, left } => {
             let expires = show(left);

@@ -76,6 +76,10 @@ impl Store for Reported {
         self.ask(|store| store.leave(request))
     }
 
+    fn abandon(&mut self, request: &Request) {
+        self.ask(|store| store.abandon(request));
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.ask(|store| store.revoke(key, revocation, by))
     }

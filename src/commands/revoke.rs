@@ -6,12 +6,13 @@ use anyhow::Context;
 
 use super::identity;
 use super::output::{self, Done};
+use super::retry::Retry;
 use crate::config::{Force, Output, Release};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
-use crate::lock::view::{HoldState, Holder, Operator, ServerTime, State};
+use crate::lock::view::{HoldState, Holder, Operator, ServerTime, State, View};
 use crate::lock::{Id, Key, Kind, Name};
 use crate::report::Report;
 use crate::store::{Removal, Revocation, Store};
@@ -23,6 +24,10 @@ use crate::text::Line;
 /// that.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 
+/// If the attempts to look at the lock end this close to the end of the revoked leases, waiting for
+/// that end takes no longer than another attempt.
+const SOON: Duration = Duration::from_secs(1);
+
 /// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
     store: &mut dyn Store,
@@ -32,12 +37,14 @@ pub(super) fn run(
 ) -> Result<Exit, Error> {
     let Release { name, key, output, .. } = options;
     let revocation = force.revocation;
-    let before = store.revoke(key, revocation, &operator(force))?;
+    let by = operator(force);
+    let before = retry().run(report, || store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
-        (State::Free, _) => report.note("the lock is not held"),
-        (State::Held | State::Revoked | State::Cooling, _) => {}
+        // It may be held again: no longer by those who held it when the revocation began.
+        _ if before.holder_count == 0 => report.note("no hold to revoke"),
+        (State::Free | State::Held | State::Revoked | State::Cooling, _) => {}
     }
     for holder in &before.holders {
         report_line(*output, name, &revoked(holder, before.now))?;
@@ -48,7 +55,7 @@ pub(super) fn run(
         report_line(*output, name, &format!("revoked {more} more"))?;
     }
     if revocation == Revocation::Graceful {
-        until_gone(store, key, &before.holders, true, report)?;
+        Awaited::new(&before.holders, more > 0, before.now).until_gone(store, key, report)?;
     }
     if *output == Output::Json {
         output::document(&Done::new("released", name).with_revoked(HolderDocument::all(&before)))?;
@@ -65,7 +72,8 @@ pub(super) fn run_for_one(
     report: &Report,
 ) -> Result<Exit, Error> {
     let Release { name, key, output, .. } = options;
-    let removal = store.remove(key, id, force.revocation, &operator(force))?;
+    let by = operator(force);
+    let removal = retry().run(report, || store.remove(key, id, force.revocation, &by))?;
     let done = Done::new("released", name);
     let done = match &removal {
         Removal::Unknown(view) => return Err(Error::UnknownId(id.clone(), Box::new(view.clone()))),
@@ -78,10 +86,16 @@ pub(super) fn run_for_one(
             report_line(*output, name, &line)?;
             done.with_removed(WaiterDocument::removed(waiter, *now))
         }
+        Removal::Gone => {
+            let line = format!("id {id} no longer holds or awaits the lock");
+            report_line(*output, name, &line)?;
+            done
+        }
         Removal::Revoked(holder, now) => {
             report_line(*output, name, &revoked(holder, *now))?;
             if force.revocation == Revocation::Graceful {
-                until_gone(store, key, std::slice::from_ref(holder), false, report)?;
+                let revoked = std::slice::from_ref(holder);
+                Awaited::new(revoked, false, *now).until_gone(store, key, report)?;
             }
             done.with_revoked(vec![HolderDocument::new(holder, *now)])
         }
@@ -119,50 +133,101 @@ fn operator(force: &Force) -> String {
     Operator::to_line(&identity::of_operator(), force.reason.as_ref())
 }
 
-/// Waits until none of these holders has the lock. If `all` is false, ignores other revoked holds.
-fn until_gone(
-    store: &mut dyn Store,
-    key: &Key,
-    revoked: &[Holder],
-    all: bool,
-    report: &Report,
-) -> Result<(), Error> {
-    // A holder that has released the lock needs no wait.
-    let mut left: Vec<&Holder> =
-        revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
-    let mut announced = false;
-    loop {
-        let view = store.inspect(key)?;
-        let (still, gone): (Vec<_>, Vec<_>) = left
-            .into_iter()
-            .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
-        for holder in gone {
-            report.note(format_args!("{} released the lock", holder.client));
-        }
-        left = still;
-        // Not every holder was listed: any other revoked one counts too.
-        let is_revoked = |holder: &&Holder| holder.state == HoldState::Revoked;
-        let first = left
-            .first()
-            .copied()
-            .or_else(|| view.holders.iter().find(|holder| all && is_revoked(holder)));
-        let Some(first) = first else { return Ok(()) };
-        if !announced {
-            let end = view.ttl.map_or("the end of its lease".into(), show);
-            report.note(match first.client.kind {
-                Kind::Acquire => format!(
-                    "nothing tells {}, because it used acquire; waiting up to {end} for its lease \
-                     to expire; if it is dead, use --now",
-                    first.client
-                ),
-                Kind::Exec | Kind::WhilePid => format!(
-                    "waiting up to {end} for {} to release the lock; if it is dead, use --now",
-                    first.client
-                ),
-            });
-            announced = true;
-        }
-        let soon = Instant::now() + CHECK_EVERY;
-        ready([], Some(soon)).context("cannot wait")?;
+/// A revocation, or the removal of one client, is not known to have happened yet.
+fn retry() -> Retry<'static> {
+    Retry { pending: "not revoked", ends: None, signals: None }
+}
+
+/// Holders that were revoked, and may not have released the lock yet.
+struct Awaited<'a> {
+    holders: Vec<&'a Holder>,
+    /// Whether there are others, which the reply did not list.
+    has_others: bool,
+    /// When the leases of those listed have expired. Nothing renews them.
+    ends: Instant,
+}
+
+impl<'a> Awaited<'a> {
+    /// `now` is the server's time of the reply, which has just arrived.
+    fn new(revoked: &'a [Holder], has_others: bool, now: ServerTime) -> Self {
+        // A holder that has released the lock needs no wait.
+        let holders: Vec<&Holder> =
+            revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
+        let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
+        Self { holders, has_others, ends: Instant::now() + left.unwrap_or_default() }
     }
+
+    /// Waits until none of them has the lock.
+    fn until_gone(
+        mut self,
+        store: &mut dyn Store,
+        key: &Key,
+        report: &Report,
+    ) -> Result<(), Error> {
+        let mut announced = false;
+        while !self.holders.is_empty() || self.has_others {
+            let Some(view) = self.look(store, key, report)? else { return Ok(()) };
+            let (still, gone): (Vec<_>, Vec<_>) = self
+                .holders
+                .into_iter()
+                .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
+            for holder in gone {
+                report.note(format_args!("{} released the lock", holder.client));
+            }
+            self.holders = still;
+            // Not every holder was listed: any other revoked one counts too.
+            let is_other = |holder: &&Holder| self.has_others && holder.state == HoldState::Revoked;
+            let first =
+                self.holders.first().copied().or_else(|| view.holders.iter().find(is_other));
+            let Some(first) = first else { return Ok(()) };
+            if !announced {
+                let end = show(first.deadline.since(view.now));
+                report.note(match first.client.kind {
+                    Kind::Acquire => format!(
+                        "nothing tells {}, because it used acquire; waiting up to {end} for its \
+                         lease to expire; if it is dead, use --now",
+                        first.client
+                    ),
+                    Kind::Exec | Kind::WhilePid => format!(
+                        "waiting up to {end} for {} to release the lock; if it is dead, use --now",
+                        first.client
+                    ),
+                });
+                announced = true;
+            }
+            pause_until(Instant::now() + CHECK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// The lock as it is now; `None` if the server does not answer before all their leases have
+    /// expired.
+    fn look(
+        &self,
+        store: &mut dyn Store,
+        key: &Key,
+        report: &Report,
+    ) -> Result<Option<View>, Error> {
+        let ends = (!self.has_others).then_some(self.ends);
+        let retry = Retry { pending: "not confirmed", ends, signals: None };
+        let failure = match retry.run(report, || store.inspect(key)) {
+            Ok(view) => return Ok(Some(view)),
+            Err(failure) => failure,
+        };
+        match ends.filter(|ends| failure.is_transient() && ends.since(Instant::now()) < SOON) {
+            Some(ends) => {
+                pause_until(ends)?;
+                report.note(format_args!("{}; the revoked leases have expired", failure.problem()));
+                Ok(None)
+            }
+            None => {
+                Err(failure.reworded(|what| format!("revoked, but not awaited: {what}")).into())
+            }
+        }
+    }
+}
+
+fn pause_until(moment: Instant) -> Result<(), Error> {
+    ready([], Some(moment)).context("cannot wait")?;
+    Ok(())
 }

@@ -339,6 +339,22 @@ impl View {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
+    /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an
+    /// earlier copy has revoked and that are gone. The others ended by themselves, as `history` shows.
+    pub(crate) fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
+        let ending = |id: &str| history.iter().rfind(|entry| entry.id == id).map(|it| it.ending);
+        let is_left = |id: &str| self.holders.iter().any(|holder| holder.id == id);
+        let was_revoked = |holder: &Holder| {
+            // The history has the release of a cooling hold, not its end.
+            holder.state == HoldState::Cooling
+                || ending(&holder.id).is_none_or(|ending| ending == Ending::Revoked)
+        };
+        let gone: Vec<Holder> =
+            seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
+        self.holder_count += gone.len() as u64;
+        self.holders.extend(gone);
+    }
+
     /// A hint for the message to a request in this mode, if the reason that it cannot join the
     /// holders may surprise its user. Otherwise empty.
     pub(crate) fn mismatch(&self, asked: Mode) -> String {

@@ -47,6 +47,19 @@ impl Failure {
         self.fault().map_or("interrupted", Fault::problem)
     }
 
+    /// The same failure in other words.
+    pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Unreachable { fault, .. }
+            | Self::Unavailable(fault)
+            | Self::TooLarge(fault)
+            | Self::Unconfirmed(fault)
+            | Self::Misconfigured { fault, .. } => *fault = fault.clone().reworded(reword),
+            Self::Interrupted { .. } => {}
+        }
+        self
+    }
+
     fn fault(&self) -> Option<&Fault> {
         match self {
             Self::Unreachable { fault, .. }
@@ -60,12 +73,17 @@ impl Failure {
 
     /// Whether the cause may pass without any action, so that it is worth trying again.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_))
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_) | Self::Unconfirmed(_))
     }
 
     /// Whether no server has answered at all.
     pub(crate) fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { others_answer: false, .. })
+    }
+
+    /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { fate: Fate::NotSent | Fate::Pending, .. })
     }
 
     /// The same failure, of one server among others that answered.
@@ -76,10 +94,10 @@ impl Failure {
         self
     }
 
-    /// The same failure, of a copy that followed an earlier one. That one was lost, but may have
-    /// taken effect, whatever became of this copy. `Fate::Pending` rather than `Fate::Lost`, because
-    /// the request has been repeated already.
-    pub(super) fn after_a_lost_copy(self) -> Self {
+    /// The same failure, of a request that may have taken effect all the same: an earlier copy was
+    /// lost, or only its confirmation failed. `Fate::Pending` rather than `Fate::Lost`, because the
+    /// request has been repeated already.
+    pub(super) fn but_maybe_executed(self) -> Self {
         let fate = Fate::Pending;
         match self {
             Self::Unreachable { fault, others_answer, .. } => {
@@ -129,7 +147,7 @@ mod tests {
         ] {
             assert!(!failure.maybe_executed(), "{failure:?}");
             let is_transient = failure.is_transient();
-            let failure = failure.after_a_lost_copy();
+            let failure = failure.but_maybe_executed();
             assert!(failure.maybe_executed(), "{failure:?}");
             assert_eq!(failure.is_transient(), is_transient, "{failure:?}");
         }

@@ -33,7 +33,7 @@ use super::{
 use crate::duration::{Ttl, show};
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, State, View};
-use crate::lock::{Id, Key, Name, Prefix, Token};
+use crate::lock::{Fence, Id, Key, Name, Prefix, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::system::clock::Instant;
 
@@ -239,8 +239,17 @@ impl Store for Local {
         self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
     }
 
+    fn abandon(&mut self, request: &Request) {
+        let io_timeout = std::mem::take(&mut self.io_timeout);
+        // If another process still keeps the file locked, the request expires in it.
+        let _ = self.leave(request);
+        self.io_timeout = io_timeout;
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
-        self.act(key, |lock, now| lock.revoke(revocation, by, now))
+        // No grant can come in between, because the file is locked.
+        let all = Fence(u64::MAX);
+        self.act(key, |lock, now| lock.revoke(all, revocation, by, now))
     }
 
     fn remove(

@@ -34,7 +34,7 @@ use transaction::Transaction;
 use super::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};
 use crate::duration::Ttl;
 use crate::lock::view::{Outcome, View};
-use crate::lock::{Id, Token};
+use crate::lock::{Fence, Id, Token};
 
 /// The times at which a hold ends, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +67,16 @@ impl Lock {
         Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis())
     }
 
-    /// Revokes all holds, and returns the lock as it was before.
-    pub(crate) fn revoke(&mut self, revocation: Revocation, by: &str, now: u64) -> View {
-        Transaction::begin(self, now).revoke(revocation, by)
+    /// Revokes the holds with a fence up to this one, and returns the lock as it was before, with
+    /// only these holders.
+    pub(crate) fn revoke(
+        &mut self,
+        up_to: Fence,
+        revocation: Revocation,
+        by: &str,
+        now: u64,
+    ) -> View {
+        Transaction::begin(self, now).revoke(up_to.0, revocation, by)
     }
 
     /// Revokes one hold, or removes one waiter.

@@ -16,7 +16,7 @@ pub(super) use redis::{Cmd, ServerError, Value, cmd, from_redis_value};
 pub(super) use address::Address;
 pub(crate) use address::Credentials;
 pub(super) use address::mistakes;
-pub(super) use connection::Connection;
+pub(super) use connection::{Connection, Limit};
 pub(super) use dial::addresses_of;
 pub(super) use endpoint::Endpoint;
 #[cfg(any(test, fuzzing))]

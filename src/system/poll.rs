@@ -22,8 +22,8 @@ pub(crate) type Interrupt<'a> = Option<Interrupter<'a>>;
 /// Cuts a wait short.
 #[derive(Clone, Copy)]
 pub(crate) struct Interrupter<'a> {
-    /// Cuts the wait short when it becomes readable.
-    stop: Option<BorrowedFd<'a>>,
+    /// Cut the wait short when one of them becomes readable.
+    stops: [Option<BorrowedFd<'a>>; 2],
     aside: Option<&'a dyn Aside>,
 }
 
@@ -41,14 +41,20 @@ pub(crate) trait Aside {
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
     fn from(stop: BorrowedFd<'a>) -> Self {
-        Self { stop: Some(stop), aside: None }
+        Self { stops: [Some(stop), None], aside: None }
     }
 }
 
 impl<'a> Interrupter<'a> {
-    /// The stop of `interrupt`, with other work beside the wait.
+    /// Whichever of the two becomes readable first.
+    pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
+        Self { stops: [Some(one), other], aside: None }
+    }
+
+    /// The stops of `interrupt`, with other work beside the wait.
     pub(crate) fn with(interrupt: Interrupt<'a>, aside: &'a dyn Aside) -> Self {
-        Self { stop: interrupt.and_then(|interrupt| interrupt.stop), aside: Some(aside) }
+        let stops = interrupt.map(|interrupt| interrupt.stops).unwrap_or_default();
+        Self { stops, aside: Some(aside) }
     }
 }
 
@@ -67,15 +73,16 @@ pub(crate) fn wait(
     interrupt: Interrupt<'_>,
     until: Instant,
 ) -> io::Result<Woken> {
-    let stop = interrupt.and_then(|interrupt| interrupt.stop);
+    let [one, other] = interrupt.map(|interrupt| interrupt.stops).unwrap_or_default();
     let aside = interrupt.and_then(|interrupt| interrupt.aside);
     let to_read = |descriptor| (descriptor, Want::Read);
     loop {
         let next = aside.and_then(Aside::due).map_or(until, |due| due.min(until));
         let news = aside.and_then(Aside::news);
-        match poll([stop.map(to_read), descriptor, news.map(to_read)], Some(next))? {
-            [true, _, _] => return Ok(Woken::Interrupted),
-            [_, true, _] => return Ok(Woken::Ready),
+        let stops = [one.map(to_read), other.map(to_read)];
+        match poll([stops[0], stops[1], descriptor, news.map(to_read)], Some(next))? {
+            [true, ..] | [_, true, ..] => return Ok(Woken::Interrupted),
+            [_, _, true, _] => return Ok(Woken::Ready),
             _ if aside.is_some_and(Aside::attend) => return Ok(Woken::Interrupted),
             _ if Instant::now() >= until => return Ok(Woken::TimedOut),
             _ => {}

@@ -8,6 +8,7 @@ use crate::duration::show;
 use crate::lock::Mode;
 use crate::lock::view::View;
 use crate::report::Report;
+use crate::store::Failure;
 use crate::system::clock::Instant;
 
 /// The time between the first and the second message about a wait in a log. Each later interval is
@@ -33,6 +34,18 @@ pub(super) struct Messages<'a> {
 struct Away {
     since: Instant,
     noted: bool,
+    /// What is so again when it ends.
+    again: &'static str,
+}
+
+impl Away {
+    fn new(since: Instant, failure: &Failure) -> Self {
+        let again = match failure {
+            Failure::Unconfirmed(_) => "enough replicas confirm the lock",
+            _ => "the server is answering",
+        };
+        Self { since, noted: false, again }
+    }
 }
 
 impl<'a> Messages<'a> {
@@ -60,17 +73,16 @@ impl<'a> Messages<'a> {
             }
             Note::Retrying(failure) => {
                 self.report.detail(format_args!("{}; retrying", failure.problem()));
-                self.away.get_or_insert(Away { since: now, noted: false });
+                self.away.get_or_insert(Away::new(now, &failure));
             }
             Note::Away(failure) => {
                 self.report.note(format_args!("{}; still waiting, retrying", failure.problem()));
-                let away = self.away.get_or_insert(Away { since: now, noted: false });
-                away.noted = true;
+                self.away.get_or_insert(Away::new(now, &failure)).noted = true;
             }
             Note::Back => {
-                if let Some(Away { since, noted: true }) = self.away.take() {
+                if let Some(Away { since, noted: true, again }) = self.away.take() {
                     let away = show(now.since(since));
-                    self.report.note(format_args!("the server is answering again after {away}"));
+                    self.report.note(format_args!("{again} again after {away}"));
                 }
             }
             Note::NotWithdrawn(failure) => {

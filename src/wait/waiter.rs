@@ -29,7 +29,8 @@ pub(crate) enum Step {
     Sleep { at_most: Duration, seen: Vec<Seen> },
     /// Pause without using the store; then `Event::Rested`.
     Rest { until: Instant },
-    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`.
+    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`, or
+    /// `Event::Abandoned` if `End::is_unanswered`.
     Withdraw(End),
     /// The wait is over.
     End(End),
@@ -52,7 +53,25 @@ pub(crate) enum End {
     Failed(Failure),
     /// The server stopped answering while the request was queued.
     LostWhileQueued(Failure),
-    Stopped(Signal),
+    Stopped(Stop),
+}
+
+/// What ends a wait from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stop {
+    Signal(Signal),
+    /// The process that needs the lock has ended.
+    ProcessEnded,
+}
+
+impl End {
+    /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
+            _ => false,
+        }
+    }
 }
 
 /// The result of a step.
@@ -68,6 +87,8 @@ pub(crate) enum Event {
     /// The reply describes the lock after the request was withdrawn. Without a reply, the request
     /// expires on the server.
     Withdrawn(End, Result<View, Failure>),
+    /// The request was withdrawn without awaiting a reply.
+    Abandoned(End),
 }
 
 /// Something to report to the user.
@@ -132,12 +153,11 @@ impl Waiter {
         (waiter, Step::Ask { seen: Vec::new(), arrival: None })
     }
 
-    /// Handles the result of the last step. `signal` is a signal that has arrived and ends the
-    /// wait.
+    /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the wait.
     pub(crate) fn on(
         &mut self,
         event: Event,
-        signal: Option<Signal>,
+        stop: Option<Stop>,
         now: Instant,
     ) -> (Vec<Note>, Step) {
         let mut notes = Vec::new();
@@ -147,17 +167,17 @@ impl Waiter {
             Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
             // The reply is more recent than the view that the waiter has.
             Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
-            Event::Withdrawn(end, Ok(_)) => Step::End(end),
+            Event::Withdrawn(end, Ok(_)) | Event::Abandoned(end) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
                 notes.push(Note::NotWithdrawn(failure));
                 Step::End(end)
             }
         };
-        let step = match (signal, step) {
+        let step = match (stop, step) {
             // The caller releases the lock.
             (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
-            (Some(signal), Step::End(_)) => Step::End(End::Stopped(signal)),
-            (Some(signal), _) => self.withdraw(End::Stopped(signal)),
+            (Some(stop), Step::End(_)) => Step::End(End::Stopped(stop)),
+            (Some(stop), _) => self.withdraw(End::Stopped(stop)),
         };
         (notes, step)
     }
@@ -273,20 +293,26 @@ impl Waiter {
     }
 
     /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
-    /// its position for a while, and the request stays the same. The first failure causes neither a
-    /// message nor a pause.
+    /// its position for a while, and the request stays the same. So does a waiter whose grant too few
+    /// replicas have confirmed: it keeps the grant, and asks for the confirmation again. The first
+    /// failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);
         }
         let in_time = self.until.is_none_or(|until| now < until);
+        let is_retried = match self.contact {
+            // Without a wait limit, a request that never succeeded fails at once.
+            Contact::None => self.until.is_some() && matches!(failure, Failure::Unconfirmed(_)),
+            Contact::Queued | Contact::Lost { .. } => failure.is_transient(),
+        };
         match self.contact {
-            Contact::Queued if in_time && failure.is_transient() => {
+            Contact::None | Contact::Queued if in_time && is_retried => {
                 notes.push(Note::Retrying(failure));
                 self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
                 self.ask(now)
             }
-            Contact::Lost { noted, mut back_off } if in_time && failure.is_transient() => {
+            Contact::Lost { noted, mut back_off } if in_time && is_retried => {
                 if !noted {
                     notes.push(Note::Away(failure));
                 }

@@ -18,7 +18,7 @@ use crate::store::quorum::decision::{
 };
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Renewal};
-use crate::wait::waiter::{self, Event, Waiter};
+use crate::wait::waiter::{self, Event, Stop, Waiter};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
@@ -73,9 +73,9 @@ impl World {
     }
 
     /// Tells the waiter what came of its last step.
-    fn on(&mut self, index: usize, event: Event, signal: Option<Signal>) {
+    fn on(&mut self, index: usize, event: Event, stop: Option<Stop>) {
         if let Phase::Acquiring(waiter, ..) = &mut self.clients[index].phase {
-            let (_, step) = waiter.on(event, signal, now());
+            let (_, step) = waiter.on(event, stop, now());
             self.follow(index, step);
         }
     }
@@ -165,7 +165,7 @@ impl World {
             Doing::Sleep(_) => Event::Woken(Err(failure)),
             Doing::Rest(_) => Event::Rested,
         };
-        self.on(index, event, Some(Signal::SIGTERM));
+        self.on(index, event, Some(Stop::Signal(Signal::SIGTERM)));
     }
 
     pub(super) fn crash(&mut self, index: usize) {

@@ -8,13 +8,12 @@ use uuid::Uuid;
 use super::Quorum;
 use super::decision::{Acquisition, End, Order, Reply, Step, What};
 use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
-use super::posting::leaving;
 use crate::lock::{Fence, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::Run;
 use crate::store::wire::Value;
 use crate::store::{
-    Answer, Failure, Fate, Interrupt, Place, Request, Verdict, attempt_number, final_verdict,
+    Answer, Failure, Fate, Interrupt, Place, Request, Store, Verdict, attempt_number, final_verdict,
 };
 use crate::system::clock::Instant;
 
@@ -92,7 +91,7 @@ impl Quorum {
         if let Ok(Answer::Busy(_) | Answer::Superseded(_) | Answer::Removed(_)) = result {
             // The members have queued even a request that does not wait, and one that only some of
             // them have ended.
-            self.members.iter().for_each(|member| member.post(leaving(request)));
+            self.abandon(request);
         }
         self.attempt = Some(attempt);
         result

@@ -76,5 +76,5 @@ impl Drop for Quorum {
 /// The withdrawal of a request, for `Member::post`.
 pub(super) fn leaving(request: &Request) -> impl FnOnce(&mut MemberStore) + Send + 'static {
     let request = request.clone();
-    move |store| store.post_leave(&request)
+    move |store| store.abandon(&request)
 }

@@ -137,6 +137,11 @@ impl Store for Quorum {
         self.merged(votes)
     }
 
+    fn abandon(&mut self, request: &Request) {
+        self.granted = None;
+        self.members.iter().for_each(|member| member.post(leaving(request)));
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.has_written = true;
         let (key, by) = (key.clone(), by.to_owned());
@@ -163,6 +168,7 @@ impl Store for Quorum {
             Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
             Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),
             Removal::Unknown(view) | Removal::Several(view) => view.to_string(),
+            Removal::Gone => "gone, probably removed before".into(),
         };
         let majority = Some(self.majority());
         let votes = self.ask(majority, IfBusy::Queue, remove, |_| false, describe, None)?;

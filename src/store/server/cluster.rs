@@ -164,7 +164,7 @@ impl Cluster {
         interrupt: Interrupt<'_>,
         copies: &mut Vec<usize>,
     ) -> Result<Reply, Failure> {
-        // Bounds how long to wait for a migration; each reply has its own timeout.
+        // Bounds how long to wait for a migration, and for nodes that do not answer one after another.
         let until = Instant::now() + self.io_timeout;
         let (mut at, mut asking) = (self.owner, false);
         let (mut redirections, mut back_off) = (0, BACK_OFF);
@@ -231,9 +231,14 @@ impl Cluster {
                 Refusal::Failed(failure) if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
                     absent.push((at, failure));
-                    // Another node may know which replica was promoted.
+                    // Another node may know which replica was promoted. If there is no time to ask it
+                    // now, the next request does.
                     (at, asking) = match self.other_than(at, &absent) {
-                        Some(other) => (other, false),
+                        Some(other) if in_time || call.is_unawaited() => (other, false),
+                        Some(other) => {
+                            self.owner = other;
+                            return Err(none_of(vec![absent.swap_remove(0).1], another_answered));
+                        }
                         None => {
                             let (first, failure) = absent.swap_remove(0);
                             self.owner = first;
@@ -307,7 +312,7 @@ impl Topology for Cluster {
         self.find_and_run(call, interrupt, &mut copies).map_err(|failure| {
             match copies.is_empty() || failure.maybe_executed() {
                 true => failure,
-                false => failure.after_a_lost_copy(),
+                false => failure.but_maybe_executed(),
             }
         })
     }

@@ -12,12 +12,12 @@ use link::{Kind, Link, Pipeline};
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
 use crate::report::{Diagnostic, Fault};
-use crate::store::wire::{self, Address, Cmd, Endpoint, ServerError, Value};
+use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, ServerError, Value};
 use crate::store::{Failure, Interrupt};
 use crate::system::wakeup::Wakeup;
 
-/// How much later than its timeout a blocking command may return: the server checks for timeouts
-/// ten times a second.
+/// How much later than its timeout a blocking command may at least return: the server checks for
+/// timeouts ten times a second.
 const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
@@ -153,7 +153,10 @@ impl Node {
         };
         let unconfirmed = match confirmed {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas()),
-            Some(Value::ServerError(error)) => return Err(self.refused(&error)),
+            // The script itself has run.
+            Some(Value::ServerError(error)) => {
+                return Err(Failure::from(self.refused(&error)).but_maybe_executed().into());
+            }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
         };
@@ -226,13 +229,18 @@ impl Node {
         let mut commands = self.select();
         commands.extend(asking.then(|| wire::cmd("ASKING")));
         commands.push(command);
-        let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
-        let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
+        let limit = self.limit_of_a_sleep(at_most, interrupt);
+        let replies = self.link.exchange_blocking(&commands, limit);
         let mut replies = replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default();
         match replies.pop() {
             Some(Value::ServerError(error)) => Err(self.refused(&error)),
             reply => Ok(reply.unwrap_or(Value::Nil)),
         }
+    }
+
+    /// The server has the I/O timeout to answer once the sleep is over.
+    fn limit_of_a_sleep<'a>(&self, at_most: Duration, interrupt: Interrupt<'a>) -> Limit<'a> {
+        Limit::new(self.link.io_timeout.max(BLOCKING_TOLERANCE), interrupt).after(at_most)
     }
 
     /// Runs a blocking command for `at_most`, and then a script, without a round trip in between.
@@ -253,8 +261,8 @@ impl Node {
         let before = commands.len();
         commands.push(call.as_hash(self.verbs(call)));
         commands.extend(self.wait(call));
-        let timeout = at_most + self.link.io_timeout + BLOCKING_TOLERANCE;
-        let replies = self.link.exchange_blocking(&commands, timeout, interrupt);
+        let limit = self.limit_of_a_sleep(at_most, interrupt);
+        let replies = self.link.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
             return Ok(None);
         };

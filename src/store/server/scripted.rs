@@ -16,8 +16,8 @@ use crate::report::{Diagnostic, Fault};
 use crate::store::waiting::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
 use crate::store::{
-    Answer, Asked, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Request,
-    Revocation, Seen, Store, Ticket, Verdict, attempt_number, decided, undecided,
+    Answer, Asked, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Repeatable,
+    Request, Revocation, Seen, Store, Ticket, Verdict, attempt_number, decided, undecided,
 };
 use crate::system::clock::Instant;
 
@@ -30,6 +30,8 @@ const MAX_REVOKE_CALLS: usize = 10_000;
 pub(in crate::store) struct Scripted<T> {
     pub(super) topology: T,
     min_replicas: u32,
+    /// The lock as it was when this process first asked to revoke its holds.
+    revoking: Option<View>,
     /// Whether the scripts take the time from a key.
     #[cfg(test)]
     pub(super) test_clock: bool,
@@ -41,6 +43,7 @@ impl<T: Topology> Scripted<T> {
         Self {
             topology,
             min_replicas,
+            revoking: None,
             #[cfg(test)]
             test_clock: false,
         }
@@ -69,10 +72,18 @@ fn parsed<R>(reply: Reply, read: impl FnOnce(Value) -> Option<R>) -> Result<Read
     Ok(Read { value, repeated, unconfirmed })
 }
 
-struct Read<T> {
-    value: T,
+/// A reply that was parsed.
+pub(in crate::store) struct Read<T> {
+    pub(in crate::store) value: T,
     repeated: bool,
     unconfirmed: Option<Failure>,
+}
+
+impl<T: Repeatable> Read<T> {
+    /// The value, which may mean something else if an earlier copy of the request was executed too.
+    fn settled(self) -> T {
+        if self.repeated { self.value.after_a_lost_reply() } else { self.value }
+    }
 }
 
 impl<T> Read<T> {
@@ -166,15 +177,38 @@ impl<T: Topology> Scripted<T> {
         call.with(request.ttl.as_millis())
     }
 
+    /// Revokes all holds with a fencing token up to this one.
+    pub(in crate::store) fn revoke_up_to(
+        &mut self,
+        key: &Key,
+        up_to: Option<Fence>,
+        revocation: Revocation,
+        by: &str,
+    ) -> Result<Read<View>, Failure> {
+        let now = if revocation == Revocation::Now { "now" } else { "" };
+        let up_to = up_to.unwrap_or(Fence(0));
+        let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
+        for _ in 0..MAX_REVOKE_CALLS {
+            let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
+            let call = call.with(&from).with(up_to);
+            let Read { value: (before, again), repeated, unconfirmed } =
+                self.run(&call, reply::revoked, None)?;
+            is_repeated |= repeated;
+            first = first.or(before);
+            let Some(next) = again else {
+                let value = first.ok_or_else(unexpected_reply)?;
+                return Ok(Read { value, repeated: is_repeated, unconfirmed });
+            };
+            from = next.to_string();
+        }
+        let fault = Fault::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
+        Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
+    }
+
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
     pub(in crate::store) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
         // What cannot be sent lapses with the lease.
         let _ = self.topology.run(&self.release_call(key, token, outcome).unawaited(), None);
-    }
-
-    /// Sends the withdrawal of a request without awaiting the reply, as `post_release` does.
-    pub(in crate::store) fn post_leave(&mut self, request: &Request) {
-        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
     }
 
     /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
@@ -259,12 +293,7 @@ impl<T: Topology> Store for Scripted<T> {
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         let call = self.release_call(key, token, outcome);
-        let release = self.run(&call, reply::release, None)?;
-        Ok(match release.value {
-            Release::NotHeld(why) if release.repeated && why.is_released() => Release::Released,
-            Release::NotHeld(why) if release.repeated && !why.is_known() => Release::Unknown,
-            release => release,
-        })
+        Ok(self.run(&call, reply::release, None)?.settled())
     }
 
     fn leave(&mut self, request: &Request) -> Result<View, Failure> {
@@ -272,27 +301,26 @@ impl<T: Topology> Store for Scripted<T> {
         Ok(self.run(&call, reply::left, None)?.value)
     }
 
+    /// As `post_release` does.
+    fn abandon(&mut self, request: &Request) {
+        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
+    }
+
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
-        let now = match revocation {
-            Revocation::Graceful => "",
-            Revocation::Now => "now",
+        // Revoke only grants up to the fencing token that the first call has seen, so that neither a
+        // request that arrives late nor a repetition affects later grants.
+        let (seen, mut repeats) = match &self.revoking {
+            Some(seen) => (seen.clone(), true),
+            None => (self.page(key, "", 0)?.0, false),
         };
-        // Revoke only grants up to this fencing token, so that a request that arrives late does not
-        // affect later grants.
-        let seen = self.page(key, "", 0)?.0.fence.map_or(0, |fence| fence.0);
-        let (mut first, mut from) = (None, String::new());
-        for _ in 0..MAX_REVOKE_CALLS {
-            let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
-            let (before, again) =
-                self.run(&call.with(&from).with(seen), reply::revoked, None)?.value;
-            first = first.or(before);
-            match again {
-                Some(next) => from = next.to_string(),
-                None => return first.ok_or_else(unexpected_reply),
-            }
+        self.revoking = Some(seen.clone());
+        let mut before = self.revoke_up_to(key, seen.fence, revocation, by)?;
+        repeats |= before.repeated;
+        if repeats {
+            let history = self.page(key, "past", 0)?.0.history;
+            before.value.add_revoked_earlier(seen.holders, &history);
         }
-        let fault = Fault::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
-        Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
+        Ok(before.value)
     }
 
     fn remove(
@@ -306,8 +334,10 @@ impl<T: Topology> Store for Scripted<T> {
         let mut from = "holds 0".to_owned();
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
-            match self.run(&call.with(&from), reply::removal, None)?.value {
-                Ok(removal) => return Ok(removal),
+            let Read { value, repeated, unconfirmed } =
+                self.run(&call.with(&from), reply::removal, None)?;
+            match value {
+                Ok(value) => return Ok(Read { value, repeated, unconfirmed }.settled()),
                 Err(next) => from = next,
             }
         }

@@ -119,7 +119,10 @@ fn none_of(mut failures: Vec<Failure>, count: usize) -> Failure {
 
 impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        let reply = self.master(interrupt)?.run_script(call, false, interrupt);
+        // It follows an earlier request, wherever that went.
+        let is_unawaited = call.is_unawaited();
+        let master = if is_unawaited { &mut self.master } else { self.master(interrupt)? };
+        let reply = master.run_script(call, false, interrupt);
         reply.map_err(|refusal| match refusal {
             Refusal::Demoted { peer } => {
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");

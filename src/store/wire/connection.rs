@@ -41,12 +41,18 @@ pub(in crate::store) struct Connection {
 
 /// What ends a wait for a server.
 #[derive(Clone, Copy)]
-struct Limit<'a> {
+pub(in crate::store) struct Limit<'a> {
+    timeout: Duration,
     until: Instant,
     interrupt: Interrupt<'a>,
 }
 
-impl Limit<'_> {
+impl<'a> Limit<'a> {
+    /// From now on.
+    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
+        Self { timeout, until: Instant::now() + timeout, interrupt }
+    }
+
     /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
     /// an operation wait, so nothing else would notice.
     fn check(&self) -> Result<(), Broken> {
@@ -58,6 +64,11 @@ impl Limit<'_> {
             Woken::Interrupted => Err(Broken::Interrupted),
             Woken::Ready | Woken::TimedOut => Ok(()),
         }
+    }
+
+    /// The same limit, after the server has blocked for this long.
+    pub(in crate::store) fn after(self, time: Duration) -> Self {
+        Self { until: self.until + time, ..self }
     }
 }
 
@@ -98,22 +109,20 @@ impl Connection {
         }
     }
 
-    /// Sends the commands in one pipeline and reads one reply to each within `timeout`. Replies to
+    /// Sends the commands in one pipeline and reads one reply to each within the limit. Replies to
     /// earlier pipelines that were not read in time come first and are dropped. An error reply is a
     /// reply (`Value::ServerError`), not a failure.
     pub(in crate::store) fn exchange(
         &mut self,
         commands: &[Cmd],
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
+        limit: Limit<'_>,
     ) -> Result<Vec<Value>, Failure> {
-        let limit = Limit { until: Instant::now() + timeout, interrupt };
         let mut bytes = std::mem::take(&mut self.unsent);
         for command in commands {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.write(bytes, limit).map_err(|broken| self.failure(broken, timeout))?;
+        self.write(bytes, limit).map_err(|broken| self.failure(broken, limit.timeout))?;
         let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
         while self.pending > 0 {
@@ -121,12 +130,12 @@ impl Connection {
                 Ok(reply) => reply,
                 Err(Unusable::Malformed) => return Err(self.not_redis()),
                 Err(Unusable::TooLarge) => {
-                    return Err(self.failure(Broken::TooLarge, timeout));
+                    return Err(self.failure(Broken::TooLarge, limit.timeout));
                 }
             };
             let Some(reply) = reply else {
                 let read = self.read(limit, &mut rest);
-                read.map_err(|broken| self.failure(broken, timeout))?;
+                read.map_err(|broken| self.failure(broken, limit.timeout))?;
                 continue;
             };
             if self.pending <= commands.len() {
@@ -292,7 +301,7 @@ mod tests {
         );
         let mut connection = Connection::open(&endpoint, None, minute, None).ok().unwrap();
         let ended = Some(interrupt.as_fd().into());
-        let received = connection.exchange(&[cmd("PING")], minute, ended);
+        let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
         assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");
     }
 }

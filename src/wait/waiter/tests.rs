@@ -95,8 +95,8 @@ fn a_grant_counts_only_until_its_lease_expires() {
 
 #[test]
 fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
-    let signal = Some(Signal::SIGTERM);
-    let stopped = End::Stopped(Signal::SIGTERM);
+    let signal = Some(Stop::Signal(Signal::SIGTERM));
+    let stopped = End::Stopped(Stop::Signal(Signal::SIGTERM));
     let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
     assert_eq!(waiter(None).on(unsent, signal, at(1)).1, Step::End(stopped.clone()));
     let sent = answered(0, Err(Failure::Interrupted { sent: true }));

@@ -31,7 +31,8 @@ pub(super) enum Step {
     Leave(u8),
     /// Gives up a request before that request arrives: the token is not known yet.
     LeaveEarly(u8),
-    Revoke(Revocation),
+    /// How many of the latest holds the caller has not seen.
+    Revoke(Revocation, u8),
     /// Takes a client out of the lock.
     Remove(u8, Revocation),
     Pass(u64),
@@ -344,9 +345,14 @@ impl<'a> Both<'a> {
                     self.asked[usize::from(*client)] = None;
                 }
             }
-            Step::Revoke(revocation) => {
-                let reply = self.server.revoke(&key, *revocation, "someone").unwrap();
-                assert_eq!(reply, self.model.revoke(*revocation, "someone", now));
+            Step::Revoke(revocation, unseen) => {
+                let mut fences: Vec<u64> = self.model.holds.iter().map(|hold| hold.fence).collect();
+                fences.sort_unstable();
+                let seen = fences.len().checked_sub(usize::from(*unseen) + 1);
+                let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
+                let by = "someone";
+                let reply = self.server.revoke_up_to(&key, Some(up_to), *revocation, by).unwrap();
+                assert_eq!(reply.value, self.model.revoke(up_to, *revocation, by, now));
             }
             Step::Remove(client, revocation) => {
                 let id = self.tokens.present(*client).id().parse().unwrap();

@@ -50,7 +50,7 @@ fn a_late_duplicate_does_not_end_the_senders_revoked_hold() {
     play(|both| {
         let (first, second) = (a_client(0), a_client(1));
         assert!(is_granted(&both.answer(&first, 2, &[])));
-        both.play(&Step::Revoke(Revocation::Graceful));
+        both.play(&Step::Revoke(Revocation::Graceful, 0));
         assert_eq!(both.answer(&first, 1, &[]), Verdict::Again);
         assert_eq!(position(&both.answer(&second, 1, &[])), Some(1));
         // When it asks again, it has lost its turn.
@@ -120,7 +120,7 @@ fn a_holder_that_a_waiter_has_seen_excludes_others_after_the_server_loses_its_da
 fn a_late_duplicate_does_not_revive_a_hold_that_was_revoked_at_once() {
     play(|both| {
         assert!(is_granted(&both.answer(&a_client(0), 2, &[])));
-        both.play(&Step::Revoke(Revocation::Now));
+        both.play(&Step::Revoke(Revocation::Now, 0));
         let late = both.answer(&a_client(0), 1, &[]);
         assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
         assert!(is_granted(&both.answer(&a_client(1), 1, &[])));
@@ -134,7 +134,7 @@ fn a_late_duplicate_does_not_revive_a_hold_of_two_seconds_that_was_revoked_at_on
         let brief = Ask { ttl: 2_000, ..a_client(0) };
         assert!(is_granted(&both.answer(&brief, 2, &[])));
         assert!(is_granted(&both.answer(&brief, 1, &[])));
-        both.play(&Step::Revoke(Revocation::Now));
+        both.play(&Step::Revoke(Revocation::Now, 0));
         let late = both.answer(&brief, 1, &[]);
         assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
     });
@@ -150,7 +150,7 @@ fn a_waiter_whose_unclaimed_grant_is_revoked_at_once_keeps_waiting() {
         both.play(&Step::Release(0, None));
         // A duplicate does not claim the grant.
         assert_eq!(both.answer(&a_client(1), 1, &[]), Verdict::Again);
-        both.play(&Step::Revoke(Revocation::Now));
+        both.play(&Step::Revoke(Revocation::Now, 0));
         assert_eq!(position(&both.answer(&a_client(1), 2, &[])), Some(1));
         assert!(is_granted(&both.answer(&a_client(2), 2, &[])));
     });

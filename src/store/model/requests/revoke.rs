@@ -1,4 +1,4 @@
-//! Revokes all holds.
+//! Revokes all holds with a fence up to the one that the caller has seen.
 
 use crate::lock::view::{Ending, HoldState, Outcome, View};
 use crate::store::Revocation;
@@ -7,12 +7,18 @@ use crate::store::model::lock::{BATCH, Hold, MAX_LISTED};
 use crate::store::model::transaction::Transaction;
 
 impl Transaction<'_> {
-    /// Returns the lock as it was before.
-    pub(in crate::store::model) fn revoke(&mut self, revocation: Revocation, by: &str) -> View {
+    /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
+    /// these holders.
+    pub(in crate::store::model) fn revoke(
+        &mut self,
+        up_to: u64,
+        revocation: Revocation,
+        by: &str,
+    ) -> View {
         let mut first = None;
         let mut from = 0;
         loop {
-            let (before, again) = self.revoke_batch(revocation, by, from);
+            let (before, again) = self.revoke_batch(up_to, revocation, by, from);
             let before = first.get_or_insert(before);
             match again {
                 Some(next) => from = next,
@@ -25,13 +31,17 @@ impl Transaction<'_> {
     /// finished.
     fn revoke_batch(
         &mut self,
+        up_to: u64,
         revocation: Revocation,
         by: &str,
         from: usize,
     ) -> (View, Option<usize>) {
         self.leftovers = false;
         self.reconcile();
-        let before = self.view(0, MAX_LISTED);
+        let mut before = self.view(0, MAX_LISTED);
+        let listed = before.holders.len();
+        before.holders.retain(|holder| holder.fence.0 <= up_to);
+        before.holder_count -= (listed - before.holders.len()) as u64;
         if self.leftovers {
             return (before, Some(0));
         }
@@ -39,7 +49,7 @@ impl Transaction<'_> {
             return (before, None);
         }
         if self.live {
-            self.revoke_up_to(self.lock.fence, Ending::Revoked, by);
+            self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by);
         }
 
         self.lock.holds.sort_by(Hold::by_deadline);
@@ -47,7 +57,8 @@ impl Transaction<'_> {
         let (mut next_hold, mut entries) = (from, Vec::new());
         for (index, hold) in batch.iter().enumerate() {
             let cooling = hold.standing == HoldState::Cooling;
-            if revocation == Revocation::Now {
+            let meant = hold.fence <= up_to;
+            if revocation == Revocation::Now && meant {
                 let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
                 if !cooling && index + HISTORY_LENGTH >= batch.len() {
                     entries.extend(self.history_entry(hold, ending, self.now, unknown, Some(by)));
@@ -57,7 +68,7 @@ impl Transaction<'_> {
                     self.mark_over(&hold.token, hold.ttl);
                 }
                 self.drop_hold(&hold.token);
-            } else if cooling && !self.foreign() {
+            } else if cooling && meant && !self.foreign() {
                 // Its holder has already released it, so it can go at once.
                 self.drop_hold(&hold.token);
             } else {

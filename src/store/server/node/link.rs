@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::handshake::{self, Probe, Run};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::refusal::{self, Refusal};
-use crate::store::wire::{Address, Cmd, Connection, Endpoint, ServerError, Tls, Value};
+use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError, Tls, Value};
 use crate::store::{Failure, Fate, Interrupt};
 use crate::system::wakeup::Wakeup;
 
@@ -160,7 +160,8 @@ impl Link {
         }
         let withdrawal = self.withdrawal.clone();
         let interrupt = pipeline.interrupt.or(as_interrupt(withdrawal.as_ref()));
-        match connection.exchange(pipeline.commands, pipeline.timeout, interrupt) {
+        let limit = Limit::new(pipeline.timeout, interrupt);
+        match connection.exchange(pipeline.commands, limit) {
             Ok(replies) => {
                 self.connection = Some((connection, purpose));
                 Ok((replies, false))
@@ -168,7 +169,7 @@ impl Link {
             Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
                 let lost = fate != Fate::NotSent;
                 let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
-                    Refusal::Failed(failure) if lost => failure.after_a_lost_copy().into(),
+                    Refusal::Failed(failure) if lost => failure.but_maybe_executed().into(),
                     refusal => refusal,
                 })?;
                 Ok((replies, lost))
@@ -189,11 +190,10 @@ impl Link {
     pub(super) fn exchange_blocking(
         &mut self,
         commands: &[Cmd],
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
+        limit: Limit<'_>,
     ) -> Result<Option<Vec<Value>>, Failure> {
         let Some((mut connection, Purpose::Any)) = self.connection.take() else { return Ok(None) };
-        let replies = connection.exchange(commands, timeout, interrupt)?;
+        let replies = connection.exchange(commands, limit)?;
         self.connection = Some((connection, Purpose::Any));
         Ok(Some(replies))
     }
@@ -231,7 +231,7 @@ impl Link {
         let handshake = handshake::commands(&self.address, self.probe);
         let mut all = handshake.clone();
         all.extend_from_slice(commands);
-        let mut replies = match connection.exchange(&all, timeout, interrupt) {
+        let mut replies = match connection.exchange(&all, Limit::new(timeout, interrupt)) {
             Ok(replies) => replies,
             Err(failure) => {
                 self.keep_unanswered(connection, pipeline, &failure);

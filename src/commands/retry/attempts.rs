@@ -1,30 +1,30 @@
-//! Whether to try again to release a hold, and what the answers mean together. This module is pure.
+//! Whether to repeat a request, and what its answers mean together. This module is pure.
 
 use std::time::Duration;
 
-use crate::store::{Failure, Release};
+use crate::store::{Failure, Repeatable};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
-/// The longest time that a release may delay the exit, not counting its last attempt.
+/// The longest time that the attempts may delay the exit, not counting the last one.
 const AT_MOST: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from_millis(500));
 
-/// The attempts to release one hold.
+/// The attempts at one request.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Attempts {
     until: Instant,
     back_off: BackOff,
-    /// Whether an earlier attempt may have released the hold.
+    /// Whether an earlier attempt may have taken effect.
     maybe_done: bool,
 }
 
 /// What follows an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    Done(Release),
+pub(crate) enum Next<T> {
+    Done(T),
     Failed(Failure),
     /// Try again at this moment.
     Again(Failure, Instant),
@@ -44,16 +44,14 @@ impl Attempts {
     }
 
     /// Handles the answer to one attempt.
-    pub(crate) fn answered(&mut self, answer: Result<Release, Failure>, now: Instant) -> Next {
+    pub(crate) fn answered<T: Repeatable>(
+        &mut self,
+        answer: Result<T, Failure>,
+        now: Instant,
+    ) -> Next<T> {
         let failure = match answer {
-            // An earlier attempt may have released it, and its reply was lost.
-            Ok(Release::NotHeld(why)) if self.maybe_done && why.is_released() => {
-                return Next::Done(Release::Released);
-            }
-            Ok(Release::NotHeld(why)) if self.maybe_done && !why.is_known() => {
-                return Next::Done(Release::Unknown);
-            }
-            Ok(released) => return Next::Done(released),
+            Ok(answer) if self.maybe_done => return Next::Done(answer.after_a_lost_reply()),
+            Ok(answer) => return Next::Done(answer),
             Err(failure) => failure,
         };
         self.maybe_done |= failure.maybe_executed();

@@ -1,0 +1,85 @@
+//! Repeats a request while the server does not answer: it may recover before the lease expires. A
+//! release that is repeated until then saves the waiters the rest of the lease.
+
+pub(crate) mod attempts;
+
+use attempts::{Attempts, Next};
+
+use crate::duration::show;
+use crate::lock::view::Outcome;
+use crate::report::Report;
+use crate::store::{Failure, Release, Repeatable, Request, Store};
+use crate::system::clock::Instant;
+use crate::system::poll::{Want, ready};
+use crate::system::signals::Signals;
+
+/// A request that is repeated until it succeeds, and what ends the attempts.
+pub(super) struct Retry<'a> {
+    /// What has not happened while the server does not answer, for messages.
+    pub(super) pending: &'static str,
+    /// The latest time at which the lease expires, if known.
+    pub(super) ends: Option<Instant>,
+    /// `None` if rlock does not handle signals, so that they end the process.
+    pub(super) signals: Option<&'a mut Signals>,
+}
+
+impl Retry<'_> {
+    /// Sends the request, and sends it again while the server does not answer.
+    pub(super) fn run<T: Repeatable>(
+        mut self,
+        report: &Report,
+        mut request: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut attempts = Attempts::new(self.ends, Instant::now());
+        let mut failures = 0;
+        loop {
+            let answer = request();
+            let now = Instant::now();
+            let (failure, again) = match attempts.answered(answer, now) {
+                Next::Done(answer) => return Ok(answer),
+                Next::Failed(failure) => return Err(failure),
+                Next::Again(failure, again) => (failure, again),
+            };
+            failures += 1;
+            // A single failure is not worth a message.
+            if failures == 2 {
+                let (pending, problem) = (self.pending, failure.problem());
+                let left = show(attempts.until().since(now));
+                report.note(format_args!("{pending} yet: {problem}; retrying for up to {left}"));
+            }
+            if stopped_before(again, self.signals.as_deref_mut()) {
+                return Err(failure);
+            }
+        }
+    }
+}
+
+/// Releases the hold of a request that was granted.
+pub(super) fn release(
+    store: &mut dyn Store,
+    Request { key, token, .. }: &Request,
+    outcome: Outcome,
+    ends: Instant,
+    signals: Option<&mut Signals>,
+    report: &Report,
+) -> Result<Release, Failure> {
+    let retry = Retry { pending: "not released", ends: Some(ends), signals };
+    retry.run(report, || store.release(key, token, outcome))
+}
+
+/// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
+fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
+    let Some(signals) = signals else {
+        // On an error this does not wait, and time still limits the attempts.
+        let _ = ready([], Some(moment));
+        return false;
+    };
+    while !signals.take_end_request() {
+        match ready([(signals.arrival(), Want::Read)], Some(moment)) {
+            Ok([true]) => {}
+            Ok([false]) => return false,
+            Err(_) => return true,
+        }
+    }
+    true
+}

@@ -1,0 +1,80 @@
+//! A server that is frozen, so that it neither answers nor refuses, delays nothing for longer than
+//! the limit of the option and one I/O timeout.
+
+use crate::support::cluster::Cluster;
+use crate::support::sentinels::Service;
+use crate::support::{Finished, LongerWait, Running, Server, rlock, run};
+
+/// The environment of clients with an I/O timeout of 3 s.
+const PATIENT: [(&str, &str); 2] = [("RLOCK_TTL", "30s"), ("RLOCK_IO_TIMEOUT", "3s")];
+
+/// Compares with a wait that is longer than the promised time, and shorter than two I/O timeouts.
+#[track_caller]
+fn ends_after_one_timeout(
+    urls: &str,
+    settings: [(&str, &str); 2],
+    longer: &'static str,
+    problem: &str,
+    signal: impl Fn(&str),
+) {
+    let at = |arguments: &[&str]| {
+        let mut command = rlock(arguments);
+        command.env("RLOCK_URL", urls).envs(settings);
+        command
+    };
+    let held = run(&mut at(&["acquire", "L"]));
+    assert_eq!(held.code(), 0, "{held:?}");
+    let mut waits = Running::start(&mut at(&["exec", "-w", "1s", "L", "true"]));
+    waits.told("waiting at position 1");
+    signal("STOP");
+    let mut longer = LongerWait::of(longer);
+    let asks = Running::start(&mut at(&["exec", "-n", "M", "true"]));
+    let told = asks.end();
+    assert_eq!(told.code(), 69, "{told:?}");
+    assert!(told.err().contains(problem), "{told:?}");
+    let told = waits.end();
+    longer.is_not_over();
+    // A quorum that listens for messages notices only at the next request.
+    assert!([69, 75].contains(&told.code()), "{told:?}");
+    assert!(told.code() == 75 || told.err().contains(problem), "{told:?}");
+    signal("CONT");
+}
+
+#[test]
+fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
+    let server = Server::on_tcp(&[]);
+    for url in [server.url(), server.tcp_url()] {
+        let problem = "did not answer within 3s";
+        ends_after_one_timeout(&url, PATIENT, "5900ms", problem, |name| server.signal(name));
+        run(&mut server.rlock(["release", "--force", "--now", "L"]));
+    }
+}
+
+#[test]
+fn a_majority_of_a_quorum_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
+    let servers = [Server::on_tcp(&[]), Server::on_tcp(&[]), Server::on_tcp(&[])];
+    servers.iter().for_each(|server| server.await_uptime(9));
+    let urls = servers.each_ref().map(Server::url).join(" ");
+    let settings = [("RLOCK_TTL", "8s"), ("RLOCK_IO_TIMEOUT", "2s")];
+    ends_after_one_timeout(&urls, settings, "3900ms", "1 of 3 servers usable", |name| {
+        servers[1..].iter().for_each(|server| server.signal(name));
+    });
+}
+
+#[test]
+fn sentinels_and_their_master_delay_nothing_for_longer_than_the_limit_and_one_timeout() {
+    let service = Service::start(0, &[], &[]);
+    ends_after_one_timeout(&service.url(), PATIENT, "5900ms", "", |name| {
+        (0..3).for_each(|sentinel| service.signal_sentinel(sentinel, name));
+        service.servers()[0].signal(name);
+    });
+}
+
+#[test]
+fn a_cluster_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
+    let cluster = Cluster::start(3, 0);
+    let problem = "did not answer within 3s";
+    ends_after_one_timeout(&cluster.url(), PATIENT, "5900ms", problem, |name| {
+        (0..3).for_each(|node| cluster.node(node).signal(name));
+    });
+}
