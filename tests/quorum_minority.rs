@@ -1,0 +1,66 @@
+//! Several independent servers, of which a minority is wrong: about the time, about what it remembers,
+//! or about who may use it.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Finished, READY, Running, Server, rlock, run, until};
+
+/// The lease. A server votes only after it has been up for longer.
+const TTL: &str = "3s";
+
+/// Servers whose clocks are ahead by so many seconds. They have been up for longer than a lease.
+fn servers<const N: usize>(ahead: [u32; N]) -> Vec<Server> {
+    let servers = ahead.map(|ahead| match ahead {
+        0 => Server::on_tcp(&[]),
+        ahead => Server::ahead(ahead),
+    });
+    servers.iter().for_each(|server| server.await_uptime(4));
+    servers.into()
+}
+
+fn at(servers: &[Server], arguments: &[&str]) -> Command {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", TTL);
+    command
+}
+
+fn holder(servers: &[Server], options: &[&str]) -> Running {
+    let exec = [&["exec"], options, &["L", "sh", "-c", READY]].concat();
+    let mut holder = Running::start(&mut at(servers, &exec));
+    assert_eq!(holder.line(), "READY");
+    holder
+}
+
+fn inspect(servers: &[Server]) -> Value {
+    let told = run(&mut at(servers, &["inspect", "--json", "L"]));
+    let document: Value = serde_json::from_str(&told.out()).unwrap();
+    document[0].clone()
+}
+
+#[test]
+fn ages_and_the_history_do_not_depend_on_which_server_is_listed_first() {
+    let mut servers = servers([0, 60, 0]);
+    let lasting = holder(&servers, &["-v"]);
+    let begun = Instant::now();
+    servers[0].kill();
+    servers[0].start_again();
+    until("it is put back", || servers[0].cli(&["EXISTS", "rlock:L"]) == "1");
+    let age = format!("{}ms", begun.elapsed().as_millis());
+    let old = run(&mut at(&servers, &["inspect", "--json", "--older-than", &age]));
+    assert!(old.out().contains(r#""name":"L""#), "{age}: {old:?}");
+    let held = begun.elapsed();
+    assert_eq!(lasting.finish().code(), 0);
+    assert_eq!(run(&mut at(&servers, &["exec", "L", "true"])).code(), 0);
+    for _ in 0..3 {
+        let shown = inspect(&servers);
+        let held_ms = shown["history"][1]["held_ms"].as_u64().unwrap();
+        assert!(Duration::from_millis(held_ms) >= held, "{shown}");
+        let ended = |entry: usize| shown["history"][entry]["ended_at"].as_str().unwrap();
+        assert!(ended(0) > ended(1), "{shown}");
+        servers.rotate_left(1);
+    }
+}
