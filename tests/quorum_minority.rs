@@ -42,6 +42,30 @@ fn inspect(servers: &[Server]) -> Value {
 }
 
 #[test]
+fn requests_of_others_do_not_keep_a_dead_waiter_in_the_queue() {
+    let servers = servers([0; 3]);
+    let first = holder(&servers, &[]);
+    let wait = || {
+        let mut waiter = Running::start(&mut at(&servers, &["exec", "L", "true"]));
+        waiter.told("waiting at position");
+        waiter
+    };
+    let (mut dead, mut next) = (wait(), wait());
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    assert_eq!(first.finish().code(), 0);
+    // Each of them ends the call of the dead one for a moment.
+    let is_served = (0..8).any(|_| {
+        let output = run(&mut at(&servers, &["exec", "--next", "L", "sleep", "0.2"]));
+        assert_eq!(output.code(), 0, "{output:?}");
+        std::thread::sleep(Duration::from_secs(1));
+        !next.process.is_running()
+    });
+    assert!(is_served);
+    assert_eq!(next.end().code(), 0);
+}
+
+#[test]
 fn ages_and_the_history_do_not_depend_on_which_server_is_listed_first() {
     let mut servers = servers([0, 60, 0]);
     let lasting = holder(&servers, &["-v"]);
