@@ -207,6 +207,7 @@ pub(crate) enum Renewal {
     Renewed {
         fence: Fence,
         left: Duration,
+        mode: Mode,
     },
     NotHeld(Reason),
 }

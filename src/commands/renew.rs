@@ -13,7 +13,7 @@ pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
     let Renew { name, key, token, ttl, server, output } = options;
     match reported::open(server, report)?.renew(key, token, *ttl, None)? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
-        Renewal::Renewed { fence, left } => {
+        Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);
             report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));
             if *output == Output::Json {

@@ -154,7 +154,7 @@ impl World {
                 Phase::Acquiring(_, acquisition, _) => acquisition.each_fence(change),
                 Phase::Holding(_, Some(renewing)) => {
                     for answer in &mut renewing.answers {
-                        if let Some(Some(Renewal::Renewed { fence, left })) = answer {
+                        if let Some(Some(Renewal::Renewed { fence, left, .. })) = answer {
                             *left = Duration::ZERO;
                             change(&mut fence.0);
                         }
@@ -188,7 +188,7 @@ impl World {
                         }
                     }
                     Some(Replied {
-                        reply: Said::Renewal(Some(Renewal::Renewed { fence, left })),
+                        reply: Said::Renewal(Some(Renewal::Renewed { fence, left, .. })),
                         ..
                     }) => {
                         *left = Duration::ZERO;

@@ -14,7 +14,7 @@ use crate::lease::Lease;
 use crate::lock::view::{ServerTime, State, View};
 use crate::report::Fault;
 use crate::store::quorum::decision::{
-    Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal, required,
+    Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal,
 };
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Renewal};
@@ -268,8 +268,7 @@ impl World {
             let failed = || Failure::Unavailable(Fault::new("no answer"));
             *vote = answer.map(|answer| answer.ok_or_else(failed));
         }
-        let needed = required(self.scope.mode(index), SERVERS);
-        match decide_renewal(&votes, needed) {
+        match decide_renewal(&votes) {
             RenewalDecision::Renewed { lost, fence, .. } => {
                 *lease = Lease::new(sent, lease.ttl());
                 for member in lost {

@@ -135,7 +135,10 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
 pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "renewed" => Some(Renewal::Renewed { fence: fields.fence()?, left: fields.millis()? }),
+        "renewed" => {
+            let (fence, left) = (fields.fence()?, fields.millis()?);
+            Some(Renewal::Renewed { fence, left, mode: fields.mode()?? })
+        }
         "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,
     }
