@@ -11,6 +11,8 @@ use crate::support::{Finished, READY, Running, Server, rlock, run, until};
 /// The lease. A server votes only after it has been up for longer.
 const TTL: &str = "3s";
 
+const DAY: u32 = 24 * 3_600;
+
 /// Servers whose clocks are ahead by so many seconds. They have been up for longer than a lease.
 fn servers<const N: usize>(ahead: [u32; N]) -> Vec<Server> {
     let servers = ahead.map(|ahead| match ahead {
@@ -41,6 +43,38 @@ fn inspect(servers: &[Server]) -> Value {
     document[0].clone()
 }
 
+fn queued(server: &Server) -> String {
+    server.cli(&["ZCARD", "{rlock:L}?queue"])
+}
+
+#[test]
+fn a_server_whose_clock_is_far_ahead_has_no_vote() {
+    let mut servers = servers([2 * DAY + 60, 0, 0]);
+    let name = servers[0].socket().display().to_string();
+    for _ in 0..3 {
+        servers.rotate_left(1);
+        let mut first = holder(&servers, &["-n", "-v"]);
+        let mut second = Running::start(&mut at(&servers, &["exec", "L", "echo", "ENTERED"]));
+        second.told("waiting at position 1");
+        first.told("] renewed for");
+        assert_eq!(run(&mut at(&servers, &["exec", "-n", "L", "true"])).code(), 75);
+        let output = first.finish();
+        assert_eq!(output.code(), 0, "{output:?}");
+        let output = second.end();
+        assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+        let token = run(&mut at(&servers, &["acquire", "L"]));
+        let warning = format!("clock of {name} is 2d ahead of other servers");
+        assert_eq!(token.err().matches(&warning).count(), 1, "{token:?}");
+        assert_eq!(run(&mut at(&servers, &["renew", "L", &token.out()])).code(), 0);
+        assert_eq!(run(&mut at(&servers, &["release", "L", &token.out()])).code(), 0);
+    }
+    // Which of two clocks is wrong cannot be decided.
+    servers.remove(2);
+    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains(&format!("clock of {name} is 2d ahead")), "{output:?}");
+}
+
 #[test]
 fn requests_of_others_do_not_keep_a_dead_waiter_in_the_queue() {
     let servers = servers([0; 3]);
@@ -63,6 +97,17 @@ fn requests_of_others_do_not_keep_a_dead_waiter_in_the_queue() {
     });
     assert!(is_served);
     assert_eq!(next.end().code(), 0);
+}
+
+#[test]
+fn a_request_that_too_few_servers_accept_leaves_every_queue() {
+    let servers = servers([0; 3]);
+    for server in &servers[1..] {
+        server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    }
+    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    until("it has left", || queued(&servers[0]) == "0");
 }
 
 #[test]

@@ -92,6 +92,16 @@ impl Failure {
         }
     }
 
+    /// The same failure, of a request that some servers may have queued while the others failed.
+    pub(crate) fn queued(self) -> Self {
+        match self {
+            Self::Unreachable { fault, others_answer, .. } => {
+                Self::Unreachable { fault, fate: Fate::Pending, others_answer }
+            }
+            failure => failure.after_a_lost_copy(),
+        }
+    }
+
     /// Whether the request may have taken effect even though no reply arrived.
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {

@@ -111,6 +111,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             position: fields.count()?,
             sleep: fields.millis()?,
             arrival: fields.text().and_then(|ticket| ticket.parse().ok()).map(Ticket),
+            obstacle: None,
         },
         "over" => Answer::Over(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
@@ -126,7 +127,10 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             }));
         }
         "again" => return Some(Verdict::Again),
-        "ahead" => return Some(Verdict::FenceAhead(fields.millis()?)),
+        "ahead" => {
+            let (ahead, now) = (fields.millis()?, fields.time()?);
+            return Some(Verdict::FenceAhead { ahead, now });
+        }
         _ => return None,
     }))
 }
