@@ -68,7 +68,8 @@ local function move_up(granted_to)
       and (admissible(mode, called, their_mode) or may_enter(details)) then
       if not comes_alone then
         if not is_called(head) then
-          details.alive = int(now + CLAIM_WINDOW)
+          -- Another client's call does not show that the waiter is alive.
+          details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
           write_details(head, details)
           if head ~= TOKEN then wake(head, next_fence(0)) end
         end

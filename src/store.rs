@@ -113,8 +113,12 @@ pub(crate) enum Verdict {
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.
     Again,
-    /// The last fencing token is implausible: it is this far ahead of the server's clock.
-    FenceAhead(Duration),
+    /// A fencing token or ticket is implausible: it is this far ahead of the server's clock, which
+    /// shows `now`.
+    FenceAhead {
+        ahead: Duration,
+        now: ServerTime,
+    },
 }
 
 /// How many attempts one request takes at most. Each cleans up 100 expired holds or waiters.
@@ -124,6 +128,12 @@ const MOST_ATTEMPTS: usize = 1_000;
 fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, Failure> {
     match final_verdict(attempt_number(), ask)? {
         Verdict::Answer(answer) => Ok(answer),
+        Verdict::FenceAhead { ahead, .. } => {
+            let ahead = show(ahead);
+            let what = format!("last fencing token is {ahead} ahead of the server's clock");
+            let remedy = "check the clock (see man rlock)";
+            Err(Failure::misconfigured(Fault::new(what).with_remedy(remedy)))
+        }
         // Only a hostile server gets here: no request was for a place.
         _ => Err(undecided()),
     }
@@ -145,15 +155,6 @@ fn final_verdict(
     for _ in 0..MOST_ATTEMPTS {
         match ask(attempt)? {
             Verdict::Again => attempt = attempt_number(),
-            Verdict::FenceAhead(ahead) => {
-                let fault = Fault::new(format!(
-                    "last fencing token is {} ahead of the server's clock",
-                    show(ahead)
-                ));
-                return Err(Failure::misconfigured(
-                    fault.with_remedy("check the clock (see man rlock)"),
-                ));
-            }
             verdict => return Ok(verdict),
         }
     }
@@ -196,6 +197,8 @@ pub(crate) enum Answer {
         /// The ticket of a request that supersedes. It cancels older requests only when it asks
         /// again with this ticket.
         arrival: Option<Ticket>,
+        /// Why no request can be granted the lock now, if the servers themselves prevent it.
+        obstacle: Option<Failure>,
     },
 }
 
@@ -207,6 +210,7 @@ pub(crate) enum Renewal {
     Renewed {
         fence: Fence,
         left: Duration,
+        mode: Mode,
     },
     NotHeld(Reason),
 }

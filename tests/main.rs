@@ -26,6 +26,7 @@ mod packaging;
 mod picture;
 mod precedence;
 mod quorum;
+mod quorum_minority;
 mod quorum_queue;
 mod recipes;
 mod removal;

@@ -405,12 +405,17 @@ fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
 #[test]
 fn a_renewal_of_a_slot_needs_as_many_servers_as_the_slot() {
     let servers = servers(5);
+    servers.iter().for_each(|server| set_up(server, &rule(&["+info"])));
     let all = urls(&servers, &[]);
-    let token = run(&mut at(&all, &["acquire", "--slots", "2", "L"])).out();
-    assert_eq!(run(&mut at(&all, &["renew", "L", &token])).code(), 0);
-    servers[0].cli(&["FLUSHALL"]);
-    servers[1].cli(&["FLUSHALL"]);
-    let output = run(&mut at(&all, &["renew", "L", &token]));
+    let token = as_ci(&mut at(&all, &["acquire", "--slots", "2", "L"])).out();
+    let output = as_ci(&mut at(&all, &["renew", "L", &token]));
+    assert_eq!((output.code(), output.err().as_str()), (0, ""), "{output:?}");
+    let output = as_ci(&mut at(&urls(&servers, &[0, 1]), &["renew", "L", &token]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    assert!(output.err().contains("3 of 5 servers usable, 4 required"), "{output:?}");
+    servers[0].cli(&["DEL", "rlock:L"]);
+    servers[1].cli(&["DEL", "rlock:L"]);
+    let output = as_ci(&mut at(&all, &["renew", "L", &token]));
     assert_eq!(output.code(), 77, "{output:?}");
 }
 

@@ -172,6 +172,11 @@ fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
     }
     let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 69, "{output:?}");
+    let output = run(&mut at(&servers, &["exec", "-w", "500ms", "L", "true"]));
+    assert_eq!(output.code(), 69, "{output:?}");
+    let last = output.err().lines().last().unwrap_or_default().to_owned();
+    assert!(last.contains("L: 3 of 3 servers cannot vote yet"), "{output:?}");
+    assert!(!output.err().contains("waiting at"), "{output:?}");
     let mut patient = Running::start(&mut at(&servers, &["exec", "L", "echo", "ENTERED"]));
     patient.told("cannot vote yet");
     assert_eq!(patient.end().out(), "ENTERED");

@@ -40,7 +40,7 @@
 -- { 'over', why_not_held() }  the token was released, or the request given up
 -- { 'superseded', about }    a newer request with --supersede has ended this one
 -- { 'removed', by }          an operator has
--- { 'ahead', ms }  the last fence is too far ahead of the server's clock to be trusted
+-- { 'ahead', ms, now }  a fence or ticket is too far ahead of the server's clock to be trusted
 
 -- The sections have the names of functions of the Rust model. They are not functions themselves,
 -- because creating one that captures this many variables takes 1 µs.
@@ -122,7 +122,7 @@ if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
     is_called(TOKEN) and next_fence(0) or '', '' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
-if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest) } end
+if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest), int(now) } end
 -- One of several servers is asked for a hold that was revoked here meanwhile, or that ended before
 -- its lease expired. It must not grant that hold again.
 if WANTED > 0 and not valid_hold() then

@@ -3,7 +3,7 @@
 -- ARGV[3] ttl  in ms; '': as before
 --
 -- Replies:
--- { 'renewed', fence, ms until it expires }
+-- { 'renewed', fence, ms until it expires, mode }
 -- { 'not-held', why_not_held() }
 
 reconcile()
@@ -15,7 +15,8 @@ if deadline then
   -- shorten its lease.
   local kind = string.match(own.about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
   local at_least = kind == 'acquire' and 0 or deadline
-  reply = { 'renewed', own.fence, extend(tonumber(ARGV[3]) or tonumber(own.ttl), at_least) }
+  local ttl = tonumber(ARGV[3]) or tonumber(own.ttl)
+  reply = { 'renewed', own.fence, extend(ttl, at_least), own.mode }
 else
   reply = { 'not-held', why_not_held() }
 end

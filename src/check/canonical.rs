@@ -171,7 +171,7 @@ fn settle_reply(reply: &mut Reply) {
         Reply::Verdict(Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))) => {
             settle_view(view, Duration::ZERO);
         }
-        Reply::Renewal(Renewal::Renewed { fence, left }) => {
+        Reply::Renewal(Renewal::Renewed { fence, left, .. }) => {
             (*fence, *left) = (Fence(0), Duration::ZERO);
         }
         _ => {}

@@ -16,7 +16,7 @@ pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
     let retry = Retry { pending: "not renewed", ends: None, signals: None };
     match retry.run(report, || store.renew(key, token, *ttl, None))? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
-        Renewal::Renewed { fence, left } => {
+        Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);
             report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));
             if *output == Output::Json {

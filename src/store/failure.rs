@@ -95,9 +95,9 @@ impl Failure {
     }
 
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was
-    /// lost, or only its confirmation failed. `Fate::Pending` rather than `Fate::Lost`, because the
+    /// lost, only its confirmation failed, or another server has queued it. `Fate::Pending` rather than `Fate::Lost`, because the
     /// request has been repeated already.
-    pub(super) fn but_maybe_executed(self) -> Self {
+    pub(crate) fn but_maybe_executed(self) -> Self {
         let fate = Fate::Pending;
         match self {
             Self::Unreachable { fault, others_answer, .. } => {

@@ -125,7 +125,7 @@ impl Local {
         match verdict {
             Verdict::Answer(Answer::Queued { .. }) => {}
             Verdict::Again => return Ok(()),
-            Verdict::Answer(_) | Verdict::Placed(_) | Verdict::FenceAhead(_) => {
+            Verdict::Answer(_) | Verdict::Placed(_) | Verdict::FenceAhead { .. } => {
                 file.set_mailbox(token, None);
                 return Ok(());
             }

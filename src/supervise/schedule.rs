@@ -76,7 +76,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Fence;
+    use crate::lock::{Fence, Mode};
     use crate::report::Fault;
 
     #[test]
@@ -92,7 +92,8 @@ mod tests {
             assert_eq!(schedule.next(), Some(Instant::at_millis(next)));
         }
         let sent = Instant::at_millis(10_140);
-        let renewed = Renewal::Renewed { fence: Fence(1), left: Duration::from_secs(30) };
+        let (fence, left, mode) = (Fence(1), Duration::from_secs(30), Mode::Exclusive);
+        let renewed = Renewal::Renewed { fence, left, mode };
         let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));

@@ -216,14 +216,14 @@ impl Waiter {
             Ok(Answer::Over(why)) => Step::End(End::Over(why)),
             Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
             Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
-            Ok(Answer::Queued { view, position, sleep, arrival }) => {
+            Ok(Answer::Queued { view, position, sleep, arrival, obstacle }) => {
                 if self.arrival.is_none() && arrival.is_some() {
                     // It cancels older requests only now.
                     self.arrival = arrival;
                     self.contact = Contact::Queued;
                     return self.ask(now);
                 }
-                self.queued(view, position, sleep, now, notes)
+                self.queued(view, position, sleep, obstacle, now, notes)
             }
             Err(failure) => self.ride_out(failure, now, notes),
         }
@@ -251,15 +251,19 @@ impl Waiter {
         view: View,
         position: u64,
         sleep: Duration,
+        obstacle: Option<Failure>,
         now: Instant,
         notes: &mut Vec<Note>,
     ) -> Step {
         self.contact = Contact::Queued;
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         let sleep = sleep.min(left);
-        notes.push(Note::Queued { view: view.clone(), position, sleep });
+        // The store itself reports the obstacle, and the position means nothing until it is gone.
+        if obstacle.is_none() {
+            notes.push(Note::Queued { view: view.clone(), position, sleep });
+        }
         if left.is_zero() {
-            return self.withdraw(End::TimedOut(view));
+            return self.withdraw(obstacle.map_or(End::TimedOut(view), End::Failed));
         }
         // A view of another tool's key does not show the holders that it displaced.
         if view.state != State::Foreign {

@@ -64,6 +64,11 @@ impl Kind {
         }
     }
 
+    /// Whether the clock of this server is far ahead.
+    pub fn is_ahead(self, server: usize) -> bool {
+        self == Self::Quorum(5) && server == 0
+    }
+
     /// How many servers may fail at once.
     pub fn minority(self) -> usize {
         match self {
@@ -113,7 +118,11 @@ impl Deployment {
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
             Kind::Quorum(count) => {
-                Servers::Quorum((0..count).map(|_| Server::on_tcp(&[])).collect())
+                let start = |number| match kind.is_ahead(number) {
+                    true => Server::ahead(2 * 24 * 3_600),
+                    false => Server::on_tcp(&[]),
+                };
+                Servers::Quorum((0..count).map(start).collect())
             }
         };
         let ports: Vec<u16> = match &servers {
@@ -192,6 +201,11 @@ impl Deployment {
                 self.server(number).signal("STOP");
                 self.away.push(number);
             }
+            What::RefuseServer(_) => {
+                let Some(number) = self.reachable(what, &key) else { return false };
+                self.server(number).cli(&["ACL", "SETUSER", "default", "-evalsha", "-eval"]);
+                self.away.push(number);
+            }
             What::RestartEmpty(_) | What::RestartWithData => {
                 let Some(number) = self.reachable(what, &key) else { return false };
                 let server = self.server(number);
@@ -236,6 +250,11 @@ impl Deployment {
             What::Freeze | What::FreezeServer(_) | What::FreezeReplica => {
                 if let Some(number) = self.back(what) {
                     self.server(number).signal("CONT");
+                }
+            }
+            What::RefuseServer(_) => {
+                if let Some(number) = self.back(what) {
+                    self.server(number).cli(&["ACL", "SETUSER", "default", "+@all"]);
                 }
             }
             What::KillMaster => self.replace_master(),
@@ -303,6 +322,7 @@ impl Deployment {
                 _,
                 What::FreezeServer(server)
                 | What::KillServer(server)
+                | What::RefuseServer(server)
                 | What::RestartEmpty(server)
                 | What::DeleteKeyOf(server),
             ) => server,
@@ -324,7 +344,9 @@ impl Deployment {
     /// The server that this fault made unavailable.
     fn back(&mut self, what: What) -> Option<usize> {
         let is_hit = |away: &usize| match what {
-            What::FreezeServer(server) | What::KillServer(server) => *away == server,
+            What::FreezeServer(server) | What::KillServer(server) | What::RefuseServer(server) => {
+                *away == server
+            }
             _ => true,
         };
         let at = self.away.iter().position(is_hit)?;

@@ -35,6 +35,8 @@ pub enum What {
     RestartWithData,
     /// Of a quorum: down for a while, then without its data.
     KillServer(usize),
+    /// Of a quorum: it answers each request with an error.
+    RefuseServer(usize),
     KillMaster,
     /// Cluster: the replica takes over from a living master.
     FailOver,
@@ -95,6 +97,7 @@ impl What {
             Self::RestartEmpty(_) => "server restarted empty",
             Self::RestartWithData => "server restarted with its data",
             Self::KillServer(_) => "server killed for a while",
+            Self::RefuseServer(_) => "server refusing",
             Self::KillMaster => "master killed",
             Self::FailOver => "failover requested",
             Self::MoveSlot => "slot moved",
@@ -122,6 +125,7 @@ impl What {
                 | Self::FreezeServer(_)
                 | Self::FreezeReplica
                 | Self::KillServer(_)
+                | Self::RefuseServer(_)
                 | Self::KillMaster
                 | Self::MoveSlot
                 | Self::StopSentinels(_)
@@ -170,6 +174,7 @@ impl What {
             // Slots may need all servers, and a waiter tries one that has failed again after a while.
             Self::FreezeServer(_)
             | Self::KillServer(_)
+            | Self::RefuseServer(_)
             | Self::PartServer(..)
             | Self::RestartEmpty(_)
                 if plan.has_slots() =>
@@ -178,6 +183,7 @@ impl What {
             }
             Self::FreezeServer(_)
             | Self::KillServer(_)
+            | Self::RefuseServer(_)
             | Self::PartServer(..)
             | Self::DeleteKeyOf(_) => Effect::FailsMinority,
             Self::RestartEmpty(_) if plan.kind.is_quorum() => Effect::FailsMinority,

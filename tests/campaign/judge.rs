@@ -489,7 +489,8 @@ impl Verdict {
                 (End::Status(69), _) => (can_fail || starved) && !ran,
                 (End::Status(75), _) => !ran && worker.work.limit != WaitLimit::Forever,
                 (End::Signal(9 | 15), _) => hit,
-                (End::Status(78), _) => may_be_damaged(during),
+                // Slots may need the server that refuses.
+                (End::Status(78), _) => may_be_damaged(during) || record.plan.has_slots() && !ran,
                 _ => false,
             };
             self.starved_losses += usize::from(is_loss && !can_lose);

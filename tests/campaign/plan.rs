@@ -156,7 +156,12 @@ impl Plan {
         // All faults hit the same minority, except restarts.
         let first = random.below(servers);
         let minority = (first..).take(kind.minority()).map(|server| (server % servers) as usize);
-        let minority: Vec<usize> = minority.collect();
+        let mut minority: Vec<usize> = minority.collect();
+        // A server whose clock is far ahead is one of them.
+        let has_clocks = (0..kind.servers()).any(|server| kind.is_ahead(server));
+        if has_clocks && !minority.iter().any(|server| kind.is_ahead(*server)) {
+            minority[0] = 0;
+        }
         let mut has_large = false;
         let mut faults: Vec<Fault> = Vec::new();
         for _ in 0..random.below(4) + u64::from(random.below(8) > 0) {
@@ -206,13 +211,14 @@ impl Plan {
                     },
                     Kind::Quorum(_) => {
                         let server = pick(random, &minority);
-                        match random.below(9) {
+                        match random.below(10) {
                             0 | 1 => What::FreezeServer(server),
                             2 => What::KillServer(server),
                             3 | 4 => What::RestartEmpty(server),
                             5 => What::PartServer(server, some(random)),
                             6 => What::DeleteKeyOf(server),
                             7 => What::Delay(some(random), millis(random, 5, 40)),
+                            8 => What::RefuseServer(server),
                             _ => What::BreakReply(some(random), random.below(40) as usize),
                         }
                     }
@@ -224,7 +230,7 @@ impl Plan {
         // Servers that restart one after another, whatever they forget.
         let restarts = |fault: &Fault| !matches!(fault.what, What::RestartEmpty(_));
         let mut on_servers = faults.iter().filter(|fault| fault.what.hits_a_server());
-        if kind.is_quorum() && !on_servers.any(restarts) {
+        if kind.is_quorum() && !has_clocks && !on_servers.any(restarts) {
             for fault in &mut faults {
                 if let What::RestartEmpty(server) = &mut fault.what {
                     *server = random.below(servers) as usize;

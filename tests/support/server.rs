@@ -42,6 +42,8 @@ struct Redis {
     process: Process,
     port: u16,
     options: Vec<String>,
+    /// How many seconds its clock is ahead.
+    ahead: u32,
 }
 
 impl Server {
@@ -57,24 +59,29 @@ impl Server {
 
     /// Starts a Redis with additional options of redis-server.
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(0, options)
+        Self::launch(0, options, 0)
+    }
+
+    /// Starts a Redis whose clock is this many seconds ahead.
+    pub fn ahead(seconds: u32) -> Self {
+        Self::launch(free_port(), &[], seconds)
     }
 
     /// Starts a Redis that also listens on a free port of 127.0.0.1.
     pub fn on_tcp(options: &[&str]) -> Self {
-        Self::launch(free_port(), options)
+        Self::launch(free_port(), options, 0)
     }
 
     /// Starts a Redis that also listens on this port of 127.0.0.1.
     pub fn on_port(port: u16, options: &[&str]) -> Self {
-        Self::launch(port, options)
+        Self::launch(port, options, 0)
     }
 
-    fn launch(port: u16, options: &[&str]) -> Self {
+    fn launch(port: u16, options: &[&str], ahead: u32) -> Self {
         let directory = directory();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = run_server(directory.path(), port, &options);
-        Self { redis: Some(Redis { process, port, options }), directory }
+        let process = run_server(directory.path(), port, &options, ahead);
+        Self { redis: Some(Redis { process, port, options, ahead }), directory }
     }
 
     pub fn is_local(&self) -> bool {
@@ -175,7 +182,7 @@ impl Server {
     pub fn start_again_with(&mut self, options: &[String]) {
         let redis = self.redis.as_mut().expect(NEEDS_REDIS);
         let options = [&redis.options[..], options].concat();
-        redis.process = run_server(self.directory.path(), redis.port, &options);
+        redis.process = run_server(self.directory.path(), redis.port, &options, redis.ahead);
     }
 }
 
@@ -199,7 +206,7 @@ pub fn options_of_a_replica(master: u16) -> Vec<String> {
         .to_vec()
 }
 
-fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
+fn run_server(directory: &Path, port: u16, options: &Vec<String>, ahead: u32) -> Process {
     let binary = binary();
     let mut command = Command::new(&binary);
     command
@@ -210,6 +217,9 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
         .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if ahead > 0 {
+        command.env("LD_PRELOAD", clock_in(directory)).env("CLOCK_AHEAD", ahead.to_string());
+    }
     let mut process = Process::start(&mut command);
     let mut log = process.stdout();
     let mut told = String::new();
@@ -220,6 +230,16 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>) -> Process {
         }
     }
     process
+}
+
+/// Builds the library that changes the clock of a program.
+fn clock_in(directory: &Path) -> PathBuf {
+    let library = directory.join("clock.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+    let mut compile = Command::new("cc");
+    let output = output_of(compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source));
+    assert!(output.status.success(), "{output:?}");
+    library
 }
 
 /// A free port of 127.0.0.1. It is below those that the kernel gives to clients, so that no client

@@ -1,5 +1,6 @@
 //! The actions of a search, and what each of them changes.
 
+use super::monitor::Property;
 use super::server::{Sent, State};
 use super::world::{IO_TIMEOUT, World};
 use crate::check::world::{TICK, TICK_MILLIS, now};
@@ -103,7 +104,9 @@ impl World {
 
     fn execute(&mut self, client: usize, member: usize, sent: &Sent) {
         let request = &self.scope.clients[client].request;
-        self.servers[member].execute(client, request, sent);
+        if self.servers[member].execute(client, request, sent) {
+            self.broken.get_or_insert(Property::EachProvesItsOwnLife);
+        }
     }
 
     fn tick(&mut self) {

@@ -1,17 +1,18 @@
 //! One form for all states that behave the same from now on: servers are sorted, fencing tokens,
 //! tickets and attempts only have an order, and what is only shown is blank.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use super::client::{Client, Doing, Phase};
 use super::scope::SERVERS;
-use super::server::{Line, Replied, Said, Sent, Server, State, What, view_of};
+use super::server::{AHEAD, Line, Replied, Said, Sent, Server, State, What, view_of};
 use super::world::{World, run_id};
 use crate::check::scope::whose;
 use crate::check::world::{NOW, TICK, now};
 use crate::lock::Fence;
+use crate::lock::view::ServerTime;
 use crate::store::quorum::decision::Reply;
 use crate::store::quorum::decision::acquisition::canonical::{
     make_place_canonical, make_view_canonical,
@@ -20,6 +21,9 @@ use crate::store::{Answer, Part, Place, Renewal};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;
+
+/// The same for a clock that is far ahead.
+const FAR: u64 = CLOCK + AHEAD.as_micros() as u64;
 
 /// The number of a client's last request: more than any that a server compares.
 const LAST_ATTEMPT: u64 = 1_000;
@@ -34,7 +38,6 @@ impl World {
     pub(super) fn make_canonical(&mut self) {
         let clients = &mut self.clients;
         for (index, client) in clients.iter_mut().enumerate() {
-            client.has_waited &= client.is_acquiring();
             match &mut client.phase {
                 Phase::Acquiring(waiter, acquisition, doing) => {
                     for server in &mut self.servers {
@@ -52,6 +55,7 @@ impl World {
                         make_view_canonical(view);
                         view.holders.clear();
                         (*then, view.fence, view.mode, view.holder_count) = (now(), None, None, 0);
+                        view.now = ServerTime(0);
                         view.state = crate::lock::view::State::Free;
                     }
                     if let Doing::Attempt(began, _) = doing {
@@ -81,12 +85,12 @@ impl World {
                 let client = whose(token).0;
                 is_gone(&clients[client], &server.lines[client])
             };
-            server.lock.make_canonical(NOW, |id| !is_gone(id));
+            server.lock.make_canonical(server.clock, |id| !is_gone(id));
             server.lock.over.retain(|mark| !is_gone(&mark.token));
             server.lock.life.clear();
             for hold in &mut server.lock.holds {
                 // All leases have the same length.
-                hold.renewed = hold.renewed.map(|_| NOW);
+                hold.renewed = hold.renewed.map(|_| server.clock);
             }
             for line in &mut server.lines {
                 if server.state == State::Dead {
@@ -121,30 +125,20 @@ impl World {
         self.sort_servers();
     }
 
-    /// Closes the gaps between numbers, but keeps whether one follows another directly.
+    /// Closes the gaps between numbers, but keeps whether one follows another directly, and which
+    /// clock it is near.
     fn rank(&mut self, each: Each) {
-        let mut all = BTreeSet::from([CLOCK]);
+        let mut all = BTreeSet::new();
         each(self, &mut |number| {
             all.insert(*number);
         });
         all.remove(&0);
-        let all: Vec<u64> = all.into_iter().collect();
-        let clock = all.binary_search(&CLOCK).expect("it was inserted above");
-        let mut ranked = all.clone();
-        for index in clock + 1..all.len() {
-            ranked[index] = ranked[index - 1] + (all[index] - all[index - 1]).min(2);
-        }
-        for index in (0..clock).rev() {
-            ranked[index] = ranked[index + 1] - (all[index + 1] - all[index]).min(2);
-        }
-        if all == ranked {
-            return;
-        }
-        each(self, &mut |number| {
-            if let Ok(index) = all.binary_search(number) {
-                *number = ranked[index];
-            }
-        });
+        let far = all.split_off(&(CLOCK / 2 + FAR / 2));
+        let ranks: BTreeMap<u64, u64> = [(CLOCK, all), (FAR, far)]
+            .into_iter()
+            .flat_map(|(clock, all)| ranks(clock, all))
+            .collect();
+        each(self, &mut |number| *number = ranks.get(number).copied().unwrap_or(*number));
     }
 
     fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
@@ -154,7 +148,7 @@ impl World {
                 Phase::Acquiring(_, acquisition, _) => acquisition.each_fence(change),
                 Phase::Holding(_, Some(renewing)) => {
                     for answer in &mut renewing.answers {
-                        if let Some(Some(Renewal::Renewed { fence, left })) = answer {
+                        if let Some(Some(Renewal::Renewed { fence, left, .. })) = answer {
                             *left = Duration::ZERO;
                             change(&mut fence.0);
                         }
@@ -188,7 +182,7 @@ impl World {
                         }
                     }
                     Some(Replied {
-                        reply: Said::Renewal(Some(Renewal::Renewed { fence, left })),
+                        reply: Said::Renewal(Some(Renewal::Renewed { fence, left, .. })),
                         ..
                     }) => {
                         *left = Duration::ZERO;
@@ -277,6 +271,21 @@ impl World {
             }
         }
     }
+}
+
+/// The ranks of numbers that are near a clock.
+fn ranks(clock: u64, mut all: BTreeSet<u64>) -> Vec<(u64, u64)> {
+    all.insert(clock);
+    let all: Vec<u64> = all.into_iter().collect();
+    let at = all.partition_point(|number| *number < clock);
+    let mut ranked = all.clone();
+    for index in at + 1..all.len() {
+        ranked[index] = ranked[index - 1] + (all[index] - all[index - 1]).min(2);
+    }
+    for index in (0..at).rev() {
+        ranked[index] = ranked[index + 1] - (all[index + 1] - all[index]).min(2);
+    }
+    all.into_iter().zip(ranked).collect()
 }
 
 /// Whether a client has ended, and nothing that it sent can still reach a server.

@@ -13,8 +13,6 @@ use crate::wait::waiter::Waiter;
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {
     pub(super) phase: Phase,
-    /// Whether its request has been queued. From then on, a failure does not end the request.
-    pub(super) has_waited: bool,
     /// The number of its last request.
     pub(super) attempt: u64,
 }

@@ -8,10 +8,10 @@ use super::server::{Server, State, has_agreed_place};
 use super::world::World;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
-use crate::check::world::{NOW, TICK};
+use crate::check::world::TICK;
 use crate::lock::Mode;
 use crate::lock::view::HoldState;
-use crate::store::model::lock::CLAIM_WINDOW;
+use crate::store::model::lock::{CLAIM_WINDOW, Waiter};
 use crate::store::quorum::decision::required;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
@@ -30,6 +30,8 @@ pub(super) enum Property {
     ACallLapses,
     WhatIsOverStaysOver,
     NoLockIsIdleBesideAWaiter,
+    EachProvesItsOwnLife,
+    NoPlaceIsLeft,
     NothingIsLeft,
     NothingIsStuck,
 }
@@ -46,6 +48,8 @@ impl fmt::Display for Property {
             Self::ACallLapses => "a call lasts longer than the claim window",
             Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
             Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
+            Self::EachProvesItsOwnLife => "a waiter is believed alive because of another client",
+            Self::NoPlaceIsLeft => "a client that has ended is still in a queue",
             Self::NothingIsLeft => "something is left when all have ended",
             Self::NothingIsStuck => "no way leads from here to the end",
         })
@@ -101,6 +105,7 @@ impl Property {
             (Self::WaitersAreServed, a_waiter_gave_up(world)),
             (Self::ACallLapses, a_call_lasts(world)),
             (Self::WhatIsOverStaysOver, is_back(world)),
+            (Self::NoPlaceIsLeft, has_left_a_place(world)),
             (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
         ];
         broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
@@ -159,7 +164,8 @@ fn a_call_lasts(world: &World) -> bool {
     world.servers.iter().any(|server| {
         server.lock.called.iter().any(|called| {
             let mut queue = server.lock.queue.iter();
-            queue.any(|waiter| waiter.token == *called && waiter.alive > NOW + CLAIM_WINDOW)
+            queue
+                .any(|waiter| waiter.token == *called && waiter.alive > server.clock + CLAIM_WINDOW)
         })
     })
 }
@@ -170,7 +176,9 @@ fn is_back(world: &World) -> bool {
         server.lines.iter().zip(&world.scope.clients).any(|(line, terms)| {
             let token = terms.request.token.as_str();
             let is_held = |hold: &crate::store::model::lock::Hold| {
-                hold.token == token && hold.standing != HoldState::Cooling && hold.deadline >= NOW
+                hold.token == token
+                    && hold.standing != HoldState::Cooling
+                    && hold.deadline >= server.clock
             };
             line.is_over
                 && (server.lock.queue.iter().any(|waiter| waiter.token == token)
@@ -179,12 +187,29 @@ fn is_back(world: &World) -> bool {
     })
 }
 
+/// A client has ended, although not by a crash, all that it sent has arrived, and yet it has a place.
+fn has_left_a_place(world: &World) -> bool {
+    let has_ended = |client: &Client| match client.phase {
+        Phase::Ended(how) => how != How::Crashed,
+        _ => false,
+    };
+    let is_left = |server: &Server, index: usize| {
+        let (line, token) = (&server.lines[index], &world.scope.clients[index].request.token);
+        let has_place = |waiter: &Waiter| waiter.token == token.as_str();
+        let has_arrived = line.requests.is_empty() && line.late.is_empty();
+        server.is_up() && has_arrived && server.lock.queue.iter().any(has_place)
+    };
+    let ended = (0..world.clients.len()).filter(|index| has_ended(&world.clients[*index]));
+    let mut ended = ended.into_iter();
+    ended.any(|index| world.servers.iter().any(|server| is_left(server, index)))
+}
+
 /// A request that comes after all clients have ended and all leases have expired does not find the lock
 /// free.
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
-        lock.leave(&stranger(), world.scope.clients[0].request.ttl, NOW);
+        lock.leave(&stranger(), world.scope.clients[0].request.ttl, server.clock);
         !lock.holds.is_empty()
             || !lock.queue.is_empty()
             || !lock.called.is_empty()

@@ -14,7 +14,7 @@ use crate::lease::Lease;
 use crate::lock::view::{ServerTime, State, View};
 use crate::report::Fault;
 use crate::store::quorum::decision::{
-    Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal, required,
+    Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal,
 };
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Part, Renewal};
@@ -109,8 +109,8 @@ impl World {
     fn attempted(&mut self, index: usize, sent: crate::system::clock::Instant, end: End) {
         let answer = match end {
             End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
-            End::Queued { view, position, sleep } => {
-                Ok(Answer::Queued { view, position, sleep, arrival: None })
+            End::Queued { view, position, sleep, .. } => {
+                Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle: None })
             }
             End::Busy(view) => Ok(Answer::Busy(view)),
             End::Nested => Ok(Answer::Nested),
@@ -118,16 +118,19 @@ impl World {
             End::Over(why) => Ok(Answer::Over(why)),
             End::Superseded(newer) => Ok(Answer::Superseded(newer)),
             End::Removed(operator) => Ok(Answer::Removed(operator)),
-            End::TooFew(_) => Err(Failure::Unavailable(Fault::new("too few"))),
+            End::TooFew(usable) => {
+                let Phase::Acquiring(_, acquisition, _) = &self.clients[index].phase else {
+                    return;
+                };
+                let (votes, names) = (acquisition.votes(), std::iter::repeat(""));
+                let failure = votes.too_few(names, usable, acquisition.required());
+                Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
+            }
             End::Woken => Err(Failure::Interrupted { sent: true }),
         };
-        let client = &mut self.clients[index];
-        client.has_waited |= matches!(answer, Ok(Answer::Queued { .. }));
-        let continues = match &answer {
-            Ok(Answer::Granted { .. } | Answer::Queued { .. }) => true,
-            Ok(_) => false,
-            Err(failure) => client.has_waited || matches!(failure, Failure::Interrupted { .. }),
-        };
+        // A failure says itself whether the waiter has to withdraw the request.
+        let continues =
+            matches!(answer, Ok(Answer::Granted { .. } | Answer::Queued { .. }) | Err(_));
         if !continues {
             self.post(index, What::Leave);
         }
@@ -268,8 +271,7 @@ impl World {
             let failed = || Failure::Unavailable(Fault::new("no answer"));
             *vote = answer.map(|answer| answer.ok_or_else(failed));
         }
-        let needed = required(self.scope.mode(index), SERVERS);
-        match decide_renewal(&votes, needed) {
+        match decide_renewal(&votes) {
             RenewalDecision::Renewed { lost, fence, .. } => {
                 *lease = Lease::new(sent, lease.ttl());
                 for member in lost {

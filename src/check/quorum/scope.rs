@@ -53,6 +53,10 @@ pub(super) struct Budget {
     pub(super) freezes: u8,
     /// f: a server restarts without its data.
     pub(super) losses: u8,
+    /// A: the clock of a server is far ahead from the start.
+    pub(super) ahead: u8,
+    /// R: a server refuses everything from the start.
+    pub(super) refusals: u8,
 }
 
 impl Scope {
@@ -88,6 +92,8 @@ impl Budget {
             "k" => &mut self.deaths,
             "z" => &mut self.freezes,
             "f" => &mut self.losses,
+            "A" => &mut self.ahead,
+            "R" => &mut self.refusals,
             // Scopes are literals in tests, so only a mistaken test gets here.
             _ => panic!("unknown fault {kind}"),
         }
@@ -95,7 +101,7 @@ impl Budget {
 
     /// How many servers may fail.
     pub(super) fn servers(&self) -> u8 {
-        self.dead + self.deaths + self.freezes + self.losses
+        self.dead + self.deaths + self.freezes + self.losses + self.ahead + self.refusals
     }
 }
 

@@ -31,6 +31,14 @@ const QUICK: &[&str] = &[
     "x,xh D1",
     "xu,xu D1",
     "xu,xu D1 l1",
+    "x A1",
+    "xn A1",
+    "x R2",
+    "xn R2",
+    "x,x R1",
+    "x A1 f1",
+    "xr A1 f1",
+    "x,xh D1 c1",
 ];
 
 /// What `RLOCK_CHECK=all` plays as well.
@@ -45,6 +53,8 @@ const LONG: &[&str] = &[
     "xn,xn",
     "x,xu,xu D1",
     "x,x,xh D1",
+    "x,xt A1",
+    "x,xnt A1",
 ];
 
 #[test]

@@ -1,13 +1,19 @@
 //! One server of the quorum, and what is under way between it and each client.
 
+use std::time::Duration;
+
 use crate::check::world::{NOW, TICK, now};
 use crate::lock::view::{Outcome, View};
 use crate::lock::{Fence, Token};
 use crate::report::Fault;
+use crate::store::model::lock::Waiter;
 use crate::store::model::{Lock, Message};
 use crate::store::quorum::decision::{Reply, What as Order};
 use crate::store::{Answer, Failure, Fate, Part, Renewal, Request, Verdict};
 use crate::system::clock::Instant;
+
+/// How far the clock of a server that is ahead is ahead.
+pub(super) const AHEAD: Duration = Duration::from_secs(2 * 24 * 3_600);
 
 /// How many attempts one order may take.
 pub(super) const ATTEMPTS: u64 = 8;
@@ -17,6 +23,8 @@ pub(super) enum State {
     Up,
     /// It refuses connections, forever.
     Dead,
+    /// It answers each request with an error, forever.
+    Refusing,
     /// Requests pile up until it thaws.
     Frozen,
 }
@@ -24,6 +32,8 @@ pub(super) enum State {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Server {
     pub(super) state: State,
+    /// What its clock always shows: when time passes, all else moves back. In milliseconds.
+    pub(super) clock: u64,
     pub(super) lock: Lock,
     /// When its present run began.
     pub(super) since: Instant,
@@ -81,27 +91,27 @@ pub(super) enum Said {
 impl Server {
     pub(super) fn new(clients: usize, since: Instant) -> Self {
         let lines = vec![Line::default(); clients];
-        Self { state: State::Up, lock: Lock::default(), since, lines }
+        Self { state: State::Up, clock: NOW, lock: Lock::default(), since, lines }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.state == State::Up
     }
 
-    /// Executes a request of a client, and puts the reply under way if the client awaits it.
-    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) {
-        let (token, lock) = (&request.token, &mut self.lock);
+    /// Executes a request of a client, and puts the reply under way if the client awaits it. Returns
+    /// whether another client is now believed alive for longer than before.
+    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
+        let (token, lock, now) = (&request.token, &mut self.lock, self.clock);
+        let before: Vec<_> = lock.queue.iter().cloned().collect();
         let said = match sent.what {
-            What::Ask(part) => {
-                Said::To(ask(lock, request, part, sent.attempt, sent.awaited.is_some()))
-            }
-            What::Renew => Said::Renewal(Some(lock.renew(token, Some(request.ttl), NOW))),
+            What::Ask(part) => Said::To(ask(lock, request, part, sent, now)),
+            What::Renew => Said::Renewal(Some(lock.renew(token, Some(request.ttl), now))),
             What::Release => {
-                lock.release(token, Outcome::Unknown, NOW);
+                lock.release(token, Outcome::Unknown, now);
                 Said::Renewal(None)
             }
             What::Leave => {
-                lock.leave(token, request.ttl, NOW);
+                lock.leave(token, request.ttl, now);
                 Said::Renewal(None)
             }
         };
@@ -121,12 +131,21 @@ impl Server {
             };
             self.lines[to].mail.push(called);
         }
+        let revived = |waiter: &Waiter| {
+            let then = before.iter().find(|before| before.token == waiter.token);
+            waiter.token != token.as_str() && then.is_some_and(|then| then.alive < waiter.alive)
+        };
+        self.lock.queue.iter().any(revived)
     }
 
     /// A client sends something, which a dead server does not receive.
     pub(super) fn send(&mut self, client: usize, sent: Sent) {
         match self.state {
-            State::Dead => self.lines[client].fail(&sent, Fate::NotSent),
+            State::Dead => self.lines[client].fail(&sent, unreachable(Fate::NotSent)),
+            State::Refusing => {
+                let refused = Failure::misconfigured(Fault::new("refused"));
+                self.lines[client].fail(&sent, refused);
+            }
             State::Up | State::Frozen => self.lines[client].requests.push(sent),
         }
     }
@@ -135,7 +154,9 @@ impl Server {
     pub(super) fn listen(&mut self, client: usize, round: u64, until: Instant) {
         let line = &mut self.lines[client];
         match self.state {
-            State::Dead => line.reply = Some(failed(round, Fate::NotSent)),
+            State::Dead | State::Refusing => {
+                line.reply = Some(failed(round, unreachable(Fate::NotSent)));
+            }
             State::Up | State::Frozen => line.listening = Some((round, until)),
         }
     }
@@ -147,10 +168,10 @@ impl Server {
             line.mail.clear();
             line.is_over = false;
             for sent in std::mem::take(&mut line.requests) {
-                line.fail(&sent, Fate::Pending);
+                line.fail(&sent, unreachable(Fate::Pending));
             }
             if let Some((round, _)) = line.listening.take() {
-                line.reply = Some(failed(round, Fate::NotSent));
+                line.reply = Some(failed(round, unreachable(Fate::NotSent)));
             }
         }
     }
@@ -180,16 +201,16 @@ impl Line {
         let asked = self.requests.iter().find(|sent| sent.awaited.is_some()).map(|sent| sent.round);
         let listening = self.listening.take().map(|(round, _)| round);
         if let Some(round) = asked.or(listening) {
-            self.reply = Some(failed(round, Fate::Pending));
+            self.reply = Some(failed(round, unreachable(Fate::Pending)));
         }
         self.requests.iter_mut().for_each(|sent| sent.awaited = None);
     }
 
     /// A request does not arrive.
-    fn fail(&mut self, sent: &Sent, fate: Fate) {
+    fn fail(&mut self, sent: &Sent, failure: Failure) {
         if sent.awaited.is_some() {
             let failed = match sent.what {
-                What::Ask(_) => failed(sent.round, fate),
+                What::Ask(_) => failed(sent.round, failure),
                 _ => Replied { round: 0, reply: Said::Renewal(None), since: None },
             };
             self.reply = Some(failed);
@@ -203,7 +224,7 @@ impl Line {
             let late: Vec<Sent> = std::mem::take(&mut self.requests);
             late.iter()
                 .filter(|sent| is_late(sent))
-                .for_each(|sent| self.fail(sent, Fate::Pending));
+                .for_each(|sent| self.fail(sent, unreachable(Fate::Pending)));
             self.late.extend(late.into_iter().map(|sent| Sent { awaited: None, ..sent }));
         }
         if let Some((round, until)) = self.listening {
@@ -213,25 +234,27 @@ impl Line {
                 self.reply = Some(Replied { round, reply, since: None });
             } else if until + io_timeout <= now() {
                 self.listening = None;
-                self.reply = Some(failed(round, Fate::Pending));
+                self.reply = Some(failed(round, unreachable(Fate::Pending)));
             }
         }
     }
 }
 
-fn failed(round: u64, fate: Fate) -> Replied {
-    let fault = Fault::new("no answer");
-    let failure = Failure::Unreachable { fault, fate, others_answer: false };
+fn unreachable(fate: Fate) -> Failure {
+    Failure::Unreachable { fault: Fault::new("no answer"), fate, others_answer: false }
+}
+
+fn failed(round: u64, failure: Failure) -> Replied {
     Replied { round, reply: Said::To(Reply::Failed(failure)), since: None }
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
-fn ask(lock: &mut Lock, request: &Request, part: Part, attempt: u64, is_awaited: bool) -> Reply {
+fn ask(lock: &mut Lock, request: &Request, part: Part, sent: &Sent, now: u64) -> Reply {
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, Part::Restore(_)));
     let request = Request { part: Some(part), heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
-        match lock.acquire(&request, attempt + more, &[], NOW) {
-            Verdict::Again if is_awaited => {}
+        match lock.acquire(&request, sent.attempt + more, &[], now) {
+            Verdict::Again if sent.awaited.is_some() => {}
             Verdict::Again => break,
             Verdict::Answer(answer) => return Reply::Answer(answer),
             Verdict::Placed(mut place) => {
@@ -240,8 +263,7 @@ fn ask(lock: &mut Lock, request: &Request, part: Part, attempt: u64, is_awaited:
                 place.sleep = TICK * ticks;
                 return Reply::Placed(place);
             }
-            // No fencing token of a scope is a day ahead of its clock.
-            Verdict::FenceAhead(_) => panic!("a fencing token is ahead"),
+            Verdict::FenceAhead { now, .. } => return Reply::Behind(AHEAD, now),
         }
     }
     Reply::Heard(None)

@@ -59,7 +59,7 @@ pub(super) fn lines_of(world: &World) -> Vec<String> {
     servers.sort_by_key(|(number, _)| *number);
     for (number, server) in servers {
         let holds = server.lock.holds.iter().map(|hold| {
-            let (id, left) = (&hold.token[..1], hold.deadline as i64 - NOW as i64);
+            let (id, left) = (&hold.token[..1], hold.deadline as i64 - server.clock as i64);
             format!("{id} for {left} ms, fence {}", short(hold.fence))
         });
         let queue = server.lock.queue.iter().map(|waiter| {

@@ -8,7 +8,7 @@ use super::action::Action;
 use super::client::{Client, Doing, Phase};
 use super::monitor::{Monitor, Property};
 use super::scope::{Budget, SERVERS, Scope};
-use super::server::{Server, State};
+use super::server::{AHEAD, Server, State};
 use super::trace::{describe, lines_of};
 use crate::check::scope::unplayed;
 use crate::check::search::Play;
@@ -116,7 +116,7 @@ impl Play for World {
                 .lines
                 .iter()
                 .all(|line| line.late.is_empty() && (line.requests.is_empty() || !server.is_up()));
-            is_quiet && (server.state == State::Dead || server.lock.is_unused_since(NOW))
+            is_quiet && (server.state == State::Dead || server.lock.is_unused_since(server.clock))
         };
         self.clients.iter().all(Client::has_ended) && self.servers.iter().all(quiet)
     }
@@ -147,9 +147,16 @@ impl World {
         // Old enough for any lease.
         let since = now() - 10 * TICK;
         let server = |member| {
-            let is_dead = member < usize::from(scope.budget.dead);
-            let state = if is_dead { State::Dead } else { State::Up };
-            Server { state, ..Server::new(count, since) }
+            let Budget { dead, refusals, ahead, .. } = scope.budget;
+            let (dead, refusals) = (usize::from(dead), usize::from(dead + refusals));
+            let state = match member {
+                _ if member < dead => State::Dead,
+                _ if member < refusals => State::Refusing,
+                _ => State::Up,
+            };
+            let is_ahead = (refusals..refusals + usize::from(ahead)).contains(&member);
+            let clock = if is_ahead { NOW + AHEAD.as_millis() as u64 } else { NOW };
+            Server { state, clock, ..Server::new(count, since) }
         };
         let mut world = Self {
             scope,

@@ -147,7 +147,8 @@ impl Transaction<'_> {
         let window = if seeded(Flaw::NeverLapses) { DAY } else { CLAIM_WINDOW };
         let until = self.now + window;
         if let Some(waiter) = self.lock.queue.find_mut(token) {
-            waiter.alive = until;
+            // Another client's call does not show that the waiter is alive.
+            waiter.alive = waiter.alive.min(until);
         }
         if token != caller {
             self.wake(token, Message::Called(self.next_fence(0)));

@@ -8,12 +8,13 @@ use uuid::Uuid;
 use super::Quorum;
 use super::decision::{Acquisition, End, Order, Reply, Step, What};
 use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
+use crate::duration::show;
 use crate::lock::{Fence, Token};
 use crate::report::{Diagnostic, Fault};
 use crate::store::server::Run;
 use crate::store::wire::Value;
 use crate::store::{
-    Answer, Failure, Fate, Interrupt, Place, Request, Store, Verdict, attempt_number, final_verdict,
+    Answer, Failure, Interrupt, Place, Request, Store, Verdict, attempt_number, final_verdict,
 };
 use crate::system::clock::Instant;
 
@@ -73,9 +74,15 @@ impl Quorum {
                 // The servers do not agree on numbers.
                 Ok(Answer::Granted { fence, slot: None })
             }
-            Ok(End::Queued { view, position, sleep }) => {
-                self.note_young(&mut attempt);
-                Ok(Answer::Queued { view, position, sleep, arrival: None })
+            Ok(End::Queued { view, position, sleep, too_young }) => {
+                let obstacle = if too_young { self.too_young(&attempt) } else { None };
+                if let Some(fault) = &obstacle
+                    && !std::mem::replace(&mut attempt.noted_young, true)
+                {
+                    self.diagnostics.push(Diagnostic::Warning(fault.problem().to_owned()));
+                }
+                let obstacle = obstacle.map(Failure::Unavailable);
+                Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
             Ok(End::Busy(view)) => Ok(Answer::Busy(view)),
             Ok(End::Nested) => Ok(Answer::Nested),
@@ -88,7 +95,16 @@ impl Quorum {
             Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),
             Err(failure) => Err(failure),
         };
-        if let Ok(Answer::Busy(_) | Answer::Superseded(_) | Answer::Removed(_)) = result {
+        let names = self.members.iter().map(Member::name);
+        let wrong = attempt.acquisition.wrong_clocks(names, false);
+        for (number, fault) in wrong.into_iter().filter(|_| result.is_ok()) {
+            self.report(number, Err(Failure::misconfigured(fault)), Vec::new());
+        }
+        let is_known = attempt.acquisition.may_be_known();
+        let result =
+            result.map_err(|failure| if is_known { failure.but_maybe_executed() } else { failure });
+        use Answer::{Busy, Over, Removed, Superseded};
+        if let Ok(Busy(_) | Over(_) | Superseded(_) | Removed(_)) = result {
             // The members have queued even a request that does not wait, and one that only some of
             // them have ended.
             self.abandon(request);
@@ -161,6 +177,9 @@ impl Quorum {
             Reply::Answer(Answer::Over(why)) => format!("request ended: the lock {why}"),
             Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
             Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),
+            Reply::Behind(by, _) => {
+                format!("refused a fencing token, {} ahead of its clock", show(*by))
+            }
             Reply::Heard(Some(_)) => "called".into(),
             Reply::Heard(None) => return self.diagnostics.extend(own),
             Reply::Failed(failure) => {
@@ -170,14 +189,19 @@ impl Quorum {
         self.report(number, Ok(what), own);
     }
 
-    /// Warns once if a waiter waits for servers that cannot vote yet.
-    fn note_young(&mut self, attempt: &mut Attempt) {
+    /// If too few servers can vote yet, why.
+    fn too_young(&self, attempt: &Attempt) -> Option<Fault> {
         let names = self.members.iter().map(Member::name);
         let young = attempt.acquisition.too_young(names, Instant::now());
-        if !young.is_empty() && !std::mem::replace(&mut attempt.noted_young, true) {
-            let notes = young.into_iter().map(|(_, failure)| failure.problem().to_owned());
-            self.diagnostics.extend(notes.map(Diagnostic::Warning));
+        let servers = self.members.len();
+        if servers - young.len() >= attempt.acquisition.required() {
+            return None;
         }
+        let why: Vec<&str> = young.iter().map(|(_, fault)| fault.problem()).collect();
+        let what =
+            format!("{} of {servers} servers cannot vote yet ({})", young.len(), why.join("; "));
+        let remedy = young.iter().find_map(|(_, fault)| fault.remedy()).unwrap_or_default();
+        Some(Fault::new(what).with_remedy(remedy))
     }
 
     fn too_few_for(&mut self, attempt: &Attempt, useful: usize) -> Failure {
@@ -186,17 +210,21 @@ impl Quorum {
             self.has_reported_duplicate = true;
             return Failure::misconfigured(fault);
         }
-        let mut votes = acquisition.votes();
-        let names = self.members.iter().map(Member::name);
-        for (number, failure) in acquisition.too_young(names, Instant::now()) {
-            votes.votes[number] = Some(Err(failure));
+        if let Some(fault) = self.too_young(attempt) {
+            return Failure::Unavailable(fault);
         }
-        match self.too_few(useful, acquisition.required(), &votes) {
-            // Those that answered have queued the request.
-            Failure::Unavailable(fault) => {
-                Failure::Unreachable { fault, fate: Fate::Pending, others_answer: true }
-            }
-            failure => failure,
+        let mut votes = acquisition.votes();
+        let names = || self.members.iter().map(Member::name);
+        for (number, fault) in acquisition.too_young(names(), Instant::now()) {
+            votes.votes[number] = Some(Err(Failure::Unavailable(fault)));
+        }
+        let wrong = acquisition.wrong_clocks(names(), true);
+        for (number, fault) in &wrong {
+            votes.votes[*number] = Some(Err(Failure::misconfigured(fault.clone())));
+        }
+        match (self.too_few(useful, acquisition.required(), &votes), wrong.into_iter().next()) {
+            (Failure::Misconfigured { .. }, Some((_, fault))) => Failure::misconfigured(fault),
+            (failure, _) => failure,
         }
     }
 }
@@ -241,8 +269,9 @@ fn ask(
     Ok(match verdict {
         Verdict::Answer(answer) => Reply::Answer(answer),
         Verdict::Placed(place) => Reply::Placed(place),
-        // `final_verdict` returns neither.
-        Verdict::Again | Verdict::FenceAhead(_) => Reply::Heard(None),
+        Verdict::FenceAhead { ahead, now } => Reply::Behind(ahead, now),
+        // `final_verdict` does not return it.
+        Verdict::Again => Reply::Heard(None),
     })
 }
 

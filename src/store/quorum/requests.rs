@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::Quorum;
 use super::decision::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
     is_release_decided, is_renewal_decided, merge, merge_listings, required,
 };
 use super::members::{IfBusy, Member, MemberStore};
 use super::posting::{LAST_REPLIES, leaving};
+use super::{Granted, Quorum};
 use crate::duration::Ttl;
 use crate::lock::pattern::Pattern;
 use crate::lock::view::{Outcome, View};
@@ -48,36 +48,36 @@ impl Store for Quorum {
         ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
-        let required = self.required_for(key, token)?;
         self.has_written = true;
         let (key, its_token) = (key.clone(), token.clone());
         // The process that acquired the lock renews it again soon, so a busy member can be skipped.
-        // For `rlock renew` this is the only renewal, and it has just asked the members for the
-        // mode.
+        // For `rlock renew` this is the only renewal.
         // Only the process that acquired the lock can restore a lost hold, so only it awaits members
         // that could report a loss after the others have decided.
-        let (majority, if_busy, enough) = match self.granted {
-            Some(_) => (Some(required), IfBusy::Skip, false),
+        let (majority, if_busy, enough) = match &self.granted {
+            Some(Granted { request, .. }) => {
+                (Some(required(request.mode, self.members.len())), IfBusy::Skip, false)
+            }
             None => (None, IfBusy::Queue, true),
         };
         let votes = self.ask(
             majority,
             if_busy,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
-            |votes| enough && is_renewal_decided(votes, required),
+            |votes| enough && is_renewal_decided(votes),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
                 Renewal::NotHeld(why) => format!("not held: the lock {why}"),
             },
             interrupt,
         )?;
-        match decide_renewal(&votes, required) {
-            RenewalDecision::Renewed { fence, left, lost } => {
+        match decide_renewal(&votes) {
+            RenewalDecision::Renewed { fence, left, mode, lost } => {
                 self.put_back(token, ttl, &lost);
-                Ok(Renewal::Renewed { fence, left })
+                Ok(Renewal::Renewed { fence, left, mode })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
-            RenewalDecision::TooFew { renewed, lost } => {
+            RenewalDecision::TooFew { renewed, required, lost } => {
                 // While the lease lasts, no other client can have a majority. The next attempt then
                 // counts these.
                 if renewed > 0 {
@@ -234,26 +234,6 @@ impl Store for Quorum {
 impl Quorum {
     fn majority(&self) -> usize {
         required(Mode::Exclusive, self.members.len())
-    }
-
-    /// How many servers a hold needs. If this process did not acquire it, the servers are asked for
-    /// its mode.
-    fn required_for(&mut self, key: &Key, token: &Token) -> Result<usize, Failure> {
-        let mode = match &self.granted {
-            Some(granted) if granted.request.token == *token => granted.request.mode,
-            _ => {
-                let (key, id) = (key.clone(), token.id());
-                let own = |view: &View| {
-                    view.holders.iter().find(|holder| holder.id == id).map(|holder| holder.mode)
-                };
-                let inspect = move |store: &mut MemberStore, _: Interrupt<'_>| store.inspect(&key);
-                let found = |votes: &Votes<View>| votes.count(|view| own(view).is_some()) > 0;
-                let votes = self.ask(None, IfBusy::Queue, inspect, found, View::to_string, None)?;
-                let found = votes.values().find_map(|(_, view)| own(view));
-                found.unwrap_or(Mode::Exclusive)
-            }
-        };
-        Ok(required(mode, self.members.len()))
     }
 
     /// The lock as a majority sees it. An error means that too few members answered.

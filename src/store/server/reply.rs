@@ -117,6 +117,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             position: fields.count()?,
             sleep: fields.millis()?,
             arrival: fields.text().and_then(|ticket| ticket.parse().ok()).map(Ticket),
+            obstacle: None,
         },
         "over" => Answer::Over(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
@@ -132,7 +133,10 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             }));
         }
         "again" => return Some(Verdict::Again),
-        "ahead" => return Some(Verdict::FenceAhead(fields.millis()?)),
+        "ahead" => {
+            let (ahead, now) = (fields.millis()?, fields.time()?);
+            return Some(Verdict::FenceAhead { ahead, now });
+        }
         _ => return None,
     }))
 }
@@ -141,7 +145,10 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
 pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "renewed" => Some(Renewal::Renewed { fence: fields.fence()?, left: fields.millis()? }),
+        "renewed" => {
+            let (fence, left) = (fields.fence()?, fields.millis()?);
+            Some(Renewal::Renewed { fence, left, mode: fields.mode()?? })
+        }
         "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,
     }

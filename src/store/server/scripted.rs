@@ -273,7 +273,7 @@ impl<T: Topology> Store for Scripted<T> {
         Ok(match verdict(reply)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
             // The waiter asks again, and then this is decided.
-            Verdict::Again | Verdict::FenceAhead(_) | Verdict::Placed(_) => None,
+            Verdict::Again | Verdict::FenceAhead { .. } | Verdict::Placed(_) => None,
         })
     }
 

@@ -31,7 +31,7 @@ fn granted() -> Result<Answer, Failure> {
 
 fn queued(sleep: u64) -> Result<Answer, Failure> {
     let sleep = Duration::from_millis(sleep);
-    Ok(Answer::Queued { view: free(1), position: 1, sleep, arrival: None })
+    Ok(Answer::Queued { view: free(1), position: 1, sleep, arrival: None, obstacle: None })
 }
 
 /// A view that tests recognize by its time.

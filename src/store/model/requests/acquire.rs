@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lock::view::{Ending, HoldState, Operator, Outcome};
+use crate::lock::view::{Ending, HoldState, Operator, Outcome, ServerTime};
 use crate::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::seeded::{Flaw, seeded};
 use crate::store::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
@@ -50,7 +50,8 @@ impl Transaction<'_> {
         let tickets = ticket.map_or(0, |ticket| ticket.max(self.lock.ticket));
         let furthest = self.lock.fence.max(wanted).max(tickets);
         if self.is_ahead(furthest) {
-            return Verdict::FenceAhead(Duration::from_millis(self.millis_ahead(furthest)));
+            let ahead = Duration::from_millis(self.millis_ahead(furthest));
+            return Verdict::FenceAhead { ahead, now: ServerTime(self.now) };
         }
         // One of several servers is asked for a hold that was revoked here meanwhile, or that ended
         // before its lease expired. It must not grant that hold again.
@@ -254,7 +255,7 @@ impl Transaction<'_> {
         let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
         let own = || Ticket(self.own_ticket());
         let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));
-        Verdict::Answer(Answer::Queued { view, position, sleep, arrival })
+        Verdict::Answer(Answer::Queued { view, position, sleep, arrival, obstacle: None })
     }
 
     /// The verdict of one of several servers.

@@ -17,12 +17,12 @@ impl Transaction<'_> {
             // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);
             let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
-            (Fence(hold.fence), ttl.unwrap_or(hold.ttl), at_least)
+            (Fence(hold.fence), hold.mode, ttl.unwrap_or(hold.ttl), at_least)
         });
         let renewal = match held {
-            Some((fence, ttl, at_least)) => {
+            Some((fence, mode, ttl, at_least)) => {
                 let left = Duration::from_millis(self.extend(token, ttl, at_least));
-                Renewal::Renewed { fence, left }
+                Renewal::Renewed { fence, left, mode }
             }
             None => Renewal::NotHeld(self.why_not_held(token)),
         };

@@ -29,10 +29,11 @@ use std::time::Duration;
 use super::seat::{Said, Seat, Seats, UnderWay};
 use super::votes::Votes;
 use super::{grace_until, required};
-use crate::lock::view::{Operator, Reason, View};
+use crate::lock::view::{Operator, Reason, ServerTime, View};
 use crate::lock::{ClientInfo, Fence, Mode};
+use crate::report::Fault;
 use crate::store::server::Run;
-use crate::store::{Answer, Failure, Part, Place, Request, Ticket};
+use crate::store::{Answer, Failure, Fate, Part, Place, Request, Ticket};
 use crate::system::back_off::BackOff;
 use crate::system::clock::Instant;
 
@@ -63,6 +64,9 @@ pub(crate) enum What {
 pub(crate) enum Reply {
     Placed(Place),
     Answer(Answer),
+    /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
+    /// shows this time.
+    Behind(Duration, ServerTime),
     /// A message: the fencing token that the member would give if it calls the request. `None` for
     /// any other message, or if the time has passed.
     Heard(Option<Fence>),
@@ -85,6 +89,8 @@ pub(crate) enum End {
         view: View,
         position: u64,
         sleep: Duration,
+        /// Whether no request can be granted the lock, because too few members can vote yet.
+        too_young: bool,
     },
     /// Ask again.
     Woken,
@@ -134,8 +140,6 @@ pub(crate) struct Acquisition {
     seats: Seats,
     /// The ticket on which a majority agreed.
     ticket: Option<Ticket>,
-    /// The largest fencing token that any member has named.
-    highest: Fence,
     phase: Phase,
     round: u64,
     /// When this attempt began.
@@ -165,7 +169,6 @@ impl Acquisition {
             majority: required(Mode::Exclusive, members),
             seats: Seats::new(members),
             ticket: None,
-            highest: Fence(0),
             phase: Phase::Ended,
             round: 0,
             started: now,
@@ -219,12 +222,9 @@ impl Acquisition {
                 if let (Said::Placed(place), Some(_)) = (&mut seat.said, called) {
                     (place.called, place.sleep) = (called, CALL_LASTS);
                 }
-                self.highest = self.highest.max(Fence(called.map_or(0, |fence| fence.0 - 1)));
             }
             Reply::Placed(place) => {
-                let known = place.view.fence.unwrap_or(Fence(0));
-                self.highest = self.highest.max(known);
-                seat.ticket = Some(place.ticket);
+                (seat.ticket, seat.clock) = (Some(place.ticket), Some(place.view.now));
                 // A late answer about the same place is as good as a new one.
                 let is_placing = matches!(self.phase, Phase::Placing { .. });
                 let is_agreed = self.ticket.is_none_or(|ticket| ticket == place.ticket);
@@ -235,10 +235,15 @@ impl Acquisition {
                 (seat.said, seat.round) = (Said::Placed(place), answered);
             }
             Reply::Answer(Answer::Granted { fence, .. }) => {
-                self.highest = self.highest.max(fence);
                 (seat.said, seat.round) = (Said::Granted(fence), round);
             }
             Reply::Answer(answer) => (seat.said, seat.round) = (Said::Refused(answer), round),
+            Reply::Behind(by, clock) => {
+                // It may accept the ticket on which the members have agreed since.
+                is_stale = round != self.round;
+                seat.clock = Some(clock);
+                (seat.said, seat.round) = (Said::Behind(by), round);
+            }
             Reply::Failed(failure) => {
                 is_news = before == Some(UnderWay::Listening);
                 (seat.said, seat.round) = (Said::Failed(failure), round);
@@ -283,8 +288,24 @@ impl Acquisition {
         &self,
         names: impl Iterator<Item = &'a str>,
         now: Instant,
-    ) -> Vec<(usize, Failure)> {
+    ) -> Vec<(usize, Fault)> {
         self.seats.too_young(names, self.lease, now)
+    }
+
+    /// See `Seats::wrong_clocks`.
+    pub(crate) fn wrong_clocks<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        has_failed: bool,
+    ) -> Vec<(usize, Fault)> {
+        self.seats.wrong_clocks(names, has_failed)
+    }
+
+    /// Whether any member may have the request.
+    pub(crate) fn may_be_known(&self) -> bool {
+        self.ticket.is_some()
+            || self.seats.iter().any(|seat| seat.ticket.is_some())
+            || self.votes().fate() != Fate::NotSent
     }
 
     /// How many members the request needs.
@@ -335,7 +356,7 @@ impl Acquisition {
 
     /// The fencing tokens of the holds that members have given in this round.
     fn held_fences(&self) -> impl Iterator<Item = Fence> {
-        self.seats.iter().filter_map(|seat| seat.held(self.round))
+        self.seats.believed().filter_map(|seat| seat.held(self.round))
     }
 
     /// How many members have the hold with this fencing token.

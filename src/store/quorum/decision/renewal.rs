@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::majority::{first_known, most_common};
+use super::majority::{first_known, most_common, required};
 use super::votes::Votes;
-use crate::lock::Fence;
 use crate::lock::view::Reason;
+use crate::lock::{Fence, Mode};
 use crate::store::Renewal;
 
 /// What the votes on a renewal mean.
@@ -14,25 +14,29 @@ pub(crate) enum RenewalDecision {
         fence: Fence,
         /// The shortest lease among the members that renewed it.
         left: Duration,
+        mode: Mode,
         /// The members that have lost the hold.
         lost: Vec<usize>,
     },
     NotHeld(Reason),
-    /// Only this number of members renewed it, which is too few.
+    /// Only `renewed` members renewed it.
     TooFew {
         renewed: usize,
+        required: usize,
         /// The members that have lost the hold.
         lost: Vec<usize>,
     },
 }
 
 /// Whether further votes cannot change the decision.
-pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>, required: usize) -> bool {
+pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
+    let required = required_by(votes);
     votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
 }
 
-/// Decides from the votes of members, of which `required` must have the hold.
-pub(crate) fn decide_renewal(votes: &Votes<Renewal>, required: usize) -> RenewalDecision {
+/// Decides from the votes of members.
+pub(crate) fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
+    let required = required_by(votes);
     if is_lost(votes, required) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
             Renewal::NotHeld(why) => Some(why.clone()),
@@ -41,7 +45,7 @@ pub(crate) fn decide_renewal(votes: &Votes<Renewal>, required: usize) -> Renewal
         return RenewalDecision::NotHeld(first_known(reasons));
     }
     let renewed = votes.values().filter_map(|(_, renewal)| match renewal {
-        Renewal::Renewed { fence, left } => Some((*fence, *left)),
+        Renewal::Renewed { fence, left, .. } => Some((*fence, *left)),
         Renewal::NotHeld(_) => None,
     });
     let (fences, lefts): (Vec<Fence>, Vec<Duration>) = renewed.unzip();
@@ -50,10 +54,24 @@ pub(crate) fn decide_renewal(votes: &Votes<Renewal>, required: usize) -> Renewal
     match most_common(&fences) {
         Some(fence) if fences.len() >= required => {
             let left = lefts.into_iter().min().unwrap_or_default();
-            RenewalDecision::Renewed { fence, left, lost }
+            RenewalDecision::Renewed { fence, left, mode: mode_in(votes), lost }
         }
-        _ => RenewalDecision::TooFew { renewed: fences.len(), lost },
+        _ => RenewalDecision::TooFew { renewed: fences.len(), required, lost },
     }
+}
+
+/// The mode of the hold. While no member has named it, the one that needs the fewest members.
+fn mode_in(votes: &Votes<Renewal>) -> Mode {
+    let mode = votes.values().find_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { mode, .. } => Some(*mode),
+        Renewal::NotHeld(_) => None,
+    });
+    mode.unwrap_or(Mode::Exclusive)
+}
+
+/// How many members must have the hold.
+fn required_by(votes: &Votes<Renewal>) -> usize {
+    required(mode_in(votes), votes.servers())
 }
 
 /// Whether too many members lack the hold for the others to be enough.

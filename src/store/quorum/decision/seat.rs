@@ -7,9 +7,10 @@ use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::duration::show;
 use crate::lock::Fence;
-use crate::lock::view::View;
+use crate::lock::view::{ServerTime, View};
 use crate::report::Fault;
 use crate::seeded::{Flaw, seeded};
+use crate::store::model::lock::DAY;
 use crate::store::server::Run;
 use crate::store::{Answer, Failure, Place, Ticket};
 use crate::system::clock::Instant;
@@ -20,6 +21,8 @@ pub(crate) enum Said {
     Nothing,
     Placed(Place),
     Granted(Fence),
+    /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
+    Behind(Duration),
     /// Any other answer. None of them is a grant.
     Refused(Answer),
     Failed(Failure),
@@ -43,14 +46,16 @@ pub(super) struct Seat {
     pub(super) round: u64,
     /// The last ticket that it has given.
     pub(super) ticket: Option<Ticket>,
+    /// What its clock last showed.
+    pub(super) clock: Option<ServerTime>,
     /// The run of the server program that answered last.
     pub(super) run: Option<Run>,
 }
 
 impl Seat {
     pub(super) fn new() -> Self {
-        let (under_way, said, ticket, run) = (None, Said::Nothing, None, None);
-        Self { under_way, said, round: 0, ticket, run }
+        let (under_way, said, ticket, clock, run) = (None, Said::Nothing, None, None, None);
+        Self { under_way, said, round: 0, ticket, clock, run }
     }
 
     /// The fencing token that the member would give, if it calls the request.
@@ -67,6 +72,28 @@ impl Seat {
             Said::Granted(fence) if self.round == round => Some(fence),
             _ => None,
         }
+    }
+
+    /// The last fencing token that the member has given, as far as known; 0 if there is none.
+    pub(super) fn fence(&self) -> Fence {
+        match &self.said {
+            Said::Placed(place) => {
+                let before = place.called.map_or(0, |fence| fence.0.saturating_sub(1));
+                place.view.fence.unwrap_or(Fence(0)).max(Fence(before))
+            }
+            Said::Granted(fence) => *fence,
+            _ => Fence(0),
+        }
+    }
+
+    /// The larger of its last ticket and its last fencing token.
+    fn proposal(&self) -> u64 {
+        self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
+    }
+
+    /// Whether the member has failed in this round.
+    pub(super) fn has_failed(&self, round: u64) -> bool {
+        self.round == round && matches!(self.said, Said::Failed(_) | Said::Behind(_))
     }
 
     /// Whether the member has spoken in this round. One that listens has nothing to add.
@@ -96,6 +123,9 @@ impl Seat {
 /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
 ///
 /// Two URLs may lead to the same server. Its run ID reveals this, and it counts once.
+///
+/// A server whose clock is far ahead proposes tickets and fencing tokens that the others refuse. If
+/// most of them do, its replies do not count.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Seats(pub(super) Vec<Seat>);
 
@@ -119,7 +149,30 @@ impl Seats {
             .max(lease)
     }
 
-    /// How many different servers satisfy `is` and are old enough for a lease of this length.
+    /// How many members refuse this ticket or fencing token, because it is more than a day ahead of
+    /// their clocks.
+    fn refusals(&self, number: u64) -> usize {
+        let latest = |clock: ServerTime| clock.0.saturating_add(DAY).saturating_mul(1_000);
+        self.distinct(|seat| seat.clock.is_some_and(|clock| number > latest(clock)))
+    }
+
+    /// Whether most of the members refuse this ticket or fencing token.
+    pub(super) fn refuse(&self, number: u64) -> bool {
+        self.refusals(number) > self.0.len() / 2
+    }
+
+    /// Whether most of the members refuse what this one proposes.
+    pub(super) fn is_ahead(&self, seat: &Seat) -> bool {
+        self.refuse(seat.proposal())
+    }
+
+    /// The members that are not ahead of most of the others.
+    pub(super) fn believed(&self) -> impl Iterator<Item = &Seat> {
+        self.iter().filter(|seat| !self.is_ahead(seat))
+    }
+
+    /// How many different servers satisfy `is`, are not ahead of most of the others, and are old
+    /// enough for a lease of this length.
     pub(super) fn voting(
         &self,
         is: impl Fn(&Seat) -> bool,
@@ -128,7 +181,7 @@ impl Seats {
     ) -> usize {
         let longest = self.longest_lease(lease);
         let is_old = |seat: &Seat| seat.uptime(now) >= longest || seeded(Flaw::TrustsYoungServers);
-        self.distinct(|seat| is(seat) && is_old(seat))
+        self.distinct(|seat| is(seat) && is_old(seat) && !self.is_ahead(seat))
     }
 
     /// How many different servers satisfy `is`.
@@ -159,6 +212,7 @@ impl Seats {
             votes.votes[number] = match &seat.said {
                 _ if !seat.has_spoken(round) => None,
                 Said::Failed(failure) => Some(Err(failure.clone())),
+                Said::Behind(_) => Some(Err(Failure::misconfigured(Fault::new("clock behind")))),
                 _ => Some(Ok(())),
             };
         }
@@ -172,7 +226,7 @@ impl Seats {
         names: impl Iterator<Item = &'a str>,
         lease: Duration,
         now: Instant,
-    ) -> Vec<(usize, Failure)> {
+    ) -> Vec<(usize, Fault)> {
         let longest = self.longest_lease(lease);
         let mut young = Vec::new();
         for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
@@ -180,14 +234,45 @@ impl Seats {
             if seat.called().is_some() && uptime < longest {
                 let (for_, of) = (show(uptime), show(longest));
                 let fault = Fault::new(format!(
-                    "{name} started {for_} ago and may have forgotten a lease of {of}, so it cannot \
-                     vote yet"
+                    "{name} started {for_} ago and may have forgotten a lease of {of}"
                 ));
                 let rest = show(longest.saturating_sub(uptime));
-                let fault = fault.with_remedy(format!("try again in {rest}"));
-                young.push((number, Failure::Unavailable(fault)));
+                young.push((number, fault.with_remedy(format!("try again in {rest}"))));
             }
         }
         young
+    }
+
+    /// The members whose clocks keep them from voting, and how far these are off. If the request
+    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come first.
+    /// `names` are the members' in order.
+    pub(super) fn wrong_clocks<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        has_failed: bool,
+    ) -> Vec<(usize, Fault)> {
+        let majority = self.0.len() / 2 + 1;
+        let refusals = self.iter().map(|seat| self.refusals(seat.proposal())).max().unwrap_or(0);
+        let most = if has_failed { refusals.clamp(1, majority) } else { majority };
+        let is_ahead = |seat: &Seat| self.refusals(seat.proposal()) >= most;
+        let clocks = self.iter().filter(|seat| !is_ahead(seat)).filter_map(|seat| seat.clock);
+        let clock = clocks.max().unwrap_or(ServerTime(0));
+        let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
+            if is_ahead(seat) {
+                let by = show(ServerTime(seat.proposal() / 1_000).since(clock));
+                ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
+            } else if let Said::Behind(by) = seat.said {
+                let by = show(by);
+                behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
+            }
+        }
+        if !has_failed && !ahead.is_empty() {
+            behind.clear();
+        }
+        let wrong = ahead.into_iter().chain(behind);
+        wrong
+            .map(|(number, what)| (number, Fault::new(what).with_remedy("correct the clock")))
+            .collect()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::super::seat::{Said, Seat};
 use super::{Acquisition, Phase, UNDECIDED};
 use crate::lock::Fence;
-use crate::lock::view::{ServerTime, View};
+use crate::lock::view::View;
 use crate::store::{Answer, Place, Ticket};
 use crate::system::clock::Instant;
 
@@ -66,16 +66,12 @@ impl Acquisition {
         if let Phase::Settling { raises, .. } = &mut self.phase {
             *raises = (*raises).min(1);
         }
-        let (is_agreed, waits) = (self.ticket.is_some(), self.waits);
+        let waits = self.waits;
         for seat in &mut self.seats.0 {
             seat.round = u64::from(seat.round == round);
-            if is_agreed {
-                seat.ticket = None;
-            }
             match &mut seat.said {
                 Said::Placed(place) => {
                     place.ticket = Ticket(0);
-                    place.view.fence = None;
                     make_place_canonical(place, tick);
                     if waits {
                         // A waiter depends only on whether the member names any holder.
@@ -98,15 +94,16 @@ impl Acquisition {
     }
 
     pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        change(&mut self.highest.0);
         if let Phase::Settling { fence, .. } = &mut self.phase {
             change(&mut fence.0);
         }
         for seat in &mut self.seats.0 {
             match &mut seat.said {
-                Said::Placed(Place { called: Some(fence), .. }) | Said::Granted(fence) => {
-                    change(&mut fence.0);
+                Said::Placed(Place { called, view, .. }) => {
+                    let fences = called.iter_mut().chain(&mut view.fence);
+                    fences.for_each(|fence| change(&mut fence.0));
                 }
+                Said::Granted(fence) => change(&mut fence.0),
                 _ => {}
             }
         }
@@ -119,9 +116,9 @@ impl Acquisition {
 
     /// Hashes what the request knows of a member, except its number.
     pub(crate) fn hash_seat(&self, member: usize, hasher: &mut impl Hasher) {
-        let Seat { under_way, said, round, ticket, run } = &self.seats.0[member];
+        let Seat { under_way, said, round, ticket, clock, run } = &self.seats.0[member];
         let since = run.as_ref().map(|run| run.since);
-        (under_way, said, round, ticket, since).hash(hasher);
+        (under_way, said, round, ticket, clock, since).hash(hasher);
     }
 
     /// Puts the members into another order. Each gets the ID of its number.
@@ -147,10 +144,10 @@ pub(crate) fn make_view_canonical(view: &mut View) {
     for holder in &mut view.holders {
         holder.owner.clear();
         let lease = holder.deadline.since(holder.renewed);
-        (holder.acquired, holder.renewed) = (ServerTime(0), ServerTime(0));
-        (holder.deadline, holder.fence) = (ServerTime(0) + lease, Fence(0));
+        (holder.acquired, holder.renewed) = (view.now, view.now);
+        (holder.deadline, holder.fence) = (view.now + lease, Fence(0));
     }
-    (view.now, view.ttl, view.waiter_count) = (ServerTime(0), None, 0);
+    (view.ttl, view.waiter_count) = (None, 0);
     view.life.clear();
     view.waiters.clear();
     view.history.clear();

@@ -1,9 +1,10 @@
 //! The first step: a place in the queue of every member, and whether enough of them call the request.
 
 use super::{Acquisition, CALL_LASTS, End, Order, Phase, Step};
+use crate::lock::Mode;
 use crate::lock::view::{State, View};
-use crate::lock::{Fence, Mode};
 use crate::seeded::{Flaw, seeded};
+use crate::store::quorum::decision::majority::most_common;
 use crate::store::quorum::decision::merge::merge;
 use crate::store::quorum::decision::seat::{Said, Seat};
 use crate::store::{Part, Ticket};
@@ -33,9 +34,16 @@ impl Acquisition {
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
+        // The members agreed on it before enough of them had told the time.
+        if self.ticket.is_some_and(|ticket| self.seats.refuse(ticket.0)) {
+            self.ticket = None;
+            self.agree_on_ticket();
+            self.place(now, orders);
+            return None;
+        }
         // A keeper asks for the hold that it takes over. Whether the servers are old enough was decided
         // when they gave it.
-        let held = self.held_fences().max();
+        let held = most_common(&self.held_fences().collect::<Vec<_>>());
         let holding = self.seats.distinct(|seat| seat.held(self.round) == held);
         if let Some(fence) = held.filter(|_| holding >= self.required && self.ticket.is_none()) {
             return Some(Step::End(End::Granted(fence)));
@@ -43,13 +51,15 @@ impl Acquisition {
         // Only an agreed ticket supersedes.
         if self.is_called(now) && (self.ticket.is_some() || !self.supersedes) {
             if seeded(Flaw::CountsCalls) {
-                return Some(Step::End(End::Granted(Fence(self.highest.0 + 1))));
+                return Some(Step::End(End::Granted(self.next_fence())));
             }
             self.settle(now, orders);
             return None;
         }
         let spoken = |seat: &Seat| {
-            seat.has_spoken(self.round) && !matches!(seat.said, Said::Failed(_) | Said::Nothing)
+            seat.has_spoken(self.round)
+                && !matches!(seat.said, Said::Failed(_) | Said::Behind(_) | Said::Nothing)
+                && !self.seats.is_ahead(seat)
         };
         let answered = self.seats.distinct(spoken);
         let open = self.open();
@@ -86,16 +96,19 @@ impl Acquisition {
         self.not_called(now)
     }
 
-    /// The largest ticket that any member gave becomes the request's.
+    /// The largest ticket that any member gave becomes the request's, unless most of them refuse it.
     pub(super) fn agree_on_ticket(&mut self) {
-        let largest = self.seats.iter().filter_map(|seat| seat.ticket).max();
+        let largest = self.seats.believed().filter_map(|seat| seat.ticket).max();
         self.ticket = self.ticket.or(largest).or(Some(Ticket(1)));
     }
 
     /// What to do with an agreed ticket and too few calls.
     pub(super) fn not_called(&mut self, now: Instant) -> Option<Step> {
         let mut view = merge(&self.seats.views(), self.seats.0.len(), true);
-        let called = self.seats.distinct(|seat| seat.called().is_some());
+        let calls = |seat: &Seat| seat.called().is_some() && !self.seats.is_ahead(seat);
+        let has_place = |seat: &Seat| matches!(seat.said, Said::Placed(_));
+        let voting = self.seats.voting(has_place, self.lease, now);
+        let too_young = self.seats.distinct(calls) >= self.required && voting < self.required;
         if self.waits {
             let places = || {
                 self.seats.iter().filter_map(|seat| match &seat.said {
@@ -110,12 +123,10 @@ impl Acquisition {
                 position.copied().unwrap_or(1),
                 places().map(|place| place.sleep).min().unwrap_or(CALL_LASTS),
             );
-            return Some(Step::End(End::Queued { view, position, sleep }));
+            let too_young = too_young && !self.is_named();
+            return Some(Step::End(End::Queued { view, position, sleep, too_young }));
         }
         let in_time = now < self.started + self.io_timeout;
-        let has_place = |seat: &Seat| matches!(seat.said, Said::Placed(_));
-        let voting = self.seats.voting(has_place, self.lease, now);
-        let too_young = called >= self.required && voting < self.required;
         if too_young && !self.is_named() {
             return Some(self.too_few(voting, now));
         }

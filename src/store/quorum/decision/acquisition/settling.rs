@@ -3,7 +3,7 @@
 use super::{Acquisition, End, Order, Phase, Step};
 use crate::lock::Fence;
 use crate::store::Part;
-use crate::store::quorum::decision::seat::Seat;
+use crate::store::quorum::decision::seat::{Said, Seat};
 use crate::system::clock::Instant;
 
 /// How far a fencing token may leap past a larger one if several clients outbid each other.
@@ -13,9 +13,14 @@ const LARGEST_LEAP: u64 = 4096;
 impl Acquisition {
     /// Asks every idle member for a hold.
     pub(super) fn settle(&mut self, now: Instant, orders: &mut Vec<Order>) {
-        let proposed = self.seats.iter().filter_map(Seat::called).max().unwrap_or(Fence(0));
-        let fence = proposed.max(Fence(self.highest.0 + 1));
-        self.settle_with(fence, 0, now, orders);
+        self.settle_with(self.next_fence(), 0, now, orders);
+    }
+
+    /// A fencing token that is larger than those that the members have given, as far as known.
+    pub(super) fn next_fence(&self) -> Fence {
+        Fence(
+            self.seats.believed().map(Seat::fence).max().map_or(1, |last| last.0.saturating_add(1)),
+        )
     }
 
     pub(super) fn settle_with(
@@ -75,6 +80,15 @@ impl Acquisition {
         }
         if open > 0 && now < until && granted + open >= self.required {
             return Some(Step::Wait(until));
+        }
+        // A member that refuses the fencing token would refuse the next one too, unless that came from
+        // a member that no longer counts.
+        let servers = self.seats.0.len();
+        let usable = self.seats.iter().filter(|seat| !seat.has_failed(round)).count();
+        let refuses = |seat: &Seat| seat.round == round && matches!(seat.said, Said::Behind(_));
+        let is_final = self.seats.iter().any(refuses) && self.seats.believed().count() == servers;
+        if is_final && usable < self.required {
+            return Some(Step::End(End::TooFew(usable)));
         }
         // Too few: this ends the holds that the others gave.
         self.agree_on_ticket();

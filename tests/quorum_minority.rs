@@ -1,0 +1,135 @@
+//! Several independent servers, of which a minority is wrong: about the time, about what it remembers,
+//! or about who may use it.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Finished, READY, Running, Server, rlock, run, until};
+
+/// The lease. A server votes only after it has been up for longer.
+const TTL: &str = "3s";
+
+const DAY: u32 = 24 * 3_600;
+
+/// Servers whose clocks are ahead by so many seconds. They have been up for longer than a lease.
+fn servers<const N: usize>(ahead: [u32; N]) -> Vec<Server> {
+    let servers = ahead.map(|ahead| match ahead {
+        0 => Server::on_tcp(&[]),
+        ahead => Server::ahead(ahead),
+    });
+    servers.iter().for_each(|server| server.await_uptime(4));
+    servers.into()
+}
+
+fn at(servers: &[Server], arguments: &[&str]) -> Command {
+    let urls: Vec<String> = servers.iter().map(Server::url).collect();
+    let mut command = rlock(arguments);
+    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", TTL);
+    command
+}
+
+fn holder(servers: &[Server], options: &[&str]) -> Running {
+    let exec = [&["exec"], options, &["L", "sh", "-c", READY]].concat();
+    let mut holder = Running::start(&mut at(servers, &exec));
+    assert_eq!(holder.line(), "READY");
+    holder
+}
+
+fn inspect(servers: &[Server]) -> Value {
+    let told = run(&mut at(servers, &["inspect", "--json", "L"]));
+    let document: Value = serde_json::from_str(&told.out()).unwrap();
+    document[0].clone()
+}
+
+fn queued(server: &Server) -> String {
+    server.cli(&["ZCARD", "{rlock:L}?queue"])
+}
+
+#[test]
+fn a_server_whose_clock_is_far_ahead_has_no_vote() {
+    let mut servers = servers([2 * DAY + 60, 0, 0]);
+    let name = servers[0].socket().display().to_string();
+    for _ in 0..3 {
+        servers.rotate_left(1);
+        let mut first = holder(&servers, &["-n", "-v"]);
+        let mut second = Running::start(&mut at(&servers, &["exec", "L", "echo", "ENTERED"]));
+        second.told("waiting at position 1");
+        first.told("] renewed for");
+        assert_eq!(run(&mut at(&servers, &["exec", "-n", "L", "true"])).code(), 75);
+        let output = first.finish();
+        assert_eq!(output.code(), 0, "{output:?}");
+        let output = second.end();
+        assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+        let token = run(&mut at(&servers, &["acquire", "L"]));
+        let warning = format!("clock of {name} is 2d ahead of other servers");
+        assert_eq!(token.err().matches(&warning).count(), 1, "{token:?}");
+        assert_eq!(run(&mut at(&servers, &["renew", "L", &token.out()])).code(), 0);
+        assert_eq!(run(&mut at(&servers, &["release", "L", &token.out()])).code(), 0);
+    }
+    // Which of two clocks is wrong cannot be decided.
+    servers.remove(2);
+    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    assert!(output.err().contains(&format!("clock of {name} is 2d ahead")), "{output:?}");
+}
+
+#[test]
+fn requests_of_others_do_not_keep_a_dead_waiter_in_the_queue() {
+    let servers = servers([0; 3]);
+    let first = holder(&servers, &[]);
+    let wait = || {
+        let mut waiter = Running::start(&mut at(&servers, &["exec", "L", "true"]));
+        waiter.told("waiting at position");
+        waiter
+    };
+    let (mut dead, mut next) = (wait(), wait());
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    assert_eq!(first.finish().code(), 0);
+    // Each of them ends the call of the dead one for a moment.
+    let is_served = (0..8).any(|_| {
+        let output = run(&mut at(&servers, &["exec", "--next", "L", "sleep", "0.2"]));
+        assert_eq!(output.code(), 0, "{output:?}");
+        std::thread::sleep(Duration::from_secs(1));
+        !next.process.is_running()
+    });
+    assert!(is_served);
+    assert_eq!(next.end().code(), 0);
+}
+
+#[test]
+fn a_request_that_too_few_servers_accept_leaves_every_queue() {
+    let servers = servers([0; 3]);
+    for server in &servers[1..] {
+        server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    }
+    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
+    assert_eq!(output.code(), 78, "{output:?}");
+    until("it has left", || queued(&servers[0]) == "0");
+}
+
+#[test]
+fn ages_and_the_history_do_not_depend_on_which_server_is_listed_first() {
+    let mut servers = servers([0, 60, 0]);
+    let lasting = holder(&servers, &["-v"]);
+    let begun = Instant::now();
+    servers[0].kill();
+    servers[0].start_again();
+    until("it is put back", || servers[0].cli(&["EXISTS", "rlock:L"]) == "1");
+    let age = format!("{}ms", begun.elapsed().as_millis());
+    let old = run(&mut at(&servers, &["inspect", "--json", "--older-than", &age]));
+    assert!(old.out().contains(r#""name":"L""#), "{age}: {old:?}");
+    let held = begun.elapsed();
+    assert_eq!(lasting.finish().code(), 0);
+    assert_eq!(run(&mut at(&servers, &["exec", "L", "true"])).code(), 0);
+    for _ in 0..3 {
+        let shown = inspect(&servers);
+        let held_ms = shown["history"][1]["held_ms"].as_u64().unwrap();
+        assert!(Duration::from_millis(held_ms) >= held, "{shown}");
+        let ended = |entry: usize| shown["history"][entry]["ended_at"].as_str().unwrap();
+        assert!(ended(0) > ended(1), "{shown}");
+        servers.rotate_left(1);
+    }
+}
