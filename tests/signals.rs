@@ -282,9 +282,8 @@ fn in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_
 fn a_signal_while_rlock_gives_up_prevents_an_unlocked_run() {
     let server = Server::start();
     server.signal("STOP");
-    // The request and its withdrawal take 300 ms each.
-    let options = ["exec", "--io-timeout", "300ms", "--on-unreachable", "run", "L", "echo", "RUNS"];
-    for delay in (0..=500).step_by(50) {
+    let options = ["exec", "--io-timeout", "600ms", "--on-unreachable", "run", "L", "echo", "RUNS"];
+    for delay in (0..=300).step_by(50) {
         let first = Running::start(&mut server.rlock(options));
         // The test is about this moment, so it has no event to wait for.
         std::thread::sleep(Duration::from_millis(delay));
