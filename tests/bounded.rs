@@ -11,7 +11,7 @@ const HOLDS: &str = "
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local deadline, token = now + ARGV[2], nil
     for i = 1, ARGV[1] do
-        token = string.format('%08d-of-a-hold', i)
+        token = string.format('%08d-0000-4000-8000-000000000000', i)
         redis.call('ZADD', KEYS[2], deadline, token)
         redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'shared', token, '', 30000, 1,
             i, now, now, '', '', '', ARGV[3], '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
@@ -111,7 +111,7 @@ fn no_call_takes_long_when_fifty_thousand_waiters_are_dead() {
 fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let server = Server::start();
     let many = MANY.to_string();
-    let token = "00000001-of-a-hold";
+    let token = "00000001-0000-4000-8000-000000000000";
     // At once.
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));

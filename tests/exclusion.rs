@@ -339,7 +339,7 @@ fn a_public_id_releases_nothing() {
     let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.cli(&["FLUSHALL"]);
     until("it is reinstated", || state(&server).0 == "revoked");
-    assert_eq!(run(&mut server.rlock(["release", "L", &token[..8]])).code(), 77);
+    assert_eq!(run(&mut server.rlock(["release", "L", &token[..8]])).code(), 64);
     assert_eq!(state(&server).0, "revoked");
     // Its own holder may.
     run(&mut server.rlock(["release", "L", &token]));

@@ -165,7 +165,7 @@ fn an_unknown_service_or_a_missing_password_exits_with_78() {
     assert!(output.err().contains("RLOCK_SENTINEL_PASSWORD"), "{output:?}");
     let output = with("sentinels", "", &url);
     assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("RLOCK_PASSWORD or --password-file"), "{output:?}");
+    assert!(output.err().contains("set RLOCK_PASSWORD"), "{output:?}");
     let output = with("sentinels", "of the master", &url.replace("svc", "other"));
     assert_eq!(output.code(), 78, "{output:?}");
     assert!(output.err().contains("does not know service 'other'"), "{output:?}");

@@ -128,8 +128,9 @@ impl Play for World {
 
     fn unplayed(&self) -> Vec<&'static str> {
         let is_idle = |client: usize| matches!(self.clients[client].phase, Phase::Idle);
-        // Dead servers are so from the start.
-        unplayed(self.scope.name, is_idle, Budget { dead: 0, ..self.left }, Budget::of)
+        // These are so from the start.
+        let left = Budget { dead: 0, ahead: 0, refusals: 0, ..self.left };
+        unplayed(self.scope.name, is_idle, left, Budget::of)
     }
 
     fn describe(&self, action: Action) -> String {
