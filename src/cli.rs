@@ -271,7 +271,8 @@ pub(crate) struct Exec {
     pub(crate) on_unreachable: Option<OnUnreachable>,
     /// Keep the command in the process group of rlock
     ///
-    /// Like timeout --foreground: the command reads the terminal and receives its signals directly.
+    /// At a terminal, the command always stays there. Elsewhere it has its own group, so that a
+    /// signal to rlock reaches the children of the command too.
     #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
     /// Name of the lock

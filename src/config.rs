@@ -180,7 +180,7 @@ impl Exec {
             terms: Terms::resolve(&options.name, &options.common, &options.terms, read_once)?,
             program,
             arguments: words.collect(),
-            group: if options.foreground { Group::Inherited } else { Group::New },
+            group: if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal },
             loss_policy: LossPolicy {
                 on_lost: options.on_lost.unwrap_or_default(),
                 kill_after: kill_after.unwrap_or(LossPolicy::DEFAULT.kill_after),

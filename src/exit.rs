@@ -131,9 +131,6 @@ pub enum Exit {
     /// it. If that is impossible, with status 128+n. It is a number because nix has no names for
     /// real-time signals.
     Signal(i32),
-    /// By the signal with this number, which goes to all of rlock's job. It came from the terminal
-    /// while the command had the terminal; otherwise the whole job would have received it.
-    Job(i32),
 }
 
 impl Exit {
@@ -142,8 +139,7 @@ impl Exit {
     pub fn leave(self) -> i32 {
         match self {
             Self::Status(_) => {}
-            Self::Signal(signal) => die_by(signal, SignalTarget::Process),
-            Self::Job(signal) => die_by(signal, SignalTarget::Job),
+            Self::Signal(signal) => die_by(signal),
         }
         self.shown()
     }
@@ -152,30 +148,19 @@ impl Exit {
     pub(crate) fn shown(self) -> i32 {
         match self {
             Self::Status(status) => status.into(),
-            Self::Signal(signal) | Self::Job(signal) => 128 + signal,
+            Self::Signal(signal) => 128 + signal,
         }
     }
 }
 
-/// Selects which processes receive the signal.
-enum SignalTarget {
-    Process,
-    Job,
-}
-
-fn die_by(signal: i32, target: SignalTarget) {
+fn die_by(signal: i32) {
     // A core dump of rlock would be mistaken for one of the command.
     let _ = nix::sys::prctl::set_dumpable(false);
     // SAFETY: the default action runs no code of this program, sigemptyset initializes the set before
     // it is used, and every pointer is null or points to the set.
     unsafe {
         nix::libc::signal(signal, nix::libc::SIG_DFL);
-        // This comes before unblocking the signal: if the signal had already arrived and was not
-        // read, rlock would end before the job has received it.
-        match target {
-            SignalTarget::Process => nix::libc::raise(signal),
-            SignalTarget::Job => nix::libc::kill(0, signal),
-        };
+        nix::libc::raise(signal);
         let mut set = std::mem::MaybeUninit::uninit();
         nix::libc::sigemptyset(set.as_mut_ptr());
         nix::libc::sigaddset(set.as_mut_ptr(), signal);

@@ -44,8 +44,9 @@ pub(crate) enum OnUnreachable {
 /// The process group of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// A new one, so that rlock can signal all of it and lend it the terminal.
-    New,
-    /// The group of rlock, so that signals from the terminal reach the command directly.
+    /// A new one, so that rlock can signal all of it. At a terminal, the group of rlock, because a
+    /// terminal knows only one group of each job.
+    NewUnlessAtTerminal,
+    /// The group of rlock.
     Inherited,
 }

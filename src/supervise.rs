@@ -17,7 +17,6 @@ mod renewer;
 pub(crate) mod schedule;
 mod step;
 mod supervisor;
-mod terminal;
 mod unusable;
 pub(crate) mod watch;
 pub(crate) mod watched;

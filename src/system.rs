@@ -3,6 +3,7 @@
 pub(crate) mod back_off;
 pub(crate) mod call;
 pub(crate) mod clock;
+pub(crate) mod continue_timer;
 pub(crate) mod disposition;
 pub(crate) mod environment;
 pub(crate) mod inherited;

@@ -1,11 +1,12 @@
 //! A command runs only under a lease that is renewed.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
+use crate::support::trace::Paused;
 use crate::support::{
     self, Finished, LongerWait, READY, Running, Server, acquire, binary, holder, is_gone, run,
     until,
@@ -593,30 +594,45 @@ fn after_a_pause_the_command_is_stopped_before_anything_else() {
     let ran = server.directory().join("ran");
     let script =
         format!("trap 'touch {0}' TERM; ps -o pgid= -p $$; read _; touch {0}", ran.display());
-    // rlock alone, its group, and the command with it.
-    for paused in ["rlock", "group", "both"] {
-        let mut command = server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", &script]);
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut first = Running::start(&mut command);
-        let group = first.line().trim().to_owned();
-        let kill = |signal: &str, target: &str| {
-            let output = run(Command::new("kill").args(["-s", signal, "--", target]));
-            assert_eq!(output.code(), 0, "{signal} {target}: {output:?}");
-        };
-        let ours = if paused == "rlock" { "" } else { "-" }.to_owned() + &first.pid().to_string();
-        if paused == "both" {
-            kill("STOP", &format!("-{group}"));
+    // rlock alone, and the command with it.
+    for is_alone in [true, false] {
+        let command = ["exec", "--ttl", "2s", "L", "sh", "-c", &script];
+        let mut first = Running::start(&mut server.rlock(command));
+        let group = format!("-{}", first.line().trim());
+        if !is_alone {
+            assert_eq!(run(Command::new("kill").args(["-s", "STOP", "--", &group])).code(), 0);
         }
-        kill("STOP", &ours);
+        let paused = Paused::new(first.pid());
         until("its lease ends", || server.is_free("L"));
-        if paused == "both" {
+        if !is_alone {
             first.say("go");
         }
-        kill("CONT", &ours);
+        drop(paused);
         let told = first.told("was not renewed");
         assert!(told.contains("the lease has expired"), "{told}");
         assert_eq!(first.end().code(), 76);
-        assert!(!ran.exists(), "{paused}");
+        assert!(!ran.exists(), "alone: {is_alone}");
+    }
+}
+
+#[test]
+fn a_stopped_rlock_is_continued_in_time_to_end_its_command() {
+    let server = Server::start();
+    let script = "trap 'echo ENDING; exit' TERM; setsid sleep 1000 & echo $!; read _; echo GOES";
+    for is_alone in [true, false] {
+        let mut command = server.rlock(["exec", "--foreground", "--ttl", "2s", "L"]);
+        let mut first = Running::start(command.args(["sh", "-c", script]).process_group(0));
+        let grandchild = first.line();
+        let group = format!("-{}", first.pid());
+        let target = if is_alone { &group[1..] } else { &group };
+        assert_eq!(run(Command::new("kill").args(["-s", "STOP", "--", target])).code(), 0);
+        server.revoke("L");
+        if !is_alone {
+            first.say("go");
+        }
+        let output = first.end();
+        assert_eq!((output.code(), output.out()), (76, "ENDING".into()), "{output:?}");
+        assert!(is_gone(&grandchild));
     }
 }
 
@@ -760,6 +776,7 @@ support::also_on_local! {
     kill_after_is_the_time_a_command_has_to_clean_up,
     a_command_never_runs_unlocked_if_the_lock_is_busy,
     after_a_pause_the_command_is_stopped_before_anything_else,
+    a_stopped_rlock_is_continued_in_time_to_end_its_command,
     children_of_a_shell_also_get_time_to_clean_up_after_a_loss,
     a_lost_lock_spares_processes_that_the_command_did_not_start,
     a_lost_lock_spares_orphans_that_the_command_did_not_start,

@@ -88,7 +88,8 @@ fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
 #[test]
 fn renewing_and_releasing_need_no_recent_system_calls() {
     let server = Server::start();
-    let recent = [libc::SYS_clone3, libc::SYS_close_range].map(Refused::Call);
+    let recent = [libc::SYS_clone3, libc::SYS_close_range, libc::SYS_timer_create];
+    let recent = recent.map(Refused::Call);
     let exec = server.rlock(["exec", "-v", "--ttl", "2s", "L", "sh", "-c", READY]);
     let for_exec = [&recent[..], &[Refused::Call(libc::SYS_pidfd_open)]].concat();
     let for_keeper = [&recent[..], &[Refused::Call(libc::SYS_prlimit64)]].concat();

@@ -1,5 +1,7 @@
 //! At a terminal, a command under rlock is a job like any other.
 
+use std::time::Duration;
+
 use crate::support::pty::Terminal;
 use crate::support::{self, Finished, Server, run, until};
 
@@ -246,6 +248,24 @@ fn an_interrupt_stops_the_script() {
 }
 
 #[test]
+fn an_interrupt_at_any_moment_of_startup_stops_the_script() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    for delay in 0..40 {
+        terminal.enters("bash -c 'echo up; $rlock exec L sleep 1000; echo next-$((1 + 1))'");
+        terminal.sees("\r\nup");
+        // The test is about this moment, so it has no event to wait for.
+        std::thread::sleep(Duration::from_micros(delay * 500));
+        terminal.types(INTERRUPT);
+        terminal.sees("$ ");
+        terminal.enters("echo status-$?");
+        let shown = terminal.sees("status-130");
+        assert!(!shown.contains("next-2"), "after {delay}: {shown}");
+        terminal.sees("$ ");
+    }
+}
+
+#[test]
 fn a_job_can_be_suspended_and_brought_back() {
     let server = Server::start();
     // One that never touches the terminal, and one that reads from it.
@@ -258,10 +278,8 @@ fn a_job_can_be_suspended_and_brought_back() {
         let mut terminal = Terminal::start(&server);
         terminal.enters(&format!("$rlock exec L {command}; echo status-$?"));
         terminal.sees("up\r\n");
-        terminal.belongs_to(if answer.is_empty() { "rlock" } else { "sh" });
-        terminal.types(SUSPEND);
-        terminal.sees("Stopped");
-        terminal.sees("$ ");
+        terminal.belongs_to("rlock");
+        terminal.suspends();
         terminal.enters("echo alive-$((1 + 1))");
         terminal.sees("alive-2");
         terminal.enters("fg");
@@ -275,20 +293,37 @@ fn a_job_can_be_suspended_and_brought_back() {
 }
 
 #[test]
-fn a_suspended_job_that_outlived_its_lease_is_not_brought_back() {
+fn a_suspended_job_ends_before_its_lease_does() {
+    let server = Server::start();
+    for command in ["sh -c", "setsid -w sh -c"] {
+        let mut terminal = Terminal::start(&server);
+        let ran = server.directory().join("ran");
+        // It ignores both, and would go on as soon as it is continued.
+        let script = format!("trap \"\" TSTP TERM; echo up; sleep 1000; touch {}", ran.display());
+        terminal.enters(&format!("$rlock exec --ttl 1s L {command} '{script}'"));
+        terminal.sees("up\r\n");
+        terminal.types(SUSPEND);
+        terminal.sees("Stopped");
+        // Nobody continues the job.
+        terminal.sees("rlock was stopped; stopping the command");
+        assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+        terminal.enters("while kill -0 %1; do :; done 2> /dev/null; wait %1; echo status-$?");
+        terminal.sees("status-76");
+        assert!(!ran.exists());
+    }
+}
+
+#[test]
+fn a_lost_job_ends_though_it_is_suspended_meanwhile() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
-    let ran = server.directory().join("ran");
-    let script = format!("echo up; sleep 1000; touch {}", ran.display());
-    terminal.enters(&format!("$rlock exec --ttl 1s L sh -c '{script}'"));
+    let script = "trap \"echo ending\" TERM; echo up; while :; do sleep 0.01; done";
+    terminal.enters(&format!("$rlock exec --ttl 2s L bash -c '{script}'; echo status-$?"));
     terminal.sees("up\r\n");
+    server.revoke("L");
+    terminal.sees("ending\r\n");
     terminal.types(SUSPEND);
-    terminal.sees("Stopped");
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
-    terminal.enters("fg; echo status-$?");
-    terminal.sees("was not renewed");
     terminal.sees("status-76");
-    assert!(!ran.exists());
 }
 
 #[test]
@@ -359,9 +394,7 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
         let script = "echo up; read x; sleep 0.4; echo got-$x";
         terminal.enters(&format!("$rlock exec --foreground L sh -c '{script}'"));
         terminal.sees("up\r\n");
-        terminal.types(SUSPEND);
-        terminal.sees("Stopped");
-        terminal.sees("$ ");
+        terminal.suspends();
         terminal.enters("fg");
         terminal.sees("exec --foreground L");
         terminal.enters("abc");
@@ -404,7 +437,8 @@ support::also_on_local! {
     an_interactive_shell_under_exec_has_job_control,
     an_interrupt_stops_the_script,
     a_job_can_be_suspended_and_brought_back,
-    a_suspended_job_that_outlived_its_lease_is_not_brought_back,
+    a_suspended_job_ends_before_its_lease_does,
+    a_lost_job_ends_though_it_is_suspended_meanwhile,
     exec_in_a_pipeline_does_not_take_the_terminal,
     a_background_job_that_wants_the_terminal_waits_for_it,
     in_the_foreground_group_an_interrupt_reaches_the_command_once,

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -419,6 +420,18 @@ fn the_keeper_survives_the_signals_that_end_a_session() {
 }
 
 #[test]
+fn a_stopped_keeper_is_continued_in_time_to_stop_its_script() {
+    let server = Server::start();
+    let mut running = Running::start(&mut script(&server, "read _; echo GOES"));
+    assert_eq!(running.line(), "HELD");
+    let keeper = keeper_of(running.pid()).unwrap();
+    support::send_signal(keeper.parse().unwrap(), "STOP");
+    server.revoke("L");
+    let output = running.end();
+    assert_eq!(output.status.signal(), Some(15), "{output:?}");
+}
+
+#[test]
 fn acquire_with_while_pid_exits_with_64_for_a_process_it_cannot_watch() {
     let server = Server::start();
     let mut ended = Process::start(&mut Command::new("true"));
@@ -595,6 +608,7 @@ support::also_on_local! {
     a_renewal_beside_a_keeper_never_shortens_its_lease,
     a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
     the_keeper_survives_the_signals_that_end_a_session,
+    a_stopped_keeper_is_continued_in_time_to_stop_its_script,
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
     a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
     a_waiter_whose_process_ends_leaves_the_queue,

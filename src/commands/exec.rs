@@ -96,7 +96,7 @@ fn outcome(completion: &Result<Completion, Error>) -> Outcome {
     };
     match exit {
         Exit::Status(status) => Outcome::Exit(status),
-        Exit::Signal(signal) | Exit::Job(signal) => Outcome::Signal(signal),
+        Exit::Signal(signal) => Outcome::Signal(signal),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::libc;
@@ -16,11 +16,10 @@ use super::fork::fork;
 use super::group::OwnGroup;
 use super::step::{FailedStep, Step};
 use crate::exit::Exit;
-use crate::policy::Group;
 use crate::system::call::Named;
 use crate::system::clock::Instant;
 use crate::system::inherited::Inherited;
-use crate::system::signals;
+use crate::system::signals::{self, Signals};
 use crate::system::thread::without_signals;
 
 /// A command that has been started. The kernel does not reuse its process ID until it is reaped.
@@ -38,17 +37,19 @@ impl<'a> Child<'a> {
     /// the exec is visible here.
     pub(super) fn start(
         command: &'a Command,
+        signals: &mut Signals,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
         // Otherwise a signal could act on the new process before it has the state in which the
         // command starts.
-        without_signals(|| Self::start_unsignalled(command, inherited, stop_at))?
+        without_signals(|| Self::start_unsignalled(command, signals, inherited, stop_at))?
     }
 
     /// Call this with all signals blocked.
     fn start_unsignalled(
         command: &'a Command,
+        signals: &mut Signals,
         inherited: Inherited,
         stop_at: Instant,
     ) -> Result<Self, NotStarted> {
@@ -56,10 +57,10 @@ impl<'a> Child<'a> {
         let group = command.group.as_ref();
         let (parent, joins) = (getpid(), group.map(OwnGroup::id));
         let (failures, report) = io::pipe().named("pipe2")?;
-        let runs = AtomicBool::new(false);
+        let (runs, discarded) = (AtomicBool::new(false), AtomicU32::new(0));
         let in_child = || {
             runs.store(true, Ordering::Relaxed);
-            let failed = match prepare(parent, joins, inherited, stop_at) {
+            let failed = match prepare(parent, joins, &discarded, inherited, stop_at) {
                 Ok(()) => FailedStep { step: Step::Exec, errno: program.exec() },
                 Err(failed) => failed,
             };
@@ -67,7 +68,8 @@ impl<'a> Child<'a> {
             failed.send(&report);
             127
         };
-        // SAFETY: all signals are blocked. The child makes system calls and stores two values: no
+        signals.mark_unreached(u32::MAX);
+        // SAFETY: all signals are blocked. The child makes system calls and stores three values: no
         // allocation, no lock.
         let pid = unsafe { fork(&in_child) }.named("clone")?;
         // Otherwise the pipe would stay open.
@@ -76,10 +78,14 @@ impl<'a> Child<'a> {
         // A child that shares rlock's memory becomes its program, or fails, before rlock continues.
         // To wait for the kernel to close the pipe would then take as long as the whole start.
         if runs.load(Ordering::Relaxed) {
+            signals.mark_unreached(discarded.load(Ordering::Relaxed));
             return Ok(child);
         }
         match FailedStep::receive(failures) {
-            None => Ok(child),
+            None => {
+                signals.mark_unreached(u32::MAX);
+                Ok(child)
+            }
             Some(failed) => {
                 child.reap()?;
                 Err(failed.into())
@@ -115,31 +121,29 @@ impl<'a> Child<'a> {
         process == self.pid || self.group.is_some_and(|group| group.id() == process)
     }
 
-    /// The group that the command is in now. An interactive shell makes its own.
-    pub(super) fn present_group(&self) -> Option<Pid> {
-        getpgid(Some(self.pid)).ok()
-    }
-
-    /// The groups that may be in the foreground of the terminal while the command has it.
-    pub(super) fn groups(&self) -> [Option<Pid>; 2] {
-        [self.group.map(OwnGroup::id), self.present_group()]
-    }
-
     /// Whether it is in rlock's group now, so that the terminal sends its signals to both.
     pub(super) fn shares_group(&self) -> bool {
         self.present_group() == Some(getpgrp())
     }
 
-    pub(super) fn group(&self) -> Group {
-        if self.group.is_some() { Group::New } else { Group::Inherited }
+    /// The group that the command is in now. An interactive shell makes its own.
+    fn present_group(&self) -> Option<Pid> {
+        getpgid(Some(self.pid)).ok()
     }
 
-    /// The signal that has stopped the command since the last call, if any.
-    pub(super) fn has_stopped(&self) -> Option<Signal> {
-        match waitid(Id::Pid(self.pid), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG) {
-            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
-            _ => None,
+    /// Continues the command if it is stopped, and its group if that was made for it. A command that
+    /// is not stopped, perhaps because its shell has continued the whole job, gets no second
+    /// SIGCONT.
+    pub(super) fn resume(&self) {
+        if self.group.is_some() || self.is_stopped() {
+            self.signal(Signal::SIGCONT);
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        // If nothing reaps this state, the kernel reports it for as long as it lasts.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        matches!(waitid(Id::Pid(self.pid), flags), Ok(WaitStatus::Stopped(..)))
     }
 
     /// Whether the command has ended. Does not reap it, so that its process ID is not reused.
@@ -178,6 +182,7 @@ impl<'a> Child<'a> {
 fn prepare(
     parent: Pid,
     group: Option<Pid>,
+    discarded: &AtomicU32,
     inherited: Inherited,
     stop_at: Instant,
 ) -> Result<(), FailedStep> {
@@ -193,7 +198,7 @@ fn prepare(
     }
     // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
     // rlock too, which waits for the exec.
-    signals::discard_arrived();
+    discarded.store(signals::discard_arrived(), Ordering::Relaxed);
     inherited.restore().map_err(failed(Step::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
     if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }

@@ -112,12 +112,12 @@ impl Descendants {
     pub(super) fn out_of_reach(&self) -> Option<&'static str> {
         if !Process::can_be_found() {
             Some(
-                "cannot read /proc, so processes outside the command's group keep running; \
+                "cannot read /proc, so processes that the command started may keep running; \
                  mount /proc",
             )
         } else if !self.adopts {
             Some(
-                "cannot adopt orphans, so processes outside the command's group may keep running; \
+                "cannot adopt orphans, so processes that the command started may keep running; \
                  allow prctl(PR_SET_CHILD_SUBREAPER)",
             )
         } else {

@@ -3,13 +3,15 @@
 //! The leader of a group may not call setsid(2), and setsid(1) forks and returns at once if it
 //! leads a group. A command that led its group would therefore behave differently under rlock.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, stderr, stdin, stdout};
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
 use super::fork::{ShortLived, fork_to_end};
 use crate::error::Error;
@@ -30,7 +32,7 @@ impl OwnGroup {
     /// its load, and starts the command on another core. If that is busy, the command waits there for
     /// milliseconds.
     pub(crate) fn for_command(group: Group) -> Result<Option<Self>, Error> {
-        if group == Group::Inherited {
+        if group == Group::Inherited || has_terminal() {
             return Ok(None);
         }
         let made = without_signals(Self::create).map_err(io::Error::from).and_then(|made| made);
@@ -54,6 +56,20 @@ impl OwnGroup {
 
     pub(super) fn id(&self) -> Pid {
         self.leader.process
+    }
+}
+
+/// Whether rlock has a controlling terminal. Where there is no `/dev/tty`, the standard streams
+/// usually tell.
+fn has_terminal() -> bool {
+    match File::open("/dev/tty") {
+        Ok(_) => true,
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => false,
+        Err(_) => {
+            let (stdin, stdout, stderr) = (stdin(), stdout(), stderr());
+            let standard = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+            standard.iter().any(|stream| tcgetpgrp(stream).is_ok())
+        }
     }
 }
 

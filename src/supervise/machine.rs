@@ -10,11 +10,7 @@ use crate::lock::view::Reason;
 use crate::policy::{LossPolicy, OnLost};
 use crate::seeded::{Flaw, seeded};
 use crate::system::clock::Instant;
-
-/// How long a command may take to stop after ^Z. Then SIGSTOP stops it, because a suspended rlock
-/// does not renew the lease and the command must not keep running. A command may ignore ^Z, or be
-/// unable to stop because it waits for a child that has stopped already (vfork).
-const SUSPEND_GRACE: Duration = Duration::from_millis(200);
+use crate::system::signals;
 
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,9 +25,6 @@ pub(crate) enum Event {
     Unanswered(String),
     /// The server reports that this hold does not exist.
     NotHeld(Reason),
-    /// This signal, from the terminal or from elsewhere, has stopped the command. `foreground`:
-    /// this job is in the foreground of the terminal.
-    Stopped { signal: Signal, foreground: bool },
     /// rlock itself was stopped and has been continued.
     Resumed,
     /// The command has ended. It has not been reaped.
@@ -45,11 +38,7 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Pass a signal on to the command and its process group.
     Forward(Signal),
-    /// Give the terminal to the command.
-    Lend,
-    /// Take the terminal back if the command has it.
-    TakeBack,
-    /// Stop rlock and the rest of its job; then `Resumed`.
+    /// Stop rlock itself; then `Resumed`.
     Stop(Signal),
     /// Continue the command if it is stopped.
     Continue,
@@ -78,8 +67,6 @@ pub(crate) struct Machine {
     kill_after: Duration,
     on_lost: OnLost,
     unanswered: Option<String>,
-    /// Set while the command has been sent a ^Z and has not stopped. It is stopped by force then.
-    suspending: Option<Instant>,
     phase: Phase,
 }
 
@@ -103,90 +90,58 @@ impl Machine {
     pub(crate) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
-        Self {
-            lease,
-            kill_after,
-            on_lost,
-            unanswered: None,
-            suspending: None,
-            phase: Phase::Running,
-        }
+        Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
     }
 
     /// Handles one event. The time comes first, because the lease may have expired while rlock
     /// itself was suspended.
     pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
-        // Before the time is checked: a renewal that was sent in time counts, even if this runs
-        // late.
-        if let Event::Renewed(lease) = event {
-            self.lease = lease;
-            self.unanswered = None;
+        match &event {
+            // Before the time is checked: a renewal that was sent in time counts, even if this runs
+            // late.
+            Event::Renewed(lease) => {
+                self.lease = *lease;
+                self.unanswered = None;
+            }
+            Event::Resumed => self.unanswered = Some("rlock was stopped".into()),
+            _ => {}
         }
         self.check_time(now, &mut actions);
         match event {
             Event::Tick | Event::Renewed(_) => {}
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
-            Event::Ended | Event::Stopped { .. } if self.awaits_descendants() => {}
+            Event::Ended if self.awaits_descendants() => {}
+            // The command has no time left in which it could be stopped, and must be killed on time.
+            Event::Signal { signal, .. } if signals::stops(signal) && self.must_end() => {}
             Event::Signal { signal, reached } => {
-                if signal == Signal::SIGTSTP && !self.awaits_descendants() {
-                    self.suspending = Some(now + SUSPEND_GRACE);
-                }
                 if !reached {
                     actions.push(Action::Forward(signal));
                 }
+                // Last, because any time may have passed when rlock is continued.
+                if signals::stops(signal) {
+                    actions.push(Action::Stop(signal));
+                }
             }
-            Event::Stopped { signal, foreground } => match signal {
-                Signal::SIGTTIN | Signal::SIGTTOU if foreground => {
-                    // In this order, so that ^Z never goes to a command that is still stopped. If
-                    // the command uses the terminal in between, it stops again and this event
-                    // recurs.
-                    actions.extend([Action::Continue, Action::Lend]);
-                    // A stopped process ignores SIGTSTP, and SIGCONT discards it, so send it again.
-                    if self.suspending.take().is_some() {
-                        actions.push(Action::Forward(Signal::SIGTSTP));
-                    }
-                }
-                Signal::SIGTTIN | Signal::SIGTTOU | Signal::SIGTSTP => {
-                    self.suspending = None;
-                    actions.extend([Action::TakeBack, Action::Stop(signal)]);
-                }
-                // Not from the terminal. The sender continues the command too.
-                _ => {}
-            },
             // If the lease has expired meanwhile, `check_time` has just killed the command.
-            Event::Resumed => {
-                self.suspending = None;
-                actions.push(Action::Continue);
-            }
+            Event::Resumed => actions.push(Action::Continue),
             Event::NotHeld(_) if seeded(Flaw::IgnoresLoss) => {}
             Event::NotHeld(why) => {
                 // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());
                 self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
             }
-            Event::Ended => {
-                self.suspending = None;
-                actions.push(Action::TakeBack);
-                match &mut self.phase {
-                    // What the command started has lost the lock too, and gets the same time to
-                    // end.
-                    Phase::Stopping { ended, .. } => *ended = true,
-                    _ => self.phase = Phase::Over,
-                }
-            }
+            Event::Ended => match &mut self.phase {
+                // What the command started has lost the lock too, and gets the same time to end.
+                Phase::Stopping { ended, .. } => *ended = true,
+                _ => self.phase = Phase::Over,
+            },
             Event::DescendantsGone => {
                 if let Phase::Stopping { ended: true, .. } = self.phase {
                     self.phase = Phase::Over;
                 }
             }
-        }
-        // Last, because any time may have passed when rlock is continued after this stop.
-        if self.suspending.is_some_and(|until| now >= until) {
-            self.suspending = None;
-            let stop = Action::Stop(Signal::SIGTSTP);
-            actions.extend([Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop]);
         }
         actions
     }
@@ -206,7 +161,6 @@ impl Machine {
         {
             actions.push(Action::Kill);
             self.phase = if ended { Phase::Over } else { Phase::Left };
-            self.suspending = None;
         }
     }
 
@@ -226,7 +180,6 @@ impl Machine {
             OnLost::Kill if now >= kill_at => {
                 actions.extend([Action::Kill, Action::ReportLoss(loss)]);
                 self.phase = Phase::Left;
-                self.suspending = None;
             }
             OnLost::Kill => {
                 actions.extend([Action::Terminate, Action::ReportLoss(loss)]);
@@ -239,14 +192,27 @@ impl Machine {
         }
     }
 
+    /// Whether the command may no longer run: it has been asked to end, or was killed.
+    fn must_end(&self) -> bool {
+        self.on_lost == OnLost::Kill && !matches!(self.phase, Phase::Running)
+    }
+
     /// When the machine needs a `Tick` if nothing else happens.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
-        let phase = match self.phase {
+        match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
             Phase::Left | Phase::Over => None,
-        };
-        [phase, self.suspending].into_iter().flatten().min()
+        }
+    }
+
+    /// When rlock must run even if it is stopped, because the command must be asked to end, or be
+    /// killed. `None` if the command may outlive its lock.
+    pub(crate) fn continue_at(&self) -> Option<Instant> {
+        match self.on_lost {
+            OnLost::Kill => self.wake_at(),
+            OnLost::Continue => None,
+        }
     }
 
     /// The lease as last renewed.
@@ -270,7 +236,6 @@ impl Machine {
     /// Moves all times to a clock that shows this much less, and blanks what is only shown.
     pub(crate) fn shift(&mut self, back: Duration) {
         self.lease = self.lease.shifted(back);
-        self.suspending = self.suspending.map(|until| until - back);
         self.unanswered = None;
         if let Phase::Stopping { kill_at, .. } = &mut self.phase {
             *kill_at = *kill_at - back;
@@ -352,42 +317,30 @@ mod tests {
     }
 
     #[test]
-    fn the_terminal_is_lent_when_the_command_uses_it_and_the_job_is_in_the_foreground() {
-        let mut machine = machine();
+    fn a_stop_reaches_the_command_and_stops_rlock_unless_the_command_must_end() {
+        use Signal::{SIGTSTP, SIGTTIN, SIGTTOU};
         let now = Instant::at_millis(1_000);
-        let stopped = |signal, foreground| Event::Stopped { signal, foreground };
-        let lent = [Action::Continue, Action::Lend];
-        assert_eq!(machine.on(stopped(Signal::SIGTTIN, true), now), lent);
-        assert_eq!(machine.on(stopped(Signal::SIGTTOU, true), now), lent);
-        let stop = [Action::TakeBack, Action::Stop(Signal::SIGTTIN)];
-        assert_eq!(machine.on(stopped(Signal::SIGTTIN, false), now), stop);
-        assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
-        let stop = [Action::TakeBack, Action::Stop(Signal::SIGTSTP)];
-        assert_eq!(machine.on(stopped(Signal::SIGTSTP, true), now), stop);
-        assert_eq!(machine.on(stopped(Signal::SIGSTOP, true), now), []);
+        for stop in [SIGTSTP, SIGTTIN, SIGTTOU] {
+            let mut machine = machine();
+            let both = [Action::Forward(stop), Action::Stop(stop)];
+            assert_eq!(machine.on(signal(stop), now), both);
+            assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
+            let reached = Event::Signal { signal: stop, reached: true };
+            assert_eq!(machine.on(reached.clone(), now), [Action::Stop(stop)]);
+            machine.on(Event::NotHeld(Reason::unknown()), now);
+            for event in [signal(stop), reached] {
+                assert_eq!(machine.on(event, now), []);
+            }
+        }
     }
 
     #[test]
-    fn a_suspend_reaches_a_command_that_waits_for_the_terminal() {
+    fn a_loss_that_follows_a_stop_is_explained_by_it() {
         let mut machine = machine();
-        let now = Instant::at_millis(1_000);
-        let suspend = Action::Forward(Signal::SIGTSTP);
-        assert_eq!(machine.on(signal(Signal::SIGTSTP), now), std::slice::from_ref(&suspend));
-        let stopped = Event::Stopped { signal: Signal::SIGTTIN, foreground: true };
-        assert_eq!(machine.on(stopped.clone(), now), [Action::Continue, Action::Lend, suspend]);
-        // Once.
-        assert_eq!(machine.on(stopped, now), [Action::Continue, Action::Lend]);
-    }
-
-    #[test]
-    fn a_command_that_ignores_a_suspend_is_stopped_by_force() {
-        let mut machine = machine();
-        machine.on(signal(Signal::SIGTSTP), Instant::at_millis(1_000));
-        assert_eq!(machine.wake_at(), Some(Instant::at_millis(1_200)));
-        let stop = Action::Stop(Signal::SIGTSTP);
-        let force = [Action::Forward(Signal::SIGSTOP), Action::TakeBack, stop];
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_200)), force);
-        assert_eq!(machine.on(Event::Tick, Instant::at_millis(1_500)), []);
+        let actions = machine.on(Event::Resumed, Instant::at_millis(25_000));
+        let loss = actions.iter().find_map(Action::loss).map(ToString::to_string);
+        let message = "the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
+        assert_eq!(loss.as_deref(), Some(message));
     }
 
     #[test]
@@ -403,7 +356,7 @@ mod tests {
     fn descendants_end_with_a_lost_lock_and_survive_otherwise() {
         let mut lost = machine();
         lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
-        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
+        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), []);
         assert!(lost.awaits_descendants() && !lost.is_over());
         assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
         assert!(lost.is_over());
@@ -413,7 +366,8 @@ mod tests {
         assert_eq!(alone.on(Event::DescendantsGone, Instant::at_millis(1_100)), []);
         assert!(alone.is_over());
         let mut kept = machine();
-        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), [Action::TakeBack]);
+        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), []);
+        assert!(kept.is_over());
     }
 
     #[test]
@@ -422,8 +376,8 @@ mod tests {
         let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
         assert!(matches!(actions[..], [Action::ReportLoss(_)]), "{actions:?}");
         assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
-        assert_eq!(machine.wake_at(), None);
-        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), [Action::TakeBack]);
+        assert_eq!((machine.wake_at(), machine.continue_at()), (None, None));
+        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), []);
     }
 
     #[test]

@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use nix::libc;
 use nix::sys::signal::Signal;
 
 use super::child::Child;
@@ -14,15 +13,15 @@ use super::group::OwnGroup;
 use super::loss::LockOutcome;
 use super::machine::{Action, Event, Machine};
 use super::renewer::{Descriptors, RenewableHold, Renewer};
-use super::terminal::{self, StopTarget, Terminal};
 use crate::duration::show;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::lease::Lease;
-use crate::policy::{Group, LossPolicy, OnLost};
+use crate::policy::{LossPolicy, OnLost};
 use crate::report::Report;
 use crate::store::Store;
 use crate::system::clock::{Alarm, Instant};
+use crate::system::continue_timer::ContinueTimer;
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::{self, Arrival, Signals};
@@ -55,16 +54,19 @@ pub(crate) fn run(
         Err(error) => return (Some(store), Err(error)),
     };
     let machine = Machine::new(hold.lease, loss_policy);
+    // Before the command starts, so that it never runs unguarded.
+    let mut continue_timer = ContinueTimer::new();
+    continue_timer.set(machine.continue_at());
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
         let descendants = Descendants::adopt(&hold.token, leader);
-        Ok((descendants, Child::start(command, inherited, machine.stop_at())?))
+        let child = Child::start(command, signals, inherited, machine.stop_at())?;
+        Ok((descendants, child))
     });
     let (descendants, child) = match started {
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
-    let terminal = Terminal::open();
     let renewer = Renewer::new(store, hold, wakeups);
     Supervisor {
         child,
@@ -72,13 +74,12 @@ pub(crate) fn run(
         renewer,
         machine,
         alarm,
-        terminal,
+        continue_timer,
         signals,
         report,
         on_lost: loss_policy.on_lost,
         lock: LockOutcome::Kept,
         late: None,
-        interrupted: false,
     }
     .run()
 }
@@ -90,40 +91,29 @@ struct Supervisor<'a> {
     renewer: Renewer,
     machine: Machine,
     alarm: Alarm,
-    terminal: Terminal,
+    continue_timer: ContinueTimer,
     signals: &'a mut Signals,
     report: &'a Report,
     on_lost: OnLost,
     lock: LockOutcome,
     late: Option<Signal>,
-    /// Whether an interrupt was passed on that was not sent to all of this job.
-    interrupted: bool,
 }
 
 impl Supervisor<'_> {
     fn run(mut self) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
         if let Err(error) = self.run_to_the_end() {
             self.child.signal(Signal::SIGKILL);
-            self.terminal.take_back();
             return (self.renewer.stop(), Err(Error::system("cannot wait for events", error)));
         }
         let store = self.renewer.stop();
         let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
-        let by_terminal = self.terminal.was_lent() && !self.interrupted;
-        let ending = self.child.reap().map(|exit| match exit {
-            // Only the command's group received this ^C or ^\. A script that runs rlock must
-            // receive it too, or it would continue with its next line.
-            Exit::Signal(signal @ (libc::SIGINT | libc::SIGQUIT)) if by_terminal => {
-                Completion { exit: Exit::Job(signal), lock, late, lease }
-            }
-            exit => Completion { exit, lock, late, lease },
-        });
+        let ending = self.child.reap().map(|exit| Completion { exit, lock, late, lease });
         (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
         // The command may have ended before rlock listened for SIGCHLD.
-        let mut events = self.check_child();
+        let mut events = self.check_child().into_iter().collect();
         loop {
             self.handle(events);
             if self.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
@@ -160,36 +150,28 @@ impl Supervisor<'_> {
 
     fn signal_events(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        let is_of_child = |arrival: &Arrival| arrival.signal == Signal::SIGCHLD;
-        let (children, others): (Vec<Arrival>, Vec<Arrival>) =
-            self.signals.pending().into_iter().partition(is_of_child);
-        for Arrival { signal, by_terminal } in others {
+        // Last, because rlock stops there. Once is enough: the kernel too drops other stop signals
+        // when it continues a process.
+        let mut stop = None;
+        for Arrival { signal, by_terminal } in self.signals.pending() {
+            if signal == Signal::SIGCHLD {
+                self.descendants.reap_adopted(&self.child);
+                events.extend(self.check_child());
+                continue;
+            }
             let reached = by_terminal && self.child.shares_group();
             if signals::ends(signal) && !reached && self.child.has_ended() {
                 self.late = Some(signal);
             }
-            events.push(Event::Signal { signal, reached });
+            let event = Event::Signal { signal, reached };
+            if signals::stops(signal) { stop = Some(event) } else { events.push(event) }
         }
-        // After the other signals, because a ^Z among them may be what stopped the command.
-        if !children.is_empty() {
-            self.descendants.reap_adopted(&self.child);
-            events.extend(self.check_child());
-        }
+        events.extend(stop);
         events
     }
 
-    fn check_child(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        if let (true, Some(signal)) = (self.terminal.exists(), self.child.has_stopped()) {
-            events.push(Event::Stopped {
-                signal,
-                foreground: self.terminal.is_foreground(self.child.groups()),
-            });
-        }
-        if self.child.has_ended() {
-            events.push(Event::Ended);
-        }
-        events
+    fn check_child(&self) -> Option<Event> {
+        self.child.has_ended().then_some(Event::Ended)
     }
 
     fn handle(&mut self, events: Vec<Event>) {
@@ -197,7 +179,12 @@ impl Supervisor<'_> {
             self.describe(&event);
             let mut next = Some(event);
             while let Some(event) = next.take() {
-                for action in self.machine.on(event, Instant::now()) {
+                let actions = self.machine.on(event, Instant::now());
+                // Before they are carried out, because a stop may come in between.
+                if let Some(moment) = self.machine.continue_at() {
+                    self.continue_timer.set(Some(moment));
+                }
+                for action in actions {
                     next = self.perform(action).or(next);
                 }
             }
@@ -216,35 +203,17 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Selects which processes stop along with the command. The whole job stops if it accessed the
-    /// terminal in the background, and after a ^Z that only the command received because it had the
-    /// terminal. Any other ^Z has already reached the rest of the job.
-    fn stop_target(&self, signal: Signal) -> StopTarget {
-        let is_access = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        match self.child.group() {
-            Group::New if is_access || self.terminal.was_lent() => StopTarget::Job,
-            Group::New | Group::Inherited => StopTarget::Process,
-        }
-    }
-
     /// Carries out one action. Returns an event that this causes.
     fn perform(&mut self, action: Action) -> Option<Event> {
         match action {
-            // In rlock's group the command has the terminal whenever rlock has it.
-            Action::Lend if self.child.group() == Group::Inherited => {}
-            Action::Lend => self.terminal.lend(self.child.present_group()),
-            Action::TakeBack => self.terminal.take_back(),
             Action::Stop(signal) => {
                 // If this fails, rlock did not stop, and simply continues.
-                let _ = terminal::stop(signal, self.stop_target(signal));
-                // A ^Z reaches rlock and a command in its group at the same time, in either order.
-                self.signals.forget(Signal::SIGTSTP);
+                let _ = self.signals.stop(signal);
                 return Some(Event::Resumed);
             }
-            Action::Continue => self.child.signal(Signal::SIGCONT),
+            Action::Continue => self.child.resume(),
             Action::Forward(signal) => {
                 self.report.detail(format_args!("forwarding {signal} to the command"));
-                self.interrupted |= matches!(signal, Signal::SIGINT | Signal::SIGQUIT);
                 self.child.signal(signal);
             }
             Action::ReportLoss(loss) => {

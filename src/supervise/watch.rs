@@ -14,6 +14,7 @@ use crate::policy::LossPolicy;
 use crate::report::Report;
 use crate::store::Store;
 use crate::system::clock::{Alarm, Instant};
+use crate::system::continue_timer::ContinueTimer;
 use crate::system::poll::{Want, ready};
 
 /// Keeps the lease until the process has ended or has released the lock itself. Returns the store
@@ -31,7 +32,9 @@ pub(crate) fn run(
     let machine = Machine::new(hold.lease, loss_policy);
     let renewer = Renewer::new(store, hold, wakeups);
     let lock = LockOutcome::Kept;
-    let mut watcher = Watcher { watched, notice, renewer, machine, alarm, report, lock };
+    let continue_timer = ContinueTimer::new();
+    let mut watcher =
+        Watcher { watched, notice, renewer, machine, alarm, continue_timer, report, lock };
     let over = watcher.run_to_the_end();
     if over.is_err() {
         watcher.watched.kill();
@@ -59,6 +62,7 @@ struct Watcher<'a> {
     renewer: Renewer,
     machine: Machine,
     alarm: Alarm,
+    continue_timer: ContinueTimer,
     report: &'a Report,
     lock: LockOutcome,
 }
@@ -89,6 +93,9 @@ impl Watcher<'_> {
 
     fn handle(&mut self, event: Event) {
         let actions = self.machine.on(event, Instant::now());
+        if let Some(moment) = self.machine.continue_at() {
+            self.continue_timer.set(Some(moment));
+        }
         // Before the process is stopped, because a process that has ended has no stderr.
         for loss in actions.iter().filter_map(Action::loss) {
             self.lock = LockOutcome::Lost;

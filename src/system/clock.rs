@@ -40,6 +40,13 @@ impl Instant {
         u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// What sets a timer of this clock to a moment; `None` means never.
+    pub(super) fn expiration(moment: Option<Self>) -> Expiration {
+        // A time of zero means never.
+        let since_boot = moment.map_or(Duration::ZERO, |at| at.0.max(Duration::from_nanos(1)));
+        Expiration::OneShot(TimeSpec::from_duration(since_boot))
+    }
+
     /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
     #[cfg(test)]
     pub(crate) const fn at_millis(millis: u64) -> Self {
@@ -75,13 +82,8 @@ impl Alarm {
 
     /// Sets the moment and replaces the previous one; `None` means never.
     pub(crate) fn set(&self, moment: Option<Instant>) -> io::Result<()> {
-        let Some(Instant(since_boot)) = moment else {
-            return self.0.unset().named("timerfd_settime");
-        };
-        // A time of zero would disarm the timer.
-        let since_boot = since_boot.max(Duration::from_nanos(1));
-        let expiration = Expiration::OneShot(TimeSpec::from_duration(since_boot));
-        self.0.set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME).named("timerfd_settime")
+        let flags = TimerSetTimeFlags::TFD_TIMER_ABSTIME;
+        self.0.set(Instant::expiration(moment), flags).named("timerfd_settime")
     }
 }
 

@@ -34,17 +34,18 @@ pub(super) const ENDING: &[Signal] = &[
     Signal::SIGSTKFLT,
 ];
 
-/// The signals that matter only while a command runs.
-pub(super) const RUNNING: [Signal; 4] =
-    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD, Signal::SIGTSTP];
+/// The signals that stop a process, except SIGSTOP, which no process can handle.
+pub(super) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// The other signals that matter only while a command runs.
+pub(super) const RUNNING: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD];
 
 /// The signals that rlock ignores or sets to their default action for as long as it runs.
-pub(super) const CHANGED: [Signal; 4] =
-    [Signal::SIGCHLD, Signal::SIGTTOU, Signal::SIGPIPE, Signal::SIGXFSZ];
+pub(super) const CHANGED: [Signal; 3] = [Signal::SIGCHLD, Signal::SIGPIPE, Signal::SIGXFSZ];
 
 /// All signals that rlock listens for or whose action it changes.
 pub(super) fn handled() -> impl Iterator<Item = Signal> {
-    ENDING.iter().copied().chain(RUNNING).chain(CHANGED).chain([Signal::SIGTTIN])
+    ENDING.iter().copied().chain(STOPPING).chain(RUNNING).chain(CHANGED)
 }
 
 pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {

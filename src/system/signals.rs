@@ -7,20 +7,22 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::libc;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::system::call::Named;
-use crate::system::disposition::{ENDING, RUNNING, handled, ignore};
+use crate::system::disposition::{ENDING, RUNNING, STOPPING, handled};
 use crate::system::inherited::Inherited;
 
 /// The signals that a terminal sends to its whole foreground group. The kernel sends other signals
 /// to one process only, for example when a timer expires.
-const OF_TERMINALS: [Signal; 6] = [
+const OF_TERMINALS: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
     Signal::SIGTSTP,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
     Signal::SIGCONT,
     Signal::SIGWINCH,
 ];
@@ -38,15 +40,25 @@ pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
 
-/// Drops the blocked signals that have arrived. Makes system calls only, so that it can be called
-/// between fork and exec.
-pub(crate) fn discard_arrived() {
+/// Whether this signal asks a process to stop.
+pub(crate) fn stops(signal: Signal) -> bool {
+    STOPPING.contains(&signal)
+}
+
+/// Drops the blocked signals that have arrived, and returns one bit for each. Makes system calls
+/// only, so that it can be called between fork and exec.
+pub(crate) fn discard_arrived() -> u32 {
     let signals: SigSet = handled().collect();
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let no_details = std::ptr::null_mut();
-    // SAFETY: two pointers are valid, and the third may be null. The call returns the number of a
-    // signal, or fails when none is left.
-    while unsafe { libc::sigtimedwait(signals.as_ref(), no_details, &raw const at_once) } > 0 {}
+    let mut discarded = 0;
+    loop {
+        // SAFETY: two pointers are valid, and the third may be null.
+        let next = unsafe { libc::sigtimedwait(signals.as_ref(), no_details, &raw const at_once) };
+        // It fails when none is left.
+        let Ok(number @ 1..) = u32::try_from(next) else { return discarded };
+        discarded |= 1 << number;
+    }
 }
 
 /// The signals that have arrived. A signal that rlock has listened for has no other effect, even
@@ -70,14 +82,14 @@ impl Signals {
         Ok(Self { descriptor, listened, inherited, kept: Vec::new() })
     }
 
-    /// Also listens for the signals that concern a running command. From then on, rlock may be in
-    /// the background of a terminal that it has lent, so writing to stderr must not stop it.
+    /// Also listens for the signals that concern a running command. From then on, writing to stderr
+    /// in the background of a terminal does not stop rlock, because the terminal's SIGTTOU is
+    /// blocked.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
-        ignore(Signal::SIGTTOU)?;
         let inherited = self.inherited;
         let listens =
             |signal: &Signal| *signal == Signal::SIGCHLD || inherited.lets_through(*signal);
-        self.listened.extend(RUNNING.into_iter().filter(listens));
+        self.listened.extend(STOPPING.into_iter().chain(RUNNING).filter(listens));
         self.listened.thread_block()?;
         self.descriptor.set_mask(&self.listened).named("signalfd4")
     }
@@ -108,10 +120,34 @@ impl Signals {
         !ending.is_empty()
     }
 
-    /// Drops a signal that arrived but has already taken effect.
-    pub(crate) fn forget(&mut self, signal: Signal) {
+    /// Marks some of the signals that have arrived as sent to this process only, because they did not
+    /// reach the command: they came before it existed, or it has discarded them. `which` has one bit
+    /// for each.
+    pub(crate) fn mark_unreached(&mut self, which: u32) {
         self.kept = self.pending();
-        self.kept.retain(|arrival| arrival.signal != signal);
+        for arrival in &mut self.kept {
+            arrival.by_terminal &= which & (1 << arrival.signal as u32) == 0;
+        }
+    }
+
+    /// Stops this process by the default action of a signal that it listens for. Returns when the
+    /// process is continued. Does nothing in an orphaned group, which no shell could continue: the
+    /// kernel drops the signal.
+    ///
+    /// Call this on the main thread. Only that thread receives signals, so it stops before this
+    /// returns.
+    pub(crate) fn stop(&mut self, signal: Signal) -> io::Result<()> {
+        self.kept = self.pending();
+        // Raising the signal would drop a SIGCONT that is meant to end this stop.
+        if !self.kept.iter().any(|arrival| arrival.signal == Signal::SIGCONT) {
+            raise(signal)?;
+            let blocked = SigSet::from(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+            blocked.thread_set_mask()?;
+        }
+        // These have taken effect: a process that is continued has no stop signals left.
+        self.kept = self.pending();
+        self.kept.retain(|arrival| arrival.signal != Signal::SIGCONT && !stops(arrival.signal));
+        Ok(())
     }
 
     /// The signals that have arrived since the last call.
@@ -121,6 +157,10 @@ impl Signals {
         while let Ok(Some(information)) = self.descriptor.read_signal() {
             let number = i32::try_from(information.ssi_signo).ok();
             let Some(Ok(signal)) = number.map(Signal::try_from) else { continue };
+            // From a `ContinueTimer`. It has had its effect.
+            if signal == Signal::SIGCONT && information.ssi_code == libc::SI_TIMER {
+                continue;
+            }
             let by_kernel = information.ssi_code == libc::SI_KERNEL;
             let by_terminal = by_kernel && OF_TERMINALS.contains(&signal);
             arrived.push(Arrival { signal, by_terminal });

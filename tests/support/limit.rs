@@ -3,15 +3,18 @@
 
 use std::cell::Cell;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{OFlag, open};
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 thread_local! {
@@ -137,8 +140,24 @@ impl Stream {
 pub struct Process(Child);
 
 impl Process {
+    /// Starts it without the terminal at which the tests may run.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
+        // SAFETY: system calls between fork and exec, which touch no memory.
+        unsafe {
+            command.pre_exec(|| {
+                if let Ok(terminal) = open(c"/dev/tty", OFlag::O_RDWR, Mode::empty()) {
+                    libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY);
+                }
+                Ok(())
+            });
+        }
+        Self::start_at_terminal(command)
+    }
+
+    /// Starts it with the terminal that it has.
+    #[track_caller]
+    pub fn start_at_terminal(command: &mut Command) -> Self {
         // SAFETY: one system call between fork and exec, which touches no memory.
         unsafe {
             command.pre_exec(|| {

@@ -20,7 +20,7 @@ use super::limit::{Process, limit, output_of};
 
 /// The terminal and its shell.
 pub struct Terminal {
-    _shell: Process,
+    shell: Process,
     keyboard: File,
     screen: Receiver<Vec<u8>>,
     seen: String,
@@ -63,7 +63,7 @@ impl Terminal {
                 }
             });
         }
-        let shell = Process::start(&mut shell);
+        let shell = Process::start_at_terminal(&mut shell);
         drop(slave);
         let keyboard = File::from(OwnedFd::from(master));
         let mut reader = keyboard.try_clone().unwrap();
@@ -76,7 +76,7 @@ impl Terminal {
                 }
             }
         });
-        let mut terminal = Self { _shell: shell, keyboard, screen, seen: String::new() };
+        let mut terminal = Self { shell, keyboard, screen, seen: String::new() };
         terminal.sees("$ ");
         terminal
     }
@@ -91,6 +91,22 @@ impl Terminal {
             members.find(|line| line[0] == group && !line[1].starts_with('Z')).map(|line| line[2])
                 == Some(program)
         });
+    }
+
+    /// Suspends the job in the foreground, and waits for the next prompt. The shell may see the first
+    /// process of the job stop before the others, which would still read what is typed then.
+    #[track_caller]
+    pub fn suspends(&mut self) -> String {
+        self.types("\x1a");
+        let shown = self.sees("Stopped") + &self.sees("$ ");
+        let session = self.shell.id().to_string();
+        super::until("the whole job stops", || {
+            let all = output_of(Command::new("ps").args(["-o", "pid=,stat=", "-s", &session]));
+            let all = String::from_utf8_lossy(&all.stdout).into_owned();
+            let mut lines = all.lines().filter_map(|line| line.trim().split_once(' '));
+            lines.all(|(pid, state)| pid == session || state.trim().starts_with(['T', 'Z']))
+        });
+        shown
     }
 
     pub fn types(&mut self, keys: &str) {

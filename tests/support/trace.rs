@@ -1,4 +1,4 @@
-//! Kills a process at any of its system calls.
+//! Kills a process at any of its system calls, or pauses it.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use nix::libc::c_long;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 
 use super::limit::Process;
@@ -38,6 +38,33 @@ pub fn kill_at(command: &mut Command, from: c_long, calls: usize) -> bool {
                 passed = Some(passed.map_or(1, |passed| passed + 1));
             }
             Some(_) => {}
+        }
+    }
+}
+
+/// A process that runs no code, whatever it is sent, as in a container that is paused.
+pub struct Paused(Vec<Pid>);
+
+impl Paused {
+    /// Pauses a process and all its threads until this is dropped, on this thread.
+    #[track_caller]
+    pub fn new(process: u32) -> Self {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+        let threads = threads.map(|thread| thread.file_name().into_string().unwrap());
+        let threads: Vec<Pid> = threads.map(|id| Pid::from_raw(id.parse().unwrap())).collect();
+        for &thread in &threads {
+            ptrace::seize(thread, Options::empty()).unwrap();
+            ptrace::interrupt(thread).unwrap();
+            waitpid(thread, Some(WaitPidFlag::__WALL)).unwrap();
+        }
+        Self(threads)
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        for &thread in &self.0 {
+            ptrace::detach(thread, None).unwrap();
         }
     }
 }

@@ -13,15 +13,17 @@ const TTL: Ttl = Ttl::from_millis(30_000);
 enum Step {
     /// Time passes while the supervisor waits for events.
     Wait(u64),
-    /// Time passes while the supervisor is stopped or the machine is suspended.
+    /// Time passes while the machine is suspended, and the command with it.
     Pause(u64),
+    /// SIGSTOP stops the supervisor, and SIGCONT continues it this many milliseconds later.
+    Stopped(u64),
     /// The answer arrives to a renewal that was sent this many milliseconds ago.
     Renewed(u64),
     Unanswered,
     NotHeld,
-    Signal(Signal, bool),
-    /// The command stops. If that stops the job, it is continued this many milliseconds later.
-    Stops(Signal, bool, u64),
+    /// A signal, which may have reached the command too. If it stops the supervisor, SIGCONT
+    /// continues that this many milliseconds later.
+    Signal(Signal, bool, u64),
     /// The command ends and leaves descendants behind, or none.
     Ends(bool),
     /// The descendants that it left behind end.
@@ -29,24 +31,30 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    use Signal::{SIGCONT, SIGINT, SIGSTOP, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
-    let signal = prop_oneof![Just(SIGCONT), Just(SIGINT), Just(SIGTERM), Just(SIGTSTP)];
-    let stop = prop_oneof![Just(SIGTTIN), Just(SIGTTOU), Just(SIGTSTP), Just(SIGSTOP)];
+    use Signal::{SIGCONT, SIGINT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU};
+    let signal = prop_oneof![
+        Just(SIGCONT),
+        Just(SIGINT),
+        Just(SIGTERM),
+        Just(SIGTSTP),
+        Just(SIGTTIN),
+        Just(SIGTTOU)
+    ];
     prop_oneof![
         6 => (1..15_000_u64).prop_map(Step::Wait),
         1 => (1..60_000_u64).prop_map(Step::Pause),
         6 => (0..2_000_u64).prop_map(Step::Renewed),
         2 => Just(Step::Unanswered),
         1 => Just(Step::NotHeld),
-        2 => (signal, any::<bool>()).prop_map(|(signal, reached)| Step::Signal(signal, reached)),
-        3 => (stop, any::<bool>(), 0..40_000_u64)
-            .prop_map(|(signal, foreground, away)| Step::Stops(signal, foreground, away)),
+        1 => (1..60_000_u64).prop_map(Step::Stopped),
+        4 => (signal, any::<bool>(), 0..40_000_u64)
+            .prop_map(|(signal, reached, away)| Step::Signal(signal, reached, away)),
         1 => any::<bool>().prop_map(Step::Ends),
         1 => Just(Step::DescendantsEnd),
     ]
 }
 
-/// A command, its terminal and the clock, which the steps and the supervisor's actions change.
+/// A command, its supervisor and the clock, which the steps and the supervisor's actions change.
 struct World {
     machine: Machine,
     on_lost: OnLost,
@@ -54,7 +62,6 @@ struct World {
     now: Instant,
     lease: Lease,
     lost_at: Option<Instant>,
-    is_lent: bool,
     reported: u32,
     asked_to_end: bool,
     killed: bool,
@@ -74,7 +81,6 @@ impl World {
             now,
             lease,
             lost_at: None,
-            is_lent: false,
             reported: 0,
             asked_to_end: false,
             killed: false,
@@ -85,13 +91,13 @@ impl World {
 
     fn take(&mut self, step: &Step) {
         let millis = |millis: u64| Duration::from_millis(millis);
-        let away = if let Step::Stops(_, _, away) = step { millis(*away) } else { millis(500) };
+        let never = Duration::ZERO;
         match step {
             Step::Wait(time) => {
                 let until = self.now + millis(*time);
                 while let Some(wake_at) = self.machine.wake_at().filter(|&wake| wake <= until) {
                     self.now = self.now.max(wake_at);
-                    self.happens(Event::Tick, away);
+                    self.happens(Event::Tick, never);
                     if let Some(next) = self.machine.wake_at() {
                         assert!(next > self.now, "it spins");
                     }
@@ -99,6 +105,10 @@ impl World {
                 self.now = self.now.max(until);
             }
             Step::Pause(time) => self.now = self.now + millis(*time),
+            Step::Stopped(time) => {
+                self.is_stopped_for(millis(*time));
+                self.happens(Event::Tick, never);
+            }
             Step::Renewed(ago) => {
                 let sent = self.now - millis(*ago);
                 if sent.since(self.lease.deadline() - TTL.get()) > Duration::ZERO {
@@ -107,19 +117,17 @@ impl World {
                     if !self.asked_to_end {
                         self.lease = renewed;
                     }
-                    self.happens(Event::Renewed(renewed), away);
+                    self.happens(Event::Renewed(renewed), never);
                 }
             }
-            Step::Unanswered => self.happens(Event::Unanswered("refused".into()), away),
+            Step::Unanswered => self.happens(Event::Unanswered("refused".into()), never),
             Step::NotHeld => {
                 self.lost_at.get_or_insert(self.now);
-                self.happens(Event::NotHeld(Reason::unknown()), away);
+                self.happens(Event::NotHeld(Reason::unknown()), never);
             }
-            Step::Signal(signal, reached) => {
-                self.happens(Event::Signal { signal: *signal, reached: *reached }, away);
-            }
-            Step::Stops(signal, foreground, _) => {
-                self.happens(Event::Stopped { signal: *signal, foreground: *foreground }, away);
+            Step::Signal(signal, reached, away) => {
+                let (signal, reached) = (*signal, *reached);
+                self.happens(Event::Signal { signal, reached }, millis(*away));
             }
             Step::Ends(descendants) => self.ends(*descendants),
             Step::DescendantsEnd => self.descendants_end(),
@@ -151,17 +159,25 @@ impl World {
         }
     }
 
+    /// Time passes while the supervisor is stopped. Its timer continues it if nothing else does.
+    fn is_stopped_for(&mut self, away: Duration) {
+        let by_timer = self.machine.continue_at().map(|at| at.max(self.now));
+        let until = by_timer.into_iter().fold(self.now + away, Instant::min);
+        let runs = self.on_lost == OnLost::Kill && !self.has_ended();
+        let in_time = until == self.now || until <= self.deadline();
+        assert!(in_time || !runs, "it runs on beside a stopped supervisor");
+        self.now = until;
+    }
+
     fn happens(&mut self, event: Event, away: Duration) {
         let mut resumed = false;
         for action in self.machine.on(event, self.now) {
             assert!(!resumed, "what was decided before a stop is done after it");
             match action {
                 Action::Forward(_) => {}
-                Action::Lend => self.is_lent = true,
-                Action::TakeBack => self.is_lent = false,
                 Action::Stop(_) => {
-                    assert!(!self.is_lent, "the shell is left without its terminal");
-                    self.now = self.now + away;
+                    assert!(!self.asked_to_end && !self.killed, "it stops instead of acting");
+                    self.is_stopped_for(away);
                     resumed = true;
                 }
                 Action::Continue => assert!(self.is_safe(), "continued without a lease"),
@@ -192,12 +208,14 @@ impl World {
     /// Whether the command may be in its present state.
     fn is_safe(&self) -> bool {
         match self.on_lost {
-            OnLost::Kill => {
-                let ended = self.ended && !self.must_await_descendants();
-                self.killed || ended || self.now < self.deadline()
-            }
+            OnLost::Kill => self.has_ended() || self.now < self.deadline(),
             OnLost::Continue => !self.asked_to_end && !self.killed,
         }
+    }
+
+    /// Whether nothing runs that may not run without a lease.
+    fn has_ended(&self) -> bool {
+        self.killed || self.ended && !self.must_await_descendants()
     }
 
     /// When the command must be dead.
@@ -240,7 +258,6 @@ proptest! {
             world.take(&Step::Ends(false));
         }
         prop_assert!(world.machine.is_over());
-        prop_assert!(!world.is_lent, "the terminal is not taken back");
         prop_assert_eq!(world.machine.wake_at(), None);
         let more = [Event::Ended, Event::Signal { signal: Signal::SIGTERM, reached: false }];
         for event in more {
