@@ -34,13 +34,13 @@ fn no_signal_lets_a_command_run_beside_the_next_holder() {
     for (kind, to_group) in [("process", false), ("group", true)] {
         for signal in SIGNALS {
             let name = format!("{kind}-{signal}");
-            let exec = ["exec", "--ttl", "1s", &name, "perl", "-e", FIRST, &name];
+            let exec = ["exec", "--ttl", "3s", &name, "perl", "-e", FIRST, &name];
             let process = start(server.rlock(exec).process_group(0), directory);
             holders.push(Holder { name, signal, to_group, _process: Some(process) });
         }
     }
     let mut terminal = Terminal::start(&server);
-    let exec = format!("$rlock exec --ttl 1s job-$n perl -e '{FIRST}' job-$n");
+    let exec = format!("$rlock exec --ttl 3s job-$n perl -e '{FIRST}' job-$n");
     let all = format!("for n in {{1..{}}}; do", SIGNALS.end());
     terminal.enters(&format!("cd {}; {all} {exec} & done", directory.display()));
     for signal in SIGNALS {
@@ -60,7 +60,7 @@ fn no_signal_lets_a_command_run_beside_the_next_holder() {
         assert_eq!(sent, 0, "{name}");
     }
     // All leases end that are not renewed.
-    std::thread::sleep(Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(3500));
     std::fs::write(directory.join("stop"), "").unwrap();
     for (holder, waiter) in holders.iter().zip(&mut waiters) {
         assert!(waiter.wait().unwrap().success(), "{}", holder.name);

@@ -208,7 +208,7 @@ impl Supervisor<'_> {
         match action {
             Action::Stop(signal) => {
                 // If this fails, rlock did not stop, and simply continues.
-                let _ = self.signals.stop(signal);
+                let _ = self.signals.stop(signal, &mut self.continue_timer);
                 return Some(Event::Resumed);
             }
             Action::Continue => self.child.resume(),

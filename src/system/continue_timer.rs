@@ -27,9 +27,18 @@ impl ContinueTimer {
 
     /// Sets the moment and replaces the previous one; `None` means never.
     pub(crate) fn set(&mut self, moment: Option<Instant>) {
-        if let Some(timer) = self.timer.as_mut().filter(|_| moment != self.moment) {
-            let _ = timer.set(Instant::expiration(moment), TimerSetTimeFlags::TFD_TIMER_ABSTIME);
+        if moment != self.moment {
             self.moment = moment;
+            self.set_again();
+        }
+    }
+
+    /// Sets the same moment again. If it has passed, this sends the signal at once, which cancels a
+    /// stop that is pending: raising that stop has dropped a signal that the timer had sent before.
+    pub(crate) fn set_again(&mut self) {
+        if let Some(timer) = &mut self.timer {
+            let moment = Instant::expiration(self.moment);
+            let _ = timer.set(moment, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         }
     }
 }
@@ -39,27 +48,49 @@ mod tests {
     use std::time::Duration;
 
     use nix::libc;
-    use nix::sys::signal::raise;
+    use nix::sys::signal::{SigSet, SigmaskHow, raise};
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-    use nix::unistd::{ForkResult, fork};
+    use nix::unistd::{ForkResult, Pid, fork};
 
     use super::*;
 
+    /// Runs in a new process. Returns how that stops or ends, and how it ends.
+    fn outcomes(run: impl FnOnce() -> bool) -> (WaitStatus, WaitStatus, Pid) {
+        // SAFETY: `run` makes only system calls.
+        let ForkResult::Parent { child } = (unsafe { fork() }).unwrap() else {
+            let status = if run() { 7 } else { 8 };
+            // SAFETY: it only ends the process.
+            unsafe { libc::_exit(status) }
+        };
+        let first = waitpid(child, Some(WaitPidFlag::WUNTRACED)).unwrap();
+        let is_stop = matches!(first, WaitStatus::Stopped(..));
+        (first, if is_stop { waitpid(child, None).unwrap() } else { first }, child)
+    }
+
     #[test]
     fn a_stopped_process_is_continued_at_the_last_moment_that_was_set() {
-        // SAFETY: the new process makes only system calls.
-        let ForkResult::Parent { child } = (unsafe { fork() }).unwrap() else {
+        let (stopped, ended, child) = outcomes(|| {
             let mut timer = ContinueTimer::new();
             let moment = Instant::now() + Duration::from_millis(100);
             timer.set(Some(moment + Duration::from_secs(3600)));
             timer.set(Some(moment));
-            let stopped = raise(Signal::SIGSTOP).is_ok();
-            let status = if stopped && Instant::now() >= moment { 7 } else { 8 };
-            // SAFETY: it only ends the process.
-            unsafe { libc::_exit(status) }
-        };
-        let stopped = waitpid(child, Some(WaitPidFlag::WUNTRACED));
-        assert_eq!(stopped, Ok(WaitStatus::Stopped(child, Signal::SIGSTOP)));
-        assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 7)));
+            raise(Signal::SIGSTOP).is_ok() && Instant::now() >= moment
+        });
+        assert_eq!(stopped, WaitStatus::Stopped(child, Signal::SIGSTOP));
+        assert_eq!(ended, WaitStatus::Exited(child, 7));
+    }
+
+    #[test]
+    fn a_moment_that_passes_just_before_a_stop_prevents_it() {
+        let (ended, _, child) = outcomes(|| {
+            let stop = SigSet::from(Signal::SIGTSTP);
+            let blocked = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+            let mut timer = ContinueTimer::new();
+            timer.set(Some(Instant::at_millis(0)));
+            let raised = raise(Signal::SIGTSTP);
+            timer.set_again();
+            raised.is_ok() && blocked.is_ok_and(|before| before.thread_set_mask().is_ok())
+        });
+        assert_eq!(ended, WaitStatus::Exited(child, 7));
     }
 }

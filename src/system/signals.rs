@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::system::call::Named;
+use crate::system::continue_timer::ContinueTimer;
 use crate::system::disposition::{ENDING, RUNNING, STOPPING, handled};
 use crate::system::inherited::Inherited;
 
@@ -132,15 +133,16 @@ impl Signals {
 
     /// Stops this process by the default action of a signal that it listens for. Returns when the
     /// process is continued. Does nothing in an orphaned group, which no shell could continue: the
-    /// kernel drops the signal.
+    /// kernel drops the signal. `timer` may have gone off just before.
     ///
     /// Call this on the main thread. Only that thread receives signals, so it stops before this
     /// returns.
-    pub(crate) fn stop(&mut self, signal: Signal) -> io::Result<()> {
+    pub(crate) fn stop(&mut self, signal: Signal, timer: &mut ContinueTimer) -> io::Result<()> {
         self.kept = self.pending();
         // Raising the signal would drop a SIGCONT that is meant to end this stop.
         if !self.kept.iter().any(|arrival| arrival.signal == Signal::SIGCONT) {
             raise(signal)?;
+            timer.set_again();
             let blocked = SigSet::from(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
             blocked.thread_set_mask()?;
         }
