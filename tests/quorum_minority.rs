@@ -1,15 +1,10 @@
 //! Several independent servers, of which a minority is wrong: about the time, about what it remembers,
 //! or about who may use it.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::support::{Finished, READY, Running, Server, rlock, run, until};
-
-/// The lease. A server votes only after it has been up for longer.
-const TTL: &str = "3s";
+use crate::support::quorum::{at, holder, inspect};
+use crate::support::{Finished, Running, Server, run, until};
 
 const DAY: u32 = 24 * 3_600;
 
@@ -21,26 +16,6 @@ fn servers<const N: usize>(ahead: [u32; N]) -> Vec<Server> {
     });
     servers.iter().for_each(|server| server.await_uptime(4));
     servers.into()
-}
-
-fn at(servers: &[Server], arguments: &[&str]) -> Command {
-    let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let mut command = rlock(arguments);
-    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", TTL);
-    command
-}
-
-fn holder(servers: &[Server], options: &[&str]) -> Running {
-    let exec = [&["exec"], options, &["L", "sh", "-c", READY]].concat();
-    let mut holder = Running::start(&mut at(servers, &exec));
-    assert_eq!(holder.line(), "READY");
-    holder
-}
-
-fn inspect(servers: &[Server]) -> Value {
-    let told = run(&mut at(servers, &["inspect", "--json", "L"]));
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
-    document[0].clone()
 }
 
 fn queued(server: &Server) -> String {

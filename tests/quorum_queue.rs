@@ -5,30 +5,14 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Finished, LongerWait, READY, Running, Server, rlock, run, until};
-
-/// The lease. A server votes only after it has been up for longer.
-const TTL: &str = "3s";
+use crate::support::quorum::{at, holder, inspect};
+use crate::support::{Finished, LongerWait, READY, Running, Server, run, until};
 
 /// Servers that have been up for longer than a lease.
 fn servers(count: usize) -> Vec<Server> {
     let servers: Vec<Server> = (0..count).map(|_| Server::on_tcp(&[])).collect();
     servers.iter().for_each(|server| server.await_uptime(4));
     servers
-}
-
-fn at(servers: &[Server], arguments: &[&str]) -> Command {
-    let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let mut command = rlock(arguments);
-    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", TTL);
-    command
-}
-
-fn holder(servers: &[Server], options: &[&str]) -> Running {
-    let exec = [&["exec"], options, &["L", "sh", "-c", READY]].concat();
-    let mut holder = Running::start(&mut at(servers, &exec));
-    assert_eq!(holder.line(), "READY");
-    holder
 }
 
 /// Starts an exec that waits in the queue, and appends `word` to the file once it holds the lock.
@@ -44,12 +28,6 @@ fn waiter(servers: &[Server], options: &[&str], word: &str) -> Running {
 fn order(servers: &[Server]) -> String {
     let file = servers[0].directory().join("order");
     std::fs::read_to_string(file).unwrap_or_default().split_whitespace().collect()
-}
-
-fn inspect(servers: &[Server]) -> Value {
-    let told = run(&mut at(servers, &["inspect", "--json", "L"]));
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
-    document[0].clone()
 }
 
 /// Nothing of the lock is left on a server but marks, and nothing had to expire.

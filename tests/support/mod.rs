@@ -13,6 +13,7 @@ pub mod cluster;
 pub mod longer;
 pub mod proxy;
 pub mod pty;
+pub mod quorum;
 pub mod random;
 pub mod sandbox;
 pub mod sentinels;
