@@ -8,7 +8,7 @@ use std::{fs, io};
 use crate::variable;
 
 /// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` and
-/// `details` have a twin of the same name in `src/store/model/`.
+/// `details` have a twin of the same name in `src/rules/model/`.
 const PARTS: [&str; 16] = [
     "lock",
     "transaction",

@@ -20,10 +20,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::duration::{BoundedDuration, Ttl, is_duration};
-use crate::lock::{Id, Label, Name, ProcessId};
-use crate::policy::{OnLost, OnUnreachable};
-use crate::report::Fault;
+use crate::rules::duration::{BoundedDuration, Ttl, is_duration};
+use crate::rules::fault::Fault;
+use crate::rules::lock::{Id, Label, Name, ProcessId};
+use crate::rules::policy::{OnLost, OnUnreachable};
 
 /// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
 /// statuses. The man page has the same.
@@ -264,10 +264,10 @@ pub(crate) struct Exec {
     #[arg(short, long, value_name = "DURATION")]
     pub(crate) kill_after: Option<BoundedDuration>,
     /// Kill the command or let it continue if the lock is lost [default: kill]
-    #[arg(long, value_name = "ACTION", hide_short_help = true)]
+    #[arg(long, value_name = "ACTION", hide_short_help = true, value_parser = options::on_lost())]
     pub(crate) on_lost: Option<OnLost>,
     /// Fail or run unlocked if no server is reachable at the start [default: fail]
-    #[arg(long, value_name = "ACTION", hide_short_help = true)]
+    #[arg(long, value_name = "ACTION", hide_short_help = true, value_parser = options::on_unreachable())]
     pub(crate) on_unreachable: Option<OnUnreachable>,
     /// Keep the command in the process group of rlock
     ///

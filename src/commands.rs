@@ -19,9 +19,10 @@ use crate::cli::Command;
 use crate::config::{self, Handover, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::Name;
-use crate::lock::pattern::Subject;
-use crate::report::{Fault, Report, Verbosity};
+use crate::report::{Report, Verbosity};
+use crate::rules::fault::Fault;
+use crate::rules::lock::Name;
+use crate::rules::lock::pattern::Subject;
 use crate::system::inherited::Inherited;
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.

@@ -14,14 +14,15 @@ pub(crate) use server::Server;
 use variables::{given, setting, setting_by};
 
 use crate::cli;
-use crate::duration::{BoundedDuration, Timeout, Ttl};
 use crate::error::Error;
 use crate::inspect::selection::Selection;
-use crate::lock::pattern::Subject;
-use crate::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
-use crate::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
-use crate::report::{Fault, Verbosity};
-use crate::store::Revocation;
+use crate::report::Verbosity;
+use crate::rules::duration::{BoundedDuration, Timeout, Ttl};
+use crate::rules::fault::Fault;
+use crate::rules::lock::pattern::Subject;
+use crate::rules::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
+use crate::rules::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
+use crate::rules::request::Revocation;
 
 /// What exec and acquire share: the lock, and how to ask for it.
 pub(crate) struct Terms {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::duration::show;
 use crate::exit::{self, Exit};
-use crate::lock::view::{Operator, Reason, View};
-use crate::lock::{ClientInfo, Id, Mode};
-use crate::report::{Fault, Verbosity, plain};
-use crate::store::Failure;
+use crate::report::{Verbosity, plain};
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::lock::view::{Operator, Reason, View};
+use crate::rules::lock::{ClientInfo, Id, Mode};
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ pub(crate) mod table;
 
 use std::time::Duration;
 
-use crate::lock::Name;
-use crate::lock::view::{ServerTime, View};
+use crate::rules::lock::Name;
+use crate::rules::lock::view::{ServerTime, View};
 use problem::{Here, Problem};
 
 /// A lock as `inspect` found it.

@@ -3,7 +3,7 @@
 //!
 //! The path of one acquisition: [`cli`] parses the arguments, and `config` decides what they mean.
 //! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease
-//! to an exit status). The scripts in `lua/` decide on the server.
+//! to an exit status). What decides is in `rules`, and for locks on a server in the scripts of `lua/`.
 
 use std::ffi::OsString;
 
@@ -16,13 +16,10 @@ pub mod fuzz;
 mod check;
 mod commands;
 mod config;
-mod duration;
 mod error;
 mod inspect;
-mod lease;
-mod lock;
-mod policy;
 mod report;
+mod rules;
 mod seeded;
 mod store;
 mod supervise;

@@ -1,7 +1,7 @@
 //! Messages to users: on stderr, one line at a time, or in the system log if there is no stderr. A
 //! failure to write one does not end rlock.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -10,12 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
 use crate::system::poll::{Want, is_ready};
-use crate::text::{Line, at_most, cut_middle, masked, printable};
-
-/// The number of columns that a message spends on a value.
-const LONGEST_VALUE: usize = 60;
+use crate::text::{Line, at_most};
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,61 +31,6 @@ pub(crate) enum Diagnostic {
     Note(String),
     /// It works, but the user should fix something. Printed even if quiet.
     Warning(String),
-}
-
-/// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
-/// wraps the problem in another sentence still ends with one remedy, or none.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Fault {
-    problem: String,
-    remedy: Option<String>,
-}
-
-impl Fault {
-    /// A problem without a remedy.
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), remedy: None }
-    }
-
-    /// A problem with a value that the user gave. A long value is shortened, so that it does not
-    /// hide the rest of the message.
-    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
-        Self::new(format!("{problem}: {}", shown(value)))
-    }
-
-    /// Sets what the operator can do about it: an imperative, without a period.
-    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
-        Self { remedy: Some(remedy.into()), ..self }
-    }
-
-    /// Rewords the problem and keeps the remedy.
-    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
-        Self { problem: reword(&self.problem), ..self }
-    }
-
-    /// The problem alone, for a message with another ending.
-    pub(crate) fn problem(&self) -> &str {
-        &self.problem
-    }
-
-    /// The remedy alone.
-    pub(crate) fn remedy(&self) -> Option<&str> {
-        self.remedy.as_deref()
-    }
-}
-
-/// A value in a message: quoted, without credentials, and shortened if it is long.
-pub(crate) fn shown(value: &str) -> String {
-    format!("'{}'", cut_middle(&masked(&printable(value)), LONGEST_VALUE))
-}
-
-impl std::error::Error for Fault {}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problem)?;
-        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-    }
 }
 
 /// Prints the messages of one command, which may concern one lock. All clones write to the same

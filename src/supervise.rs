@@ -1,6 +1,6 @@
 //! From a lease to an exit: runs a command, or watches a process, while a lease lasts.
 //!
-//! [`run`] and [`watch::run`] are event loops around one state machine (`machine`), which makes all
+//! [`run`] and [`watch::run`] are event loops around one state machine (`rules::supervisor`), which makes all
 //! decisions and has no side effects.
 
 mod child;
@@ -8,13 +8,10 @@ mod command;
 mod descendants;
 mod fork;
 mod group;
-mod loss;
-pub(crate) mod machine;
 pub(crate) mod notice;
 mod process;
 mod program;
 mod renewer;
-pub(crate) mod schedule;
 mod step;
 mod supervisor;
 mod unusable;
@@ -23,6 +20,5 @@ pub(crate) mod watched;
 
 pub(crate) use command::{Command, Variables, run_unlocked};
 pub(crate) use group::OwnGroup;
-pub(crate) use loss::LockOutcome;
 pub(crate) use renewer::{Descriptors, RenewableHold};
 pub(crate) use supervisor::{Completion, run};

@@ -1,6 +1,5 @@
 //! The operating system: time, waiting, threads, signals, and the state that the caller passed on.
 
-pub(crate) mod back_off;
 pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod continue_timer;

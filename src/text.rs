@@ -15,3 +15,11 @@ pub(crate) fn at_most(bytes: usize, text: &str) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]
 }
+
+/// The number of columns that a message spends on a value.
+const LONGEST_VALUE: usize = 60;
+
+/// A value in a message: quoted, without credentials, and shortened if it is long.
+pub(crate) fn shown(value: &str) -> String {
+    format!("'{}'", cut_middle(&masked(&printable(value)), LONGEST_VALUE))
+}

@@ -3,24 +3,24 @@
 
 mod live;
 mod messages;
-pub(crate) mod waiter;
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use crate::rules::waiter::{End, Event, Note, Step, Stop, Waiter};
 use anyhow::Context;
 use messages::Messages;
-use waiter::{End, Event, Note, Step, Stop, Waiter};
 
-use crate::duration::show;
 use crate::error::{Error, Waited};
-use crate::lease::Lease;
-use crate::lock::view::View;
-use crate::lock::{Fence, Mode, Slot};
-use crate::policy::WaitLimit;
 use crate::report::Report;
-use crate::store::{Asked, Request, Store};
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::lock::view::View;
+use crate::rules::lock::{Fence, Mode, Slot};
+use crate::rules::policy::WaitLimit;
+use crate::rules::request::{Asked, Request};
+use crate::store::Store;
 use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
 

@@ -8,9 +8,9 @@ use super::client::Phase;
 use super::connection::{Reply, Sent, What};
 use super::scope::whose;
 use super::world::{NOW, World, now};
-use crate::lock::view::{HoldState, Holder, ServerTime, State, View};
-use crate::lock::{Fence, Kind};
-use crate::store::{Answer, Renewal, Verdict};
+use crate::rules::lock::view::{HoldState, Holder, ServerTime, State, View};
+use crate::rules::lock::{Fence, Kind};
+use crate::rules::request::{Answer, Renewal, Verdict};
 
 impl World {
     pub(super) fn make_canonical(&mut self) {

@@ -7,12 +7,12 @@ use super::connection::Connection;
 use super::scope::whose;
 use super::world::now;
 use crate::commands::retry::attempts::Attempts;
-use crate::lock::Slot;
-use crate::store::{Seen, Ticket};
-use crate::supervise::machine::Machine;
-use crate::supervise::schedule::Schedule;
-use crate::system::clock::Instant;
-use crate::wait::waiter::{End, Waiter};
+use crate::rules::instant::Instant;
+use crate::rules::lock::Slot;
+use crate::rules::renewals::Schedule;
+use crate::rules::request::{Seen, Ticket};
+use crate::rules::supervisor::Machine;
+use crate::rules::waiter::{End, Waiter};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::world::now;
-use crate::report::Fault;
-use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
-use crate::system::clock::Instant;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
 
 /// A lease that a request sent this long ago could win has expired.
 const LONG_AGO: Duration = Duration::from_secs(10);

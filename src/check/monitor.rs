@@ -6,10 +6,10 @@ use super::connection::{Reply, Sent, What};
 use super::properties::Property;
 use super::scope::{Scope, whose};
 use super::world::{NOW, TICK_MILLIS};
-use crate::lock::Mode;
-use crate::store::model::Lock;
-use crate::store::model::lock::CLAIM_WINDOW;
-use crate::store::{Answer, Verdict};
+use crate::rules::lock::Mode;
+use crate::rules::model::Lock;
+use crate::rules::model::lock::CLAIM_WINDOW;
+use crate::rules::request::{Answer, Verdict};
 
 /// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
 const DEAD: u8 = 20;

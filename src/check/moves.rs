@@ -7,15 +7,16 @@ use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
 use crate::commands::retry::attempts::{Attempts, Next};
-use crate::lease::Lease;
-use crate::lock::Slot;
-use crate::lock::view::View;
-use crate::policy::LossPolicy;
-use crate::store::{Failure, Fate, Release, Renewal, Seen, Ticket, Verdict};
-use crate::supervise::machine::{self, Machine};
-use crate::supervise::schedule::Schedule;
-use crate::system::clock::Instant;
-use crate::wait::waiter::{End, Event, Step, Stop, Waiter};
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::lock::Slot;
+use crate::rules::lock::view::View;
+use crate::rules::policy::LossPolicy;
+use crate::rules::renewals::Schedule;
+use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
+use crate::rules::supervisor::{self, Machine};
+use crate::rules::waiter::{End, Event, Step, Stop, Waiter};
 
 impl World {
     pub(super) fn start_client(&mut self, index: u8) {
@@ -83,9 +84,9 @@ impl World {
         }
     }
 
-    fn tell_supervisor(&mut self, index: u8, event: machine::Event, at: Instant) {
+    fn tell_supervisor(&mut self, index: u8, event: supervisor::Event, at: Instant) {
         let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
-        let is_killed = machine.on(event, at).contains(&machine::Action::Kill);
+        let is_killed = machine.on(event, at).contains(&supervisor::Action::Kill);
         if is_killed {
             self.end_command(index, at);
             // All that the command started dies with it.
@@ -102,9 +103,9 @@ impl World {
 
     fn end_command(&mut self, index: u8, at: Instant) {
         let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
-        machine.on(machine::Event::Ended, at);
+        machine.on(supervisor::Event::Ended, at);
         if machine.awaits_descendants() {
-            machine.on(machine::Event::DescendantsGone, at);
+            machine.on(supervisor::Event::DescendantsGone, at);
         }
         assert!(machine.is_over(), "the command has ended");
         let lease = machine.lease();
@@ -285,7 +286,7 @@ impl World {
             self.client(index)
             && let Some(at) = machine.wake_at().filter(|at| *at <= now())
         {
-            self.tell_supervisor(index, machine::Event::Tick, at.max(earliest));
+            self.tell_supervisor(index, supervisor::Event::Tick, at.max(earliest));
         }
     }
 
@@ -318,5 +319,5 @@ impl World {
 }
 
 fn blank_view() -> View {
-    crate::store::model::Lock::default().inspect(0)
+    crate::rules::model::Lock::default().inspect(0)
 }

@@ -8,9 +8,9 @@ use super::monitor::{Call, Fact, Monitor, facts};
 use super::scope::{Scope, stranger, whose};
 use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
-use crate::lock::view::HoldState;
-use crate::lock::{Mode, Slot};
-use crate::store::model::lock::CLAIM_WINDOW;
+use crate::rules::lock::view::HoldState;
+use crate::rules::lock::{Mode, Slot};
+use crate::rules::model::lock::CLAIM_WINDOW;
 
 /// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,5 +289,5 @@ fn millis(ticks: u8) -> Duration {
 
 /// The time that a command has to end, as the supervisor limits it.
 fn kill_after(ttl: Duration) -> Duration {
-    crate::policy::LossPolicy::DEFAULT.kill_after.min(ttl / 3)
+    crate::rules::policy::LossPolicy::DEFAULT.kill_after.min(ttl / 3)
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::duration::Ttl;
-use crate::lock::{ClientInfo, Key, Kind, Mode, Owner, Token};
-use crate::store::Request;
+use crate::rules::duration::Ttl;
+use crate::rules::lock::{ClientInfo, Key, Kind, Mode, Owner, Token};
+use crate::rules::request::Request;
 use crate::wait::heartbeat;
 
 /// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the

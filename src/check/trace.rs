@@ -6,7 +6,7 @@ use super::action::Action;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
 use super::world::{NOW, World, now};
-use crate::store::{Answer, Renewal, Verdict};
+use crate::rules::request::{Answer, Renewal, Verdict};
 
 fn name(client: u8) -> char {
     char::from(b'a' + client)

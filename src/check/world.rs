@@ -12,8 +12,8 @@ use super::properties::Property;
 use super::scope::{Budget, Scope, unplayed, whose};
 use super::search::Play;
 use super::trace::lines_of;
-use crate::store::model::Lock;
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
+use crate::rules::model::Lock;
 
 /// The step in which time passes.
 pub(super) const TICK: Duration = Duration::from_millis(TICK_MILLIS);

@@ -9,9 +9,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
-use crate::duration::is_duration;
-use crate::report::{Fault, shown};
-use crate::text::masked;
+use crate::rules::duration::is_duration;
+use crate::rules::fault::Fault;
+use crate::text::{masked, shown};
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";

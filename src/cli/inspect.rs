@@ -3,9 +3,10 @@
 use clap::Args;
 
 use super::Common;
-use crate::duration::{BoundedDuration, Timeout};
-use crate::inspect::selection::Order;
-use crate::lock::pattern::Subject;
+use super::options::order;
+use crate::rules::duration::{BoundedDuration, Timeout};
+use crate::rules::lock::pattern::Subject;
+use crate::rules::policy::Order;
 
 #[derive(Args)]
 #[group(skip)]
@@ -33,7 +34,7 @@ pub(crate) struct Inspect {
     /// Sort the list by ORDER
     ///
     /// By default, locks that need attention come first. Locks that compare equal are sorted by name.
-    #[arg(long, value_name = "ORDER")]
+    #[arg(long, value_name = "ORDER", value_parser = order())]
     pub(crate) sort: Option<Order>,
     /// Print one JSON document, even on failure
     ///

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::duration::{BoundedDuration, Timeout, Ttl};
-use crate::lock::{Label, Name, Owner, Prefix, Token};
-use crate::report::Fault;
+use crate::rules::duration::{BoundedDuration, Timeout, Ttl};
+use crate::rules::fault::Fault;
+use crate::rules::lock::{Label, Name, Owner, Prefix, Token};
+use crate::rules::policy::{OnLost, OnUnreachable, Order};
 
 /// Parses a number of something, within a range.
 fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, Fault> {
@@ -23,6 +24,39 @@ fn slots(text: &str) -> Result<NonZeroU32, Fault> {
 
 fn exit_status(text: &str) -> Result<u8, Fault> {
     number(text, "an exit status", "0 to 255")
+}
+
+/// A value that users may choose: its name, its text in the help or an empty one, and what it means.
+type Choice<T> = (&'static str, &'static str, T);
+
+fn choice<T: Copy + Send + Sync>(
+    choices: &'static [Choice<T>],
+) -> impl TypedValueParser<Value = T> {
+    let named = choices.iter().map(|(name, help, _)| match *help {
+        "" => PossibleValue::new(*name),
+        help => PossibleValue::new(*name).help(help),
+    });
+    PossibleValuesParser::new(named).try_map(|text| {
+        let chosen = choices.iter().find(|(name, ..)| *name == text);
+        chosen.map(|(_, _, value)| *value).ok_or_else(|| Fault::of_value("not a choice", &text))
+    })
+}
+
+pub(super) fn on_lost() -> impl TypedValueParser<Value = OnLost> {
+    choice(&[("kill", "", OnLost::Kill), ("continue", "", OnLost::Continue)])
+}
+
+pub(super) fn on_unreachable() -> impl TypedValueParser<Value = OnUnreachable> {
+    choice(&[("fail", "", OnUnreachable::Fail), ("run", "", OnUnreachable::Run)])
+}
+
+pub(super) fn order() -> impl TypedValueParser<Value = Order> {
+    choice(&[
+        ("age", "Longest held first", Order::Age),
+        ("name", "Alphabetical", Order::Name),
+        ("waiting", "Most waiters first", Order::Waiting),
+        ("lease", "First lease to expire first", Order::Lease),
+    ])
 }
 
 /// Parses the value of `--min-replicas` and of its variable.

@@ -3,16 +3,19 @@
 use super::grant::{Grant, SLOT};
 use super::{identity, retry};
 use crate::config::Exec;
-use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::Token;
-use crate::lock::view::Outcome;
-use crate::policy::OnUnreachable;
 use crate::report::Report;
-use crate::store::{Failure, Release, Request, Store};
-use crate::supervise::{self, Command, Completion, LockOutcome, OwnGroup, RenewableHold};
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::lock::Token;
+use crate::rules::lock::view::Outcome;
+use crate::rules::loss::LockOutcome;
+use crate::rules::policy::OnUnreachable;
+use crate::rules::request::{Release, Request};
+use crate::store::Store;
+use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
 

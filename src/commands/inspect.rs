@@ -10,30 +10,31 @@ use anyhow::Context;
 use ctrl_c::CtrlC;
 use screen::Screen;
 
-use super::output;
-use super::{identity, reported};
+use super::{identity, output, reported};
 use crate::config::{Form, Inspect};
-use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::problem::Here;
 use crate::inspect::selection::Selection;
 use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
-use crate::lock::pattern::Subject;
-use crate::lock::view::State;
-use crate::lock::{Key, Prefix};
 use crate::report::Report;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::lock::pattern::Subject;
+use crate::rules::lock::view::State;
+use crate::rules::lock::{Key, Prefix};
+use crate::rules::request::Listing;
+use crate::store::Store;
 use crate::store::location::Location;
-use crate::store::{Failure, Listing, Store};
-use crate::system::clock::Instant;
 use crate::system::poll::ready;
 
 pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     let prefix = &options.server.prefix;
     let inspection = Inspection {
         store: reported::open(&options.server, report)?,
-        location: options.server.location(),
+        location: &options.server.location,
         prefix,
         subject: options.subject.as_ref(),
         selection: options.selection,

@@ -6,10 +6,11 @@ use super::{reported, revoke};
 use crate::config::{Output, Release, Target};
 use crate::error::Error;
 use crate::exit::{self, Exit};
-use crate::lock::Token;
-use crate::lock::view::Outcome;
 use crate::report::Report;
-use crate::store::{self, Store};
+use crate::rules::lock::Token;
+use crate::rules::lock::view::Outcome;
+use crate::rules::request;
+use crate::store::Store;
 use crate::supervise::notice::Notice;
 
 pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
@@ -29,8 +30,8 @@ fn release(
 ) -> Result<Exit, Error> {
     let retry = Retry { pending: "not released", ends: None, signals: None };
     match retry.run(report, || store.release(&options.key, token, Outcome::Unknown))? {
-        store::Release::NotHeld(why) => Err(Error::NotReleased(why)),
-        store::Release::Released | store::Release::Unknown => {
+        request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
+        request::Release::Released | request::Release::Unknown => {
             Notice::give(token);
             report.detail("released");
             if options.output == Output::Json {

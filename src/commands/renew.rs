@@ -4,11 +4,11 @@ use super::output::{self, Done};
 use super::reported;
 use super::retry::Retry;
 use crate::config::{Output, Renew};
-use crate::duration::show;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::store::Renewal;
+use crate::rules::duration::show;
+use crate::rules::request::Renewal;
 
 pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
     let Renew { name, key, token, ttl, server, output } = options;

@@ -4,16 +4,17 @@
 use std::time::Duration;
 
 use crate::config::Server;
-use crate::duration::Ttl;
 use crate::error::Error;
-use crate::lock::pattern::Pattern;
-use crate::lock::view::{Outcome, View};
-use crate::lock::{Id, Key, Prefix, Token};
 use crate::report::Report;
-use crate::store::{
-    Answer, Asked, Failure, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
-    Seen, Store,
+use crate::rules::duration::Ttl;
+use crate::rules::failure::Failure;
+use crate::rules::lock::pattern::Pattern;
+use crate::rules::lock::view::{Outcome, View};
+use crate::rules::lock::{Id, Key, Prefix, Token};
+use crate::rules::request::{
+    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
 };
+use crate::store::{Interrupt, Store};
 
 /// Opens the store of a server. Prints warnings about the configuration now, and the diagnostics of
 /// each call after it.
@@ -22,7 +23,8 @@ pub(super) fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, E
         report.note(warning);
     }
     report.detail(format_args!("using {server}"));
-    Ok(Box::new(Reported { store: server.open()?, report: report.clone() }))
+    let store = server.location.open(server.io_timeout, server.min_replicas);
+    Ok(Box::new(Reported { store: store.map_err(Error::Config)?, report: report.clone() }))
 }
 
 struct Reported {

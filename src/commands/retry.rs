@@ -5,11 +5,13 @@ pub(crate) mod attempts;
 
 use attempts::{Attempts, Next};
 
-use crate::duration::show;
-use crate::lock::view::Outcome;
 use crate::report::Report;
-use crate::store::{Failure, Release, Repeatable, Request, Store};
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::lock::view::Outcome;
+use crate::rules::request::{Release, Repeatable, Request};
+use crate::store::Store;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use nix::libc;
 
 use super::handover::ReadOnce;
-use crate::duration::show;
 use crate::error::Error;
 use crate::report::plain;
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::instant::Instant;
 use crate::system::poll::{Want, ready};
 use crate::text::quoted;
 

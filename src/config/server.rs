@@ -9,19 +9,18 @@ use super::files::{Files, Role};
 use super::handover::ReadOnce;
 use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
-use crate::duration::{Timeout, Ttl};
 use crate::error::Error;
-use crate::lock::{Key, Name, Prefix};
-use crate::store::Store;
+use crate::rules::duration::{Timeout, Ttl};
+use crate::rules::lock::{Key, Name, Prefix};
 use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
 pub(crate) struct Server {
-    location: Location,
+    pub(crate) location: Location,
     pub(crate) prefix: Prefix,
-    io_timeout: Duration,
+    pub(crate) io_timeout: Duration,
     /// How many replicas must confirm each grant.
-    min_replicas: u32,
+    pub(crate) min_replicas: u32,
     /// Warnings about a configuration that works but is unsafe.
     pub(crate) warnings: Vec<String>,
     /// What a keeper needs, because it cannot be read twice.
@@ -86,16 +85,6 @@ impl Server {
             warnings: files.warnings,
             read_once: files.read_once,
         })
-    }
-
-    /// Opens the store. It connects on first use.
-    pub(crate) fn open(&self) -> Result<Box<dyn Store>, Error> {
-        self.location.open(self.io_timeout, self.min_replicas).map_err(Error::Config)
-    }
-
-    /// Where the locks are, for messages.
-    pub(crate) fn location(&self) -> &Location {
-        &self.location
     }
 
     /// Returns the key of a lock on this server.

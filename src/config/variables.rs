@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::report::Fault;
+use crate::rules::fault::Fault;
 
 /// Returns the value of an option, or of the variable if the option was not given.
 pub(super) fn setting<T: FromStr<Err = Fault>>(

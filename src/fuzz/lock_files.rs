@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{one_line, view};
-use crate::duration::Ttl;
-use crate::lock::view::Outcome;
-use crate::lock::{Key, Mode, Owner, Prefix, Token};
+use crate::rules::duration::Ttl;
+use crate::rules::failure::Failure;
+use crate::rules::lock::view::Outcome;
+use crate::rules::lock::{Key, Mode, Owner, Prefix, Token};
+use crate::rules::request::{Answer, Request, Revocation};
 use crate::store::location::Location;
-use crate::store::{Answer, Failure, Request, Revocation, Store, copies};
+use crate::store::{Store, copies};
 
 /// Checks the files of `local:`. The first byte selects a request, whether the lock has a guard, and
 /// whether the rest is the whole state file or only the content of a copy in it, and after a NUL the

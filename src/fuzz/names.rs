@@ -1,10 +1,10 @@
 //! The words of the domain.
 
 use super::{one_line, parts, printable, text};
-use crate::lock::pattern::{Pattern, Subject};
-use crate::lock::view::Outcome;
-use crate::lock::{Key, Label, Mode, Name, Owner, Prefix, ProcessId, Token};
-use crate::report::Fault;
+use crate::rules::fault::Fault;
+use crate::rules::lock::pattern::{Pattern, Subject};
+use crate::rules::lock::view::Outcome;
+use crate::rules::lock::{Key, Label, Mode, Name, Owner, Prefix, ProcessId, Token};
 
 /// Checks the words of the domain: names, prefixes, patterns, owners, labels, tokens and modes. The
 /// input is a text, and then a prefix or a pattern.

@@ -4,8 +4,8 @@ use super::{printable, text};
 use crate::inspect::problem::Here;
 use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
-use crate::lock::view::View;
-use crate::lock::{ClientInfo, Mode, Name, Prefix};
+use crate::rules::lock::view::View;
+use crate::rules::lock::{ClientInfo, Mode, Name, Prefix};
 use crate::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
 /// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can

@@ -13,10 +13,12 @@ use socket2::SockRef;
 
 use super::lock_files::request;
 use super::{one_line, view};
-use crate::lock::Prefix;
-use crate::lock::view::Outcome;
+use crate::rules::failure::Failure;
+use crate::rules::lock::Prefix;
+use crate::rules::lock::view::Outcome;
+use crate::rules::request::{Answer, Revocation};
+use crate::store::Store;
 use crate::store::location::Location;
-use crate::store::{Answer, Failure, Revocation, Store};
 
 /// How many connections hear the input; later ones hear nothing, so that every conversation ends.
 const HEARD: usize = 3;

@@ -6,8 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
-use crate::lock::view::{Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter};
-use crate::lock::{ClientInfo, Fence, Key, Kind, Mode, Owner, Prefix, Slot};
+use crate::rules::lock::view::{
+    Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter,
+};
+use crate::rules::lock::{ClientInfo, Fence, Key, Kind, Mode, Owner, Prefix, Slot};
 
 /// One lock.
 #[derive(Serialize)]

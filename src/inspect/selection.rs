@@ -3,9 +3,8 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use clap::ValueEnum;
-
 use super::Inspected;
+use crate::rules::policy::Order;
 
 /// Which locks to show, and in which order.
 #[derive(Clone, Copy, Debug)]
@@ -16,19 +15,6 @@ pub(crate) struct Selection {
     pub(crate) older_than: Option<Duration>,
     /// `None` puts those that need attention first.
     pub(crate) order: Option<Order>,
-}
-
-/// The order of a list. Locks that are equal in it are in the order of their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
-    /// Longest held first
-    Age,
-    /// Alphabetical
-    Name,
-    /// Most waiters first
-    Waiting,
-    /// First lease to expire first
-    Lease,
 }
 
 impl Selection {

@@ -24,18 +24,20 @@ use error::Error;
 use file::{LockFile, Purpose};
 use mailbox::Mailbox;
 
-use super::model::{Lock, Message};
 use super::waiting::{answered, pause_of_a_head};
-use super::{
-    Answer, Asked, Failure, Fate, Interrupt, Listing, Release, Removal, Renewal, Request,
-    Revocation, Seen, Store, Verdict, decided,
+use super::{Interrupt, Store, decided};
+use crate::report::Diagnostic;
+use crate::rules::duration::{Ttl, show};
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::pattern::Pattern;
+use crate::rules::lock::view::{Outcome, State, View};
+use crate::rules::lock::{Fence, Id, Key, Name, Prefix, Token};
+use crate::rules::model::{Lock, Message};
+use crate::rules::request::{
+    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen, Verdict,
 };
-use crate::duration::{Ttl, show};
-use crate::lock::pattern::Pattern;
-use crate::lock::view::{Outcome, State, View};
-use crate::lock::{Fence, Id, Key, Name, Prefix, Token};
-use crate::report::{Diagnostic, Fault};
-use crate::system::clock::Instant;
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
 /// only the waits: for a grant, and for the processes that change the same file first.

@@ -6,24 +6,23 @@
 //!
 //! - All servers are asked at once, under one timeout, so that a frozen one costs nothing.
 //! - Each server runs the same scripts as a single server does, so modes, histories and reasons
-//!   exist here too. A slot needs more servers than a majority: see `decision::required`.
+//!   exist here too. A slot needs more servers than a majority: see `rules::quorum::required`.
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
-//!   its restart need not be delayed: see `decision::seat`.
+//!   its restart need not be delayed: see `rules::quorum::seat`.
 //! - The next renewal restores holds that a minority of servers has lost.
 //! - Waiters are served in one order, although no single server decides it: see
-//!   `decision::Acquisition`.
+//!   `rules::quorum::Acquisition`.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! `decision` interprets the votes and is pure. `members` contains the threads and their messages.
+//! `rules::quorum` interprets the votes and is pure. `members` contains the threads and their messages.
 //! `acquire` uses both to acquire a lock, and `requests` uses both for everything else. `posting`
 //! sends requests without waiting for replies.
 
 mod acquire;
-pub(crate) mod decision;
 mod distinct;
 mod members;
 mod posting;
@@ -31,17 +30,20 @@ mod requests;
 
 use std::time::Duration;
 
+use crate::rules::quorum::Votes;
 use acquire::Attempt;
-use decision::Votes;
 use distinct::require_distinct;
 use members::{IfBusy, Member, MemberStore, Terms};
 
-use super::server::Run;
+use super::Interrupt;
 use super::wire::Address;
-use super::{Failure, Interrupt, Request};
-use crate::lock::{Fence, Token};
-use crate::report::{Diagnostic, Fault};
-use crate::system::clock::Instant;
+use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::{Fence, Token};
+use crate::rules::quorum::Run;
+use crate::rules::request::Request;
 use crate::system::wakeup::Wakeup;
 
 /// The locks on several independent servers.

@@ -18,7 +18,6 @@ mod topology;
 
 pub(super) use cluster::Cluster;
 pub(super) use node::Probe;
-pub(crate) use node::Run;
 pub(super) use scripted::Scripted;
 #[cfg(test)]
 pub(super) use scripts::mailbox;

@@ -3,9 +3,10 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::{Failure, Interrupt};
-use crate::report::Fault;
-use crate::system::clock::Instant;
+use super::Interrupt;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
 use crate::system::poll::{self, Want, Woken};
 
 /// Waits for `time`. An error means that the interrupt came first, or that the system cannot wait.

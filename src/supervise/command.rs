@@ -9,8 +9,8 @@ use super::group::OwnGroup;
 use super::program::Program;
 use super::unusable;
 use crate::error::Error;
-use crate::report::Fault;
-use crate::store::{Failure, Fate};
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
 use crate::system::environment;
 use crate::system::inherited::Inherited;
 

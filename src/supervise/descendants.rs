@@ -11,7 +11,7 @@ use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
 use super::process::{PAUSE, Process};
-use crate::lock::Token;
+use crate::rules::lock::Token;
 
 /// The limit on rounds of [`Descendants::kill_all`]. A chain of processes, each of which starts the
 /// next and exits, escapes most rounds, but not many in a row. The limit ends the loop if a

@@ -15,7 +15,7 @@ use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
 use super::fork::{ShortLived, fork_to_end};
 use crate::error::Error;
-use crate::policy::Group;
+use crate::rules::policy::Group;
 use crate::system::call::Named;
 use crate::system::thread::without_signals;
 

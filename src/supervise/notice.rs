@@ -15,8 +15,8 @@ use nix::libc;
 use nix::unistd::{Uid, getuid};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::lock::Token;
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
+use crate::rules::lock::Token;
 
 /// How many notices are accepted at a time, and how many the kernel queues.
 const BACKLOG: i32 = 8;

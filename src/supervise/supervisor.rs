@@ -10,17 +10,18 @@ use super::child::Child;
 use super::command::{Command, NotStarted};
 use super::descendants::Descendants;
 use super::group::OwnGroup;
-use super::loss::LockOutcome;
-use super::machine::{Action, Event, Machine};
 use super::renewer::{Descriptors, RenewableHold, Renewer};
-use crate::duration::show;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::lease::Lease;
-use crate::policy::{LossPolicy, OnLost};
 use crate::report::Report;
+use crate::rules::duration::show;
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::loss::LockOutcome;
+use crate::rules::policy::{LossPolicy, OnLost};
+use crate::rules::supervisor::{Action, Event, Machine, stops};
 use crate::store::Store;
-use crate::system::clock::{Alarm, Instant};
+use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
 use crate::system::inherited::Inherited;
 use crate::system::poll::{Want, ready};
@@ -164,7 +165,7 @@ impl Supervisor<'_> {
                 self.late = Some(signal);
             }
             let event = Event::Signal { signal, reached };
-            if signals::stops(signal) { stop = Some(event) } else { events.push(event) }
+            if stops(signal) { stop = Some(event) } else { events.push(event) }
         }
         events.extend(stop);
         events

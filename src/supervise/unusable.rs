@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use nix::libc;
 
 use super::program::files;
-use crate::report::{Fault, plain};
+use crate::report::plain;
+use crate::rules::fault::Fault;
 use crate::text::quoted;
 
 /// The longest first line of a script that Linux reads.

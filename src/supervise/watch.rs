@@ -4,16 +4,17 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::loss::LockOutcome;
-use super::machine::{Action, Event, Machine};
 use super::notice::Notice;
 use super::renewer::{Descriptors, RenewableHold, Renewer};
 use super::watched::{Remaining, Watched, has_ended};
 use crate::error::Error;
-use crate::policy::LossPolicy;
 use crate::report::Report;
+use crate::rules::instant::Instant;
+use crate::rules::loss::LockOutcome;
+use crate::rules::policy::LossPolicy;
+use crate::rules::supervisor::{Action, Event, Machine};
 use crate::store::Store;
-use crate::system::clock::{Alarm, Instant};
+use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
 use crate::system::poll::{Want, ready};
 

@@ -2,7 +2,6 @@
 //! suspended.
 
 use std::io;
-use std::ops::{Add, Sub};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -10,61 +9,25 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
+use crate::rules::instant::Instant;
 use crate::system::call::Named;
 
-/// A moment since boot, suspend included. Never a wall-clock time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
-
 impl Instant {
+    /// The present moment.
     pub(crate) fn now() -> Self {
         // It fails only if the kernel lacks this clock (Linux before 2.6.39). A zero instead would
         // make every lease look unexpired forever, so the safe answer is to end the process.
         #[expect(clippy::expect_used, reason = "every supported kernel has this clock")]
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("a clock that counts from boot");
-        Self(Duration::from(now))
-    }
-
-    /// How long from `earlier` until this moment; zero if it is not earlier.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
-    }
-
-    /// The time since boot in milliseconds.
-    pub(crate) fn millis_since_boot(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// The time since boot in microseconds.
-    pub(crate) fn micros_since_boot(self) -> u64 {
-        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+        Self::at(Duration::from(now))
     }
 
     /// What sets a timer of this clock to a moment; `None` means never.
-    pub(super) fn expiration(moment: Option<Self>) -> Expiration {
+    pub(crate) fn expiration(moment: Option<Self>) -> Expiration {
         // A time of zero means never.
-        let since_boot = moment.map_or(Duration::ZERO, |at| at.0.max(Duration::from_nanos(1)));
+        let since_boot =
+            moment.map_or(Duration::ZERO, |at| at.since_boot().max(Duration::from_nanos(1)));
         Expiration::OneShot(TimeSpec::from_duration(since_boot))
-    }
-
-    /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
-    #[cfg(test)]
-    pub(crate) const fn at_millis(millis: u64) -> Self {
-        Self(Duration::from_millis(millis))
-    }
-}
-
-impl Add<Duration> for Instant {
-    type Output = Self;
-    fn add(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_add(rhs))
-    }
-}
-
-impl Sub<Duration> for Instant {
-    type Output = Self;
-    fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(rhs))
     }
 }
 

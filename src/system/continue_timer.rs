@@ -8,7 +8,7 @@ use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::timer::{Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
 
 /// Sends SIGCONT to this process, and to no other, at a moment.
 pub(crate) struct ContinueTimer {

@@ -4,6 +4,8 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
+use crate::rules::supervisor::STOPPING;
+
 /// The signals that end a process that does not handle them. They end a wait, and rlock passes them
 /// on to a command so that it does not end before the command. Timer signals are included, because
 /// `perl -e 'alarm 60; exec …'` is a common way to limit a command's time. Excluded are the signals
@@ -33,9 +35,6 @@ pub(super) const ENDING: &[Signal] = &[
     )))]
     Signal::SIGSTKFLT,
 ];
-
-/// The signals that stop a process, except SIGSTOP, which no process can handle.
-pub(super) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// The other signals that matter only while a command runs.
 pub(super) const RUNNING: [Signal; 3] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGCHLD];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
 
 /// What to wait for on a descriptor.
 #[derive(Clone, Copy)]

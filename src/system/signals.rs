@@ -10,9 +10,10 @@ use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
+use crate::rules::supervisor::{STOPPING, stops};
 use crate::system::call::Named;
 use crate::system::continue_timer::ContinueTimer;
-use crate::system::disposition::{ENDING, RUNNING, STOPPING, handled};
+use crate::system::disposition::{ENDING, RUNNING, handled};
 use crate::system::inherited::Inherited;
 
 /// The signals that a terminal sends to its whole foreground group. The kernel sends other signals
@@ -39,11 +40,6 @@ pub(crate) struct Arrival {
 /// Whether this signal asks a process to end.
 pub(crate) fn ends(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
-}
-
-/// Whether this signal asks a process to stop.
-pub(crate) fn stops(signal: Signal) -> bool {
-    STOPPING.contains(&signal)
 }
 
 /// Drops the blocked signals that have arrived, and returns one bit for each. Makes system calls

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use nix::unistd::{getpgrp, tcgetpgrp};
 
-use crate::duration::show;
-use crate::lock::view::View;
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::instant::Instant;
+use crate::rules::lock::view::View;
 use crate::system::poll::{Want, Woken, is_ready, wait};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;

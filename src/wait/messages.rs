@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::live::{Live, WaitStatus};
-use super::waiter::Note;
-use crate::duration::show;
-use crate::lock::Mode;
-use crate::lock::view::View;
 use crate::report::Report;
-use crate::store::Failure;
-use crate::system::clock::Instant;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::lock::Mode;
+use crate::rules::lock::view::View;
+use crate::rules::waiter::Note;
 
 /// The time between the first and the second message about a wait in a log. Each later interval is
 /// three times as long.

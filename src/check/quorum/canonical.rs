@@ -11,13 +11,11 @@ use super::server::{AHEAD, Line, Replied, Said, Sent, Server, State, What, view_
 use super::world::{World, run_id};
 use crate::check::scope::whose;
 use crate::check::world::{NOW, TICK, now};
-use crate::lock::Fence;
-use crate::lock::view::ServerTime;
-use crate::store::quorum::decision::Reply;
-use crate::store::quorum::decision::acquisition::canonical::{
-    make_place_canonical, make_view_canonical,
-};
-use crate::store::{Answer, Part, Place, Renewal};
+use crate::rules::lock::Fence;
+use crate::rules::lock::view::ServerTime;
+use crate::rules::quorum::Reply;
+use crate::rules::quorum::acquisition::canonical::{make_place_canonical, make_view_canonical};
+use crate::rules::request::{Answer, Part, Place, Renewal};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;
@@ -56,7 +54,7 @@ impl World {
                         view.holders.clear();
                         (*then, view.fence, view.mode, view.holder_count) = (now(), None, None, 0);
                         view.now = ServerTime(0);
-                        view.state = crate::lock::view::State::Free;
+                        view.state = crate::rules::lock::view::State::Free;
                     }
                     if let Doing::Attempt(began, _) = doing {
                         let age = now().since(*began);

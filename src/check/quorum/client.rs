@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::scope::SERVERS;
 use crate::check::world::now;
-use crate::lease::Lease;
-use crate::store::Renewal;
-use crate::store::quorum::decision::Acquisition;
-use crate::system::clock::Instant;
-use crate::wait::waiter::Waiter;
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::quorum::Acquisition;
+use crate::rules::request::Renewal;
+use crate::rules::waiter::Waiter;
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {

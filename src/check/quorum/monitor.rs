@@ -9,10 +9,10 @@ use super::world::World;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
 use crate::check::world::TICK;
-use crate::lock::Mode;
-use crate::lock::view::HoldState;
-use crate::store::model::lock::{CLAIM_WINDOW, Waiter};
-use crate::store::quorum::decision::required;
+use crate::rules::lock::Mode;
+use crate::rules::lock::view::HoldState;
+use crate::rules::model::lock::{CLAIM_WINDOW, Waiter};
+use crate::rules::quorum::required;
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
 /// no client relies on, a call, and a heartbeat, one after another.
@@ -175,7 +175,7 @@ fn is_back(world: &World) -> bool {
     world.servers.iter().any(|server| {
         server.lines.iter().zip(&world.scope.clients).any(|(line, terms)| {
             let token = terms.request.token.as_str();
-            let is_held = |hold: &crate::store::model::lock::Hold| {
+            let is_held = |hold: &crate::rules::model::lock::Hold| {
                 hold.token == token
                     && hold.standing != HoldState::Cooling
                     && hold.deadline >= server.clock

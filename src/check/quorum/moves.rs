@@ -10,15 +10,15 @@ use super::scope::SERVERS;
 use super::server::{ATTEMPTS, Replied, Said, Sent, What, heard, part_of};
 use super::world::{IO_TIMEOUT, World, run_id};
 use crate::check::world::{TICK, now};
-use crate::lease::Lease;
-use crate::lock::view::{ServerTime, State, View};
-use crate::report::Fault;
-use crate::store::quorum::decision::{
-    Acquisition, End, Order, RenewalDecision, Step, Votes, decide_renewal,
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::lease::Lease;
+use crate::rules::lock::view::{ServerTime, State, View};
+use crate::rules::quorum::{
+    Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
 };
-use crate::store::server::Run;
-use crate::store::{Answer, Failure, Part, Renewal};
-use crate::wait::waiter::{self, Event, Stop, Waiter};
+use crate::rules::request::{Answer, Part, Renewal};
+use crate::rules::waiter::{self, Event, Stop, Waiter};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
@@ -106,7 +106,7 @@ impl World {
     }
 
     /// As `Quorum::attempt`.
-    fn attempted(&mut self, index: usize, sent: crate::system::clock::Instant, end: End) {
+    fn attempted(&mut self, index: usize, sent: crate::rules::instant::Instant, end: End) {
         let answer = match end {
             End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
             End::Queued { view, position, sleep, .. } => {

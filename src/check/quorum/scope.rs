@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::check::scope::{TTL, mode_of, parsed, request};
-use crate::duration::Ttl;
-use crate::lock::Mode;
-use crate::store::Request;
-use crate::store::quorum::decision::required;
+use crate::rules::duration::Ttl;
+use crate::rules::lock::Mode;
+use crate::rules::quorum::required;
+use crate::rules::request::Request;
 use crate::wait::heartbeat;
 
 /// How many servers the quorum has.

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use crate::check::world::{NOW, TICK, now};
-use crate::lock::view::{Outcome, View};
-use crate::lock::{Fence, Token};
-use crate::report::Fault;
-use crate::store::model::lock::Waiter;
-use crate::store::model::{Lock, Message};
-use crate::store::quorum::decision::{Reply, What as Order};
-use crate::store::{Answer, Failure, Fate, Part, Renewal, Request, Verdict};
-use crate::system::clock::Instant;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::view::{Outcome, View};
+use crate::rules::lock::{Fence, Token};
+use crate::rules::model::lock::Waiter;
+use crate::rules::model::{Lock, Message};
+use crate::rules::quorum::{Reply, What as Order};
+use crate::rules::request::{Answer, Part, Renewal, Request, Verdict};
 
 /// How far the clock of a server that is ahead is ahead.
 pub(super) const AHEAD: Duration = Duration::from_secs(2 * 24 * 3_600);
@@ -284,7 +285,7 @@ pub(super) fn heard(fence: Option<u64>) -> Reply {
 
 /// Whether a token has a place with an agreed ticket.
 pub(super) fn has_agreed_place(lock: &Lock, token: &Token) -> bool {
-    let is_agreed = |origin| origin == crate::store::model::lock::Origin::Agreed;
+    let is_agreed = |origin| origin == crate::rules::model::lock::Origin::Agreed;
     lock.queue.iter().any(|waiter| waiter.token == token.as_str() && is_agreed(waiter.origin))
 }
 

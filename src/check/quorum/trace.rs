@@ -5,8 +5,8 @@ use super::client::{Client, Doing, Phase};
 use super::server::{Line, Said, Sent, Server, What};
 use super::world::World;
 use crate::check::world::{NOW, now};
-use crate::store::quorum::decision::Reply;
-use crate::store::{Answer, Part, Place};
+use crate::rules::quorum::Reply;
+use crate::rules::request::{Answer, Part, Place};
 
 fn name(client: impl Into<usize>) -> char {
     char::from(b'a' + client.into() as u8)
@@ -89,7 +89,7 @@ fn short(number: u64) -> i64 {
 }
 
 fn state(client: &Client) -> String {
-    let left = |until: crate::system::clock::Instant| until.since(now());
+    let left = |until: crate::rules::instant::Instant| until.since(now());
     match &client.phase {
         Phase::Idle => "not started".into(),
         Phase::Acquiring(_, acquisition, doing) => {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::store::{Failure, Repeatable};
-use crate::system::back_off::BackOff;
-use crate::system::clock::Instant;
+use crate::rules::back_off::BackOff;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::request::Repeatable;
 
 /// The longest time that the attempts may delay the exit, not counting the last one.
 const AT_MOST: Duration = Duration::from_secs(10);

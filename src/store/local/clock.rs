@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::model::lock::{Stamp, plausible};
-use crate::store::model::{Lock, Times};
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
+use crate::rules::model::lock::{Stamp, plausible};
+use crate::rules::model::{Lock, Times};
 
 /// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use std::os::unix::fs::FileExt;
 use rustix::io::{pwritev, retry_on_intr};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-use crate::store::model::lock::Extent;
+use crate::rules::model::lock::Extent;
 
 /// How each copy begins. The number changes with the format.
 const MARK: &[u8] = b"rlock lock 5 ";

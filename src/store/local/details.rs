@@ -10,7 +10,7 @@ use nix::fcntl::Flock;
 use rustix::buffer::spare_capacity;
 use rustix::io::{pread, retry_on_intr};
 
-use crate::store::model::lock::{Details, Extent};
+use crate::rules::model::lock::{Details, Extent};
 
 /// The details in a file, which stays locked until this is dropped.
 #[derive(Debug)]

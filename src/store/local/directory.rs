@@ -13,8 +13,9 @@ use super::folder::Folder;
 use super::names::{
     self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
 };
-use crate::lock::Key;
-use crate::report::{Fault, plain};
+use crate::report::plain;
+use crate::rules::fault::Fault;
+use crate::rules::lock::Key;
 
 /// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three in
 /// a file name. The last piece is that of a file.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use nix::errno::Errno;
 
-use crate::report::{Fault, plain};
+use crate::report::plain;
+use crate::rules::fault::Fault;
 
 /// The remedy for a directory that cannot be written.
 pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";

@@ -25,11 +25,11 @@ use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
 use super::{draft, locking};
-use crate::lock::Key;
-use crate::lock::view::View;
-use crate::report::Fault;
-use crate::store::model::Lock;
-use crate::store::model::lock::{Layout, Queue};
+use crate::rules::fault::Fault;
+use crate::rules::lock::Key;
+use crate::rules::lock::view::View;
+use crate::rules::model::Lock;
+use crate::rules::model::lock::{Layout, Queue};
 use crate::system::poll::Interrupt;
 
 /// The content of a guard, for users who open it.

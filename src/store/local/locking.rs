@@ -12,8 +12,8 @@ use nix::sys::stat::FileStat;
 use super::directory::Place;
 use super::error::Error;
 use super::folder::Folder;
-use crate::report::Fault;
-use crate::system::clock::Instant;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
 use crate::system::poll::{Interrupt, Want, Woken, wait};
 use crate::system::thread;
 

@@ -9,7 +9,7 @@ use nix::fcntl::OFlag;
 
 use super::folder::Folder;
 use super::names::{is_mail, new_mail};
-use crate::store::model::Message;
+use crate::rules::model::Message;
 
 /// The message to a new head of the queue.
 const HEAD: u8 = b'h';

@@ -14,7 +14,7 @@ use super::directory::{Directory, Found, Kind};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
-use crate::system::clock::Instant;
+use crate::rules::instant::Instant;
 
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);

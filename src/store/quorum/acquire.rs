@@ -1,4 +1,4 @@
-//! Carries out what `decision::Acquisition` decides: sends its orders to the members, and tells it
+//! Carries out what `rules::quorum::Acquisition` decides: sends its orders to the members, and tells it
 //! their replies.
 
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Quorum;
-use super::decision::{Acquisition, End, Order, Reply, Step, What};
 use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
-use crate::duration::show;
-use crate::lock::{Fence, Token};
-use crate::report::{Diagnostic, Fault};
-use crate::store::server::Run;
+use crate::report::Diagnostic;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::{Fence, Token};
+use crate::rules::quorum::{Acquisition, End, Order, Reply, Run, Step, What};
+use crate::rules::request::{Answer, Place, Request, Verdict};
 use crate::store::wire::Value;
-use crate::store::{
-    Answer, Failure, Interrupt, Place, Request, Store, Verdict, attempt_number, final_verdict,
-};
-use crate::system::clock::Instant;
+use crate::store::{Interrupt, Store, attempt_number, final_verdict};
 
 /// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
 /// microseconds before the year 2255.

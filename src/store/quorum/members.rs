@@ -1,4 +1,4 @@
-//! The members of a quorum, one thread each, and the messages to and from them. `decision`
+//! The members of a quorum, one thread each, and the messages to and from them. `rules::quorum`
 //! interprets the messages.
 
 mod member;
@@ -9,10 +9,12 @@ use std::time::Duration;
 pub(super) use member::{Member, MemberStore};
 pub(super) use replies::{MemberReply, Replies, ReplySender, open};
 
-use super::decision::{Votes, grace_until};
-use crate::report::{Diagnostic, Fault};
-use crate::store::{Failure, Interrupt};
-use crate::system::clock::Instant;
+use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::quorum::{Votes, grace_until};
+use crate::store::Interrupt;
 
 /// Whose replies to collect, and for how long.
 pub(super) struct Terms {

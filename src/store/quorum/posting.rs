@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::members::{self, Member, MemberStore};
 use super::{Granted, Quorum};
-use crate::duration::Ttl;
-use crate::lock::Token;
+use crate::rules::duration::Ttl;
+use crate::rules::instant::Instant;
+use crate::rules::lock::Token;
+use crate::rules::request::{Part, Request};
+use crate::store::Store;
 use crate::store::waiting::answered;
-use crate::store::{Part, Request, Store};
-use crate::system::clock::Instant;
 
 /// The longest wait at the end of the process for members to send their last requests. Their replies
 /// are not awaited, so this takes no time unless the host is overloaded.

@@ -3,22 +3,23 @@
 
 use std::time::Duration;
 
-use super::decision::{
-    ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
-    is_release_decided, is_renewal_decided, merge, merge_listings, required,
-};
 use super::members::{IfBusy, Member, MemberStore};
 use super::posting::{LAST_REPLIES, leaving};
 use super::{Granted, Quorum};
-use crate::duration::Ttl;
-use crate::lock::pattern::Pattern;
-use crate::lock::view::{Outcome, View};
-use crate::lock::{Id, Key, Mode, Prefix, Token};
 use crate::report::Diagnostic;
-use crate::store::{
-    Answer, Asked, Failure, Interrupt, Listing, Release, Removal, Renewal, Request, Revocation,
-    Seen, Store,
+use crate::rules::duration::Ttl;
+use crate::rules::failure::Failure;
+use crate::rules::lock::pattern::Pattern;
+use crate::rules::lock::view::{Outcome, View};
+use crate::rules::lock::{Id, Key, Mode, Prefix, Token};
+use crate::rules::quorum::{
+    ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
+    is_release_decided, is_renewal_decided, merge, merge_listings, required,
 };
+use crate::rules::request::{
+    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
+};
+use crate::store::{Interrupt, Store};
 
 impl Store for Quorum {
     fn acquire(

@@ -10,12 +10,14 @@ use super::refusal::Refusal;
 use super::scripts::Call;
 use super::standby::{Answer, Question, Relief, Standbys, details, first_answer};
 use super::topology::Topology;
-use crate::report::{Diagnostic, Fault};
+use crate::report::Diagnostic;
+use crate::rules::back_off::BackOff;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::store::Interrupt;
 use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
-use crate::store::{Failure, Interrupt};
-use crate::system::back_off::BackOff;
-use crate::system::clock::Instant;
 
 /// How many redirections in a row are followed before they count as a loop.
 const MAX_REDIRECTIONS: u32 = 8;

@@ -3,15 +3,15 @@
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
 
 use super::cluster::masters_in;
-use super::node::Run;
 use super::node::handshake::is_master;
-use super::refusal;
-use super::reply;
 use super::scripts::{self, Call};
+use super::{refusal, reply};
 use crate::fuzz::{one_line, printable, view};
-use crate::lock::{Key, Prefix};
+use crate::rules::failure::Failure;
+use crate::rules::lock::{Key, Prefix};
+use crate::rules::quorum::Run;
+use crate::rules::request::{Answer, Release, Renewal, Verdict};
 use crate::store::wire::{Address, ServerError, Value, first_reply};
-use crate::store::{Answer, Failure, Release, Renewal, Verdict};
 
 /// Checks one reply as that to each script and command.
 pub(crate) fn replies(bytes: &[u8]) {

@@ -4,12 +4,13 @@ use super::node::Node;
 use super::reply::{self, unexpected_reply};
 use super::scripts::{self, Call};
 use super::topology::Topology;
-use crate::lock::pattern::Pattern;
-use crate::lock::view::{State, View};
-use crate::lock::{Key, Name, Prefix};
-use crate::report::Fault;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::lock::pattern::Pattern;
+use crate::rules::lock::view::{State, View};
+use crate::rules::lock::{Key, Name, Prefix};
+use crate::rules::request::Listing;
 use crate::store::wire::{self, Cmd};
-use crate::store::{Failure, Fate, Listing};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 5_000;

@@ -6,14 +6,16 @@ mod link;
 use std::time::Duration;
 
 pub(in crate::store) use handshake::Probe;
-pub(crate) use handshake::Run;
 use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
 use super::scripts::{Call, Verbs};
-use crate::report::{Diagnostic, Fault};
+use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::quorum::Run;
+use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, ServerError, Value};
-use crate::store::{Failure, Interrupt};
 use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for

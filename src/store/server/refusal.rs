@@ -1,8 +1,8 @@
 //! What a server's error replies mean for a lock.
 
 use super::scripts::Call;
-use crate::report::Fault;
-use crate::store::Failure;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -194,7 +194,7 @@ mod tests {
     /// Whether the user must fix the cause of an error reply to an acquire, and the message.
     fn classified(reply: &str) -> (bool, String) {
         let address = Address::parse("redis://h:1").unwrap();
-        let key = crate::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
+        let key = crate::rules::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
         let Some(Value::ServerError(error)) = first_reply(reply.as_bytes()) else {

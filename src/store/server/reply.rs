@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use crate::lock::view::{
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::lock::view::{
     Ending, HistoryEntry, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
 };
-use crate::lock::{ClientInfo, Fence, Mode, Slot};
-use crate::report::Fault;
+use crate::rules::lock::{ClientInfo, Fence, Mode, Slot};
+use crate::rules::request::{Answer, Place, Release, Removal, Renewal, Ticket, Verdict};
 use crate::store::wire::Value;
-use crate::store::{Answer, Failure, Place, Release, Removal, Renewal, Ticket, Verdict};
 use crate::text::printable;
 
 /// Reads an array from front to back.

@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-use super::eviction;
-use super::list;
 use super::node::Reply;
 use super::reply::{self, unexpected_reply};
 use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
-use crate::duration::Ttl;
-use crate::lock::pattern::Pattern;
-use crate::lock::view::{Outcome, View};
-use crate::lock::{Fence, Id, Key, Owner, Prefix, Token};
-use crate::report::{Diagnostic, Fault};
+use super::{eviction, list};
+use crate::report::Diagnostic;
+use crate::rules::duration::Ttl;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::pattern::Pattern;
+use crate::rules::lock::view::{Outcome, View};
+use crate::rules::lock::{Fence, Id, Key, Owner, Prefix, Token};
+use crate::rules::request::{
+    Answer, Asked, Listing, Part, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
+    Ticket, Verdict,
+};
 use crate::store::waiting::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
-use crate::store::{
-    Answer, Asked, Failure, Interrupt, Listing, Part, Release, Removal, Renewal, Repeatable,
-    Request, Revocation, Seen, Store, Ticket, Verdict, attempt_number, decided, undecided,
-};
-use crate::system::clock::Instant;
+use crate::store::{Interrupt, Store, attempt_number, decided, undecided};
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
 /// damaged lock, needs more.

@@ -5,7 +5,7 @@ mod test_clock;
 
 use sha1_smol::Sha1;
 
-use crate::lock::{Key, Token};
+use crate::rules::lock::{Key, Token};
 use crate::store::wire::{self, Cmd};
 
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.

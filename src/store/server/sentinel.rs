@@ -9,9 +9,11 @@ use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::standby::{Answer, Question, details, first_answer};
 use super::topology::Topology;
-use crate::report::{Diagnostic, Fault};
+use crate::report::Diagnostic;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
-use crate::store::{Failure, Fate, Interrupt};
 
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use super::node::{Node, Probe, Reply, Run};
+use super::node::{Node, Probe, Reply};
 use super::scripted::Scripted;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::rules::quorum::Run;
 #[cfg(test)]
 use crate::store::wire;
 use crate::store::wire::{Address, Cmd, Endpoint, Value};
-use crate::store::{Failure, Interrupt};
+use crate::system::poll::Interrupt;
 use crate::system::wakeup::Wakeup;
 
 /// One server.

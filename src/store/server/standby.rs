@@ -10,9 +10,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::node::Node;
-use crate::report::{Diagnostic, Fault, plain};
-use crate::store::{Failure, Interrupt};
-use crate::system::clock::Instant;
+use crate::report::{Diagnostic, plain};
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::store::Interrupt;
 use crate::system::poll::{Aside, Interrupter, Woken, wait};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::node::{Node, Reply};
 use super::scripts::Call;
 use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::store::Interrupt;
 use crate::store::wire::{Cmd, Value};
-use crate::store::{Failure, Interrupt};
 
 /// Finds the server that has a lock. Each lock is on one server at a time.
 pub(in crate::store) trait Topology: Send {

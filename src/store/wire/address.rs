@@ -9,8 +9,8 @@ use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, InvalidHost};
 use super::tls::TlsFiles;
-use crate::report::Fault;
-use crate::store::Failure;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
 
 /// The remedy for a URL that has none of these forms, and no common mistake.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \

@@ -14,10 +14,12 @@ use super::endpoint::Endpoint;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::{Tls, reason};
-use crate::duration::show;
-use crate::report::{Fault, plain};
-use crate::store::{Failure, Fate, Interrupt};
-use crate::system::clock::Instant;
+use crate::report::plain;
+use crate::rules::duration::show;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::store::Interrupt;
 use crate::system::poll::{Want, Woken, wait};
 
 /// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. Even

@@ -9,10 +9,12 @@ use nix::errno::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::endpoint::Endpoint;
-use crate::duration::show;
-use crate::report::{Fault, plain};
-use crate::store::{Failure, Fate, Interrupt};
-use crate::system::clock::Instant;
+use crate::report::plain;
+use crate::rules::duration::show;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::store::Interrupt;
 use crate::system::poll::{Want, Woken, wait};
 use crate::system::thread;
 

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
-use crate::report::Fault;
+use crate::rules::fault::Fault;
 use crate::text::quoted;
 
 /// The TLS files that the user names.

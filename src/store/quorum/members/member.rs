@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::replies::{MemberReply, ReplySender};
-use crate::store::server::{Probe, Run, Scripted, Single};
+use crate::rules::failure::Failure;
+use crate::rules::quorum::Run;
+use crate::store::server::{Probe, Scripted, Single};
 use crate::store::wire::Address;
-use crate::store::{Failure, Interrupt, Store};
+use crate::store::{Interrupt, Store};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 

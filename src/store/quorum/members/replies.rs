@@ -4,9 +4,10 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::report::Diagnostic;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::store::Interrupt;
 use crate::store::waiting::answered;
-use crate::store::{Failure, Interrupt};
-use crate::system::clock::Instant;
 use crate::system::wakeup::Wakeup;
 
 /// One member's reply.

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use crate::rules::instant::Instant;
+use crate::rules::quorum::Run;
 use crate::store::wire::{self, Address, Cmd, Value};
-use crate::system::clock::Instant;
 
 /// What a new connection asks about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,15 +14,6 @@ pub(in crate::store) enum Probe {
     Role,
     /// Which run of the server program answers, and how long it has been up.
     Run,
-}
-
-/// One run of a server program, from its start to its end.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Run {
-    /// Unique among all servers, whatever address they are reached at.
-    pub(crate) id: String,
-    /// The latest time at which it can have started.
-    pub(crate) since: Instant,
 }
 
 /// The commands that a new connection sends first: AUTH if there is a password, then the probe.

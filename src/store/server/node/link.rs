@@ -4,11 +4,14 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::handshake::{self, Probe, Run};
-use crate::report::{Diagnostic, Fault};
+use super::handshake::{self, Probe};
+use crate::report::Diagnostic;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::quorum::Run;
+use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError, Tls, Value};
-use crate::store::{Failure, Fate, Interrupt};
 use crate::system::wakeup::Wakeup;
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.

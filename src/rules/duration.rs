@@ -1,0 +1,188 @@
+//! Durations as users write and read them, and the lengths of leases.
+
+use std::fmt::Write;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::rules::fault::Fault;
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A duration given on the command line or in the environment: at most a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BoundedDuration(Duration);
+
+impl BoundedDuration {
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for BoundedDuration {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let fault =
+            |problem: &str, remedy: &str| Fault::of_value(problem, text).with_remedy(remedy);
+        match parse(text) {
+            None => Err(fault("not a duration", "use a form such as 90s, 1m30s or 250ms")),
+            Some(duration) if duration > WEEK && text.contains('M') => {
+                Err(fault("exceeds the limit of 7d", "use 'm' for minutes ('M' is months)"))
+            }
+            Some(duration) if duration > WEEK => {
+                Err(fault("exceeds the limit of 7d", "use a shorter duration"))
+            }
+            Some(duration) => Ok(Self(duration)),
+        }
+    }
+}
+
+/// Whether a text has the form of a duration, within the limits or not.
+pub(crate) fn is_duration(text: &str) -> bool {
+    parse(text).is_some()
+}
+
+/// A bare number counts seconds and may have a fraction, as in flock(1). humantime parses anything
+/// else.
+fn parse(text: &str) -> Option<Duration> {
+    let is_bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match is_bare {
+        true => text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        false => humantime::parse_duration(text).ok(),
+    }
+}
+
+/// A time to wait for a reply or between two frames: 1 ms to a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeout(Duration);
+
+impl Timeout {
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
+
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl FromStr for Timeout {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let BoundedDuration(duration) = text.parse()?;
+        if duration < Duration::from_millis(1) {
+            let fault = Fault::of_value("below the limit of 1ms", text);
+            return Err(fault.with_remedy("use a longer duration"));
+        }
+        Ok(Self(duration))
+    }
+}
+
+/// The length of a lease: 100 ms to a week, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ttl(Duration);
+
+impl Ttl {
+    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(30));
+
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
+
+    /// In milliseconds. A week does not overflow.
+    pub(crate) fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn from_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl FromStr for Ttl {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let BoundedDuration(duration) = text.parse()?;
+        if duration < Duration::from_millis(100) {
+            let fault = Fault::of_value("below the limit of 100ms", text);
+            return Err(fault.with_remedy("use a longer lease"));
+        }
+        Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))
+    }
+}
+
+/// Formats a duration for a message, in at most two units: `850ms`, `4.2s`, `2m13s`, `31d7h`.
+pub(crate) fn show(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{}ms", duration.as_millis())
+    } else if duration < Duration::from_secs(10) && duration.subsec_millis() >= 100 {
+        format!("{}.{}s", duration.as_secs(), duration.subsec_millis() / 100)
+    } else {
+        let mut rest = duration.as_secs();
+        let units = [(24 * 3_600, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+        let parts = units.into_iter().map(|(seconds, unit)| {
+            let count = rest / seconds;
+            rest %= seconds;
+            (count, unit)
+        });
+        // The largest unit, and the next one unless it is zero.
+        let parts = parts.skip_while(|(count, _)| *count == 0).take(2);
+        let mut text = String::new();
+        for (count, unit) in parts.filter(|(count, _)| *count > 0) {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{count}{unit}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Option<Duration> {
+        text.parse::<BoundedDuration>().ok().map(BoundedDuration::get)
+    }
+
+    #[test]
+    fn a_bare_number_is_seconds_and_may_have_a_fraction() {
+        assert_eq!(parse("30"), Some(Duration::from_secs(30)));
+        assert_eq!(parse("0.25"), Some(Duration::from_millis(250)));
+        assert_eq!(parse(".5"), Some(Duration::from_millis(500)));
+        assert_eq!(parse("0"), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn units_are_those_of_humantime() {
+        assert_eq!(parse("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(parse("250ms"), Some(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn text_that_is_not_a_duration_is_rejected() {
+        for text in ["", " ", "x", "-1", "1e3", "inf", "NaN", "1.2.3", ".", "10S", "30 parsecs"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn five_months_are_rejected_with_a_hint_to_minutes() {
+        let message = "5M".parse::<BoundedDuration>().unwrap_err().to_string();
+        assert!(message.contains("minutes"), "{message}");
+        assert!("99999999999999999999".parse::<BoundedDuration>().is_err());
+    }
+
+    #[test]
+    fn a_lease_lasts_at_least_100_ms() {
+        assert!("99ms".parse::<Ttl>().is_err());
+        assert_eq!("0.1".parse::<Ttl>().unwrap().as_millis(), 100);
+    }
+
+    #[test]
+    fn durations_are_shown_in_at_most_two_units() {
+        let shown: Vec<_> =
+            [850, 4_210, 12_300, 133_000].map(|ms| show(Duration::from_millis(ms))).into();
+        assert_eq!(shown, ["850ms", "4.2s", "12s", "2m13s"]);
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a request got no answer, and what may have become of it.
+
+use std::fmt;
+
+use crate::rules::fault::Fault;
+
+/// Why a request got no answer. The texts are for the user: one line, lower case, no period.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// Connecting failed, the connection broke, or no reply arrived in time. `others_answer`:
+    /// sentinels or other nodes of the cluster answered.
+    Unreachable { fault: Fault, fate: Fate, others_answer: bool },
+    /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
+    /// script, or too recently started to vote. Or too few servers of a quorum can.
+    Unavailable(Fault),
+    /// The reply is larger than any lock can be.
+    TooLarge(Fault),
+    /// The user must change something first. `executed`: the request may have taken effect all
+    /// the same, because the server rejected the login but runs scripts for clients that are not
+    /// logged in.
+    Misconfigured { fault: Fault, executed: bool },
+    /// The request took effect, but too few replicas have confirmed it.
+    Unconfirmed(Fault),
+    /// The interrupt came first. `sent`: the request may have taken effect.
+    Interrupted { sent: bool },
+}
+
+/// What may have happened to a request without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Fate {
+    /// It did not reach the server.
+    NotSent,
+    /// The connection broke after it was sent, so it may have taken effect or not.
+    Lost,
+    /// The server has not answered, so it may have taken effect or still may.
+    Pending,
+}
+
+impl Failure {
+    /// A misconfiguration that kept the request from taking effect.
+    pub(crate) fn misconfigured(fault: Fault) -> Self {
+        Self::Misconfigured { fault, executed: false }
+    }
+
+    /// The problem without its remedy, for a message with another ending.
+    pub(crate) fn problem(&self) -> &str {
+        self.fault().map_or("interrupted", Fault::problem)
+    }
+
+    /// The same failure in other words.
+    pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+        match &mut self {
+            Self::Unreachable { fault, .. }
+            | Self::Unavailable(fault)
+            | Self::TooLarge(fault)
+            | Self::Unconfirmed(fault)
+            | Self::Misconfigured { fault, .. } => *fault = fault.clone().reworded(reword),
+            Self::Interrupted { .. } => {}
+        }
+        self
+    }
+
+    fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Unreachable { fault, .. }
+            | Self::Unavailable(fault)
+            | Self::TooLarge(fault)
+            | Self::Unconfirmed(fault)
+            | Self::Misconfigured { fault, .. } => Some(fault),
+            Self::Interrupted { .. } => None,
+        }
+    }
+
+    /// Whether the cause may pass without any action, so that it is worth trying again.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Unavailable(_) | Self::Unconfirmed(_))
+    }
+
+    /// Whether no server has answered at all.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { others_answer: false, .. })
+    }
+
+    /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { fate: Fate::NotSent | Fate::Pending, .. })
+    }
+
+    /// The same failure, of one server among others that answered.
+    pub(crate) fn while_others_answer(mut self) -> Self {
+        if let Self::Unreachable { others_answer, .. } = &mut self {
+            *others_answer = true;
+        }
+        self
+    }
+
+    /// The same failure, of a request that may have taken effect all the same: an earlier copy was
+    /// lost, only its confirmation failed, or another server has queued it. `Fate::Pending` rather than `Fate::Lost`, because the
+    /// request has been repeated already.
+    pub(crate) fn but_maybe_executed(self) -> Self {
+        let fate = Fate::Pending;
+        match self {
+            Self::Unreachable { fault, others_answer, .. } => {
+                Self::Unreachable { fault, fate, others_answer }
+            }
+            Self::Unavailable(fault) => Self::Unreachable { fault, fate, others_answer: true },
+            Self::Misconfigured { fault, .. } => Self::Misconfigured { fault, executed: true },
+            Self::Interrupted { .. } => Self::Interrupted { sent: true },
+            failure @ (Self::TooLarge(_) | Self::Unconfirmed(_)) => failure,
+        }
+    }
+
+    /// Whether the request may have taken effect even though no reply arrived.
+    pub(crate) fn maybe_executed(&self) -> bool {
+        match self {
+            Self::Unreachable { fate, .. } => *fate != Fate::NotSent,
+            Self::Interrupted { sent } => *sent,
+            Self::Misconfigured { executed, .. } => *executed,
+            Self::Unavailable(_) => false,
+            Self::TooLarge(_) => true,
+            Self::Unconfirmed(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault() {
+            Some(fault) => fault.fmt(f),
+            None => f.write_str(self.problem()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_sent_twice_may_have_taken_effect_whatever_the_second_error() {
+        let fault = || Fault::new("refused");
+        for failure in [
+            Failure::Unreachable { fault: fault(), fate: Fate::NotSent, others_answer: false },
+            Failure::Unavailable(fault()),
+            Failure::misconfigured(fault()),
+            Failure::Interrupted { sent: false },
+        ] {
+            assert!(!failure.maybe_executed(), "{failure:?}");
+            let is_transient = failure.is_transient();
+            let failure = failure.but_maybe_executed();
+            assert!(failure.maybe_executed(), "{failure:?}");
+            assert_eq!(failure.is_transient(), is_transient, "{failure:?}");
+        }
+    }
+}

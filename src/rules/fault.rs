@@ -1,0 +1,55 @@
+//! A failure in words.
+
+use std::fmt::{self, Display};
+
+use crate::text::shown;
+
+/// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
+/// wraps the problem in another sentence still ends with one remedy, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fault {
+    problem: String,
+    remedy: Option<String>,
+}
+
+impl Fault {
+    /// A problem without a remedy.
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), remedy: None }
+    }
+
+    /// A problem with a value that the user gave. A long value is shortened, so that it does not
+    /// hide the rest of the message.
+    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
+        Self::new(format!("{problem}: {}", shown(value)))
+    }
+
+    /// Sets what the operator can do about it: an imperative, without a period.
+    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    /// Rewords the problem and keeps the remedy.
+    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
+        Self { problem: reword(&self.problem), ..self }
+    }
+
+    /// The problem alone, for a message with another ending.
+    pub(crate) fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// The remedy alone.
+    pub(crate) fn remedy(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}

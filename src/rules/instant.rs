@@ -1,0 +1,55 @@
+//! A moment, as the rules compute with it. `system::clock` tells the present one.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment since boot, suspend included. Never a wall-clock time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Instant(Duration);
+
+impl Instant {
+    /// The moment at this time since boot.
+    pub(crate) const fn at(since_boot: Duration) -> Self {
+        Self(since_boot)
+    }
+
+    /// The time since boot.
+    pub(crate) const fn since_boot(self) -> Duration {
+        self.0
+    }
+
+    /// How long from `earlier` until this moment; zero if it is not earlier.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The time since boot in milliseconds.
+    pub(crate) fn millis_since_boot(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The time since boot in microseconds.
+    pub(crate) fn micros_since_boot(self) -> u64 {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
+    #[cfg(test)]
+    pub(crate) const fn at_millis(millis: u64) -> Self {
+        Self(Duration::from_millis(millis))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(rhs))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(rhs))
+    }
+}

@@ -1,0 +1,80 @@
+//! How long a holder may rely on its lease. These are pure functions: the caller reads the clock.
+
+use std::time::Duration;
+
+use crate::rules::duration::Ttl;
+use crate::rules::instant::Instant;
+use crate::seeded::{Flaw, seeded};
+
+/// A lease as its holder counts it: it never lasts longer than by the server's count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Lease {
+    sent: Instant,
+    ttl: Ttl,
+}
+
+impl Lease {
+    /// The lease that a request sent at `sent` acquired or renewed. The server counts from when the
+    /// request arrives, which is later.
+    pub(crate) fn new(sent: Instant, ttl: Ttl) -> Self {
+        Self { sent, ttl }
+    }
+
+    /// When the holder must have stopped: the TTL after the request was sent, less 1% and 2 ms.
+    ///
+    /// This is the validity time of Redlock: TTL − elapsed − drift, where the elapsed time counts
+    /// from before the request. See
+    /// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#safety-arguments>.
+    /// The page does not specify the allowance for clock drift. The value is that of its
+    /// reference implementation, redlock-rb: 1% for clocks of different speed, and 2 ms for the
+    /// millisecond resolution of the server's expiry.
+    ///
+    /// Two deviations make it safer. It applies to a single server too. And the clock keeps running
+    /// while the host is suspended, so that on a laptop that wakes up the lease has expired.
+    pub(crate) fn deadline(&self) -> Instant {
+        let ttl = self.ttl.get() + Duration::from_secs(seeded(Flaw::CountsTooLong).into());
+        self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
+    }
+
+    /// When to renew: after a third of the TTL, so that two renewals can fail before the lease
+    /// expires.
+    pub(crate) fn renew_at(&self) -> Instant {
+        self.sent + self.ttl.get() / 3
+    }
+
+    /// When to stop the command if the lease has not been renewed by then. The command then has the
+    /// time `grace` to end.
+    pub(crate) fn stop_at(&self, grace: Duration) -> Instant {
+        self.deadline() - grace
+    }
+
+    /// How long ago the lease was acquired or renewed.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.since(self.sent)
+    }
+
+    /// The length of the lease, as requested.
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+}
+
+#[cfg(test)]
+impl Lease {
+    /// The same lease on a clock that shows this much less.
+    pub(crate) fn shifted(self, back: Duration) -> Self {
+        Self { sent: self.sent - back, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_counts_from_before_the_request_and_allows_for_drift() {
+        let lease = Lease::new(Instant::at_millis(1_000), Ttl::from_millis(30_000));
+        assert_eq!(lease.deadline(), Instant::at_millis(1_000 + 30_000 - 300 - 2));
+        assert_eq!(lease.renew_at(), Instant::at_millis(11_000));
+    }
+}

@@ -1,0 +1,387 @@
+//! The domain types: the name and key of a lock; the mode and owner of a hold.
+
+mod client_info;
+mod enclosing;
+pub(crate) mod pattern;
+mod token;
+pub(crate) mod view;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
+pub(crate) use enclosing::EnclosingHolds;
+pub(crate) use token::{Id, Token};
+
+use crate::rules::fault::Fault;
+use crate::text::{at_most, is_invisible, is_unsafe, printable};
+
+/// The name of a lock: 1 to 200 bytes. It contains no white space, no control or invisible
+/// characters, and none of `{}*?[]\`, which are special in Redis keys and patterns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name(String);
+
+impl Name {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Name {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        if text.contains("://") {
+            return Err(Fault::new("lock name is a URL").with_remedy("give the server with --url"));
+        }
+        is_within(1, text)?;
+        match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
+            Some(c) => Err(contains(c, text)),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// Checks the length of a text: from `least` to 200 bytes.
+fn is_within(least: usize, text: &str) -> Result<(), Fault> {
+    if text.len() < least {
+        return Err(Fault::new("empty").with_remedy("use at least one character"));
+    }
+    if text.len() > 200 {
+        return Err(Fault::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one"));
+    }
+    Ok(())
+}
+
+/// The fault of a text with a character that it cannot contain.
+fn contains(c: char, text: &str) -> Fault {
+    let what = if c == ' ' { "a space".to_owned() } else { format!("{c:?}") };
+    Fault::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
+}
+
+fn forbidden(c: char) -> bool {
+    is_deceptive(c) || c.is_whitespace() || matches!(c, '*' | '?' | '[' | ']' | '\\')
+}
+
+/// Whether a character can look like nothing, like a space or like other text. Stricter than for
+/// text that is only shown, because two names that look the same must be the same.
+fn is_deceptive(c: char) -> bool {
+    // U+2800 is a Braille cell without dots.
+    is_unsafe(c) || is_invisible(c) || c == '\u{2800}'
+}
+
+/// The text before the name in a key. It may be empty, and may contain a hash tag in braces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix(String);
+
+impl Prefix {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Prefix {
+    fn default() -> Self {
+        Self("rlock:".into())
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        is_within(0, text)?;
+        match text.chars().find(|&c| forbidden(c)) {
+            Some(c) => Err(contains(c, text)),
+            // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
+            // closing brace would end that tag early, which puts them in another slot of a cluster.
+            None if tag(text).is_none() && text.contains('}') => {
+                let fault = Fault::of_value("contains '}' without a hash tag", text);
+                Err(fault.with_remedy("use a form such as {app}:"))
+            }
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+/// The part of a key that determines its slot in a cluster; `None` if the whole key does.
+fn tag(key: &str) -> Option<&str> {
+    let (_, rest) = key.split_once('{')?;
+    let (tag, _) = rest.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+/// The Redis key of a lock: prefix and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key(String);
+
+impl Key {
+    pub(crate) fn new(prefix: &Prefix, name: &Name) -> Self {
+        Self([prefix.as_str(), name.as_str()].concat())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A key beside the guard, in the same slot. It cannot collide with a key of another lock,
+    /// because names and prefixes cannot contain a question mark.
+    pub(crate) fn side(&self, what: &str) -> String {
+        match tag(&self.0) {
+            Some(_) => [self.as_str(), "?", what].concat(),
+            None => ["{", self.as_str(), "}?", what].concat(),
+        }
+    }
+}
+
+/// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
+/// holder that has lost the lock and does not know it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(transparent)]
+pub(crate) struct Fence(pub(crate) u64);
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Which holds may coexist. Different modes exclude each other, and so do different numbers of
+/// slots.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) enum Mode {
+    /// One hold.
+    #[default]
+    Exclusive,
+    /// Any number of holds.
+    Shared,
+    /// At most this number of holds.
+    Slots(NonZeroU32),
+}
+
+impl Mode {
+    pub(crate) fn slots(self) -> Option<NonZeroU32> {
+        match self {
+            Self::Slots(slots) => Some(slots),
+            Self::Exclusive | Self::Shared => None,
+        }
+    }
+
+    /// The mode without the number of slots, as in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Slots(_) => "slots",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slots(slots) => write!(f, "slots:{slots}"),
+            mode => f.write_str(mode.name()),
+        }
+    }
+}
+
+impl From<Mode> for String {
+    fn from(mode: Mode) -> Self {
+        mode.to_string()
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = &'static str;
+
+    /// Parses the form that stores keep, which is that of `Display`.
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        match (text.as_str(), text.strip_prefix("slots:").map(str::parse)) {
+            ("exclusive", _) => Ok(Self::Exclusive),
+            ("shared", _) => Ok(Self::Shared),
+            (_, Some(Ok(slots))) => Ok(Self::Slots(slots)),
+            _ => Err("not a mode"),
+        }
+    }
+}
+
+/// The number of a holder among those with the same `--slots N`, from 1 to N.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
+pub(crate) struct Slot(NonZeroU32);
+
+impl Slot {
+    /// `None` for 0.
+    pub(crate) fn new(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Slot {
+    type Err = std::num::ParseIntError;
+
+    /// Parses the form that stores keep, which is that of `Display`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// The owner of a hold. With --reentrant, a request can enter a lock that its owner already holds.
+///
+/// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner
+/// never equals a generated one, so knowing a generated owner is not enough to claim it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(String);
+
+impl Owner {
+    /// The first character of an owner that the user chose.
+    const CHOSEN: char = '=';
+
+    /// A new owner that no other client has.
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    /// The form that stores keep.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part of a stored owner that others may see: all of a chosen one, and the first 8
+    /// characters of a generated one.
+    pub(crate) fn shown(stored: &str) -> String {
+        match stored.strip_prefix(Self::CHOSEN) {
+            Some(chosen) => printable(at_most(200, chosen)),
+            None => printable(&stored.chars().take(8).collect::<String>()),
+        }
+    }
+}
+
+impl FromStr for Owner {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        is_within(1, text)?;
+        match text.chars().find(|&c| is_deceptive(c)) {
+            Some(c) => Err(contains(c, text)),
+            None => Ok(Self(format!("{}{text}", Self::CHOSEN))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_break_a_key_a_pattern_or_a_line() {
+        for good in ["a", "deploy:prod", "ä/ö", "-n", &"x".repeat(200)] {
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "a\n", "a{b", "a}", "a*", "a?", "[a]", "a\\", "\u{7f}", "a\u{a0}b"] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+        }
+        assert!("x".repeat(201).parse::<Name>().is_err());
+    }
+
+    #[test]
+    fn all_keys_of_a_lock_have_the_same_hash_tag() {
+        let name: Name = "job".parse().unwrap();
+        for prefix in ["", "rlock:", "{app}:", "a{b", "x{app}y", "{{a}:"] {
+            let key = Key::new(&prefix.parse().unwrap(), &name);
+            let side = key.side("holds");
+            let slot_of_key = tag(key.as_str()).unwrap_or(key.as_str());
+            assert_eq!(tag(&side), Some(slot_of_key), "{side}");
+        }
+        for bad in ["}", "{}", "{}x{a}", "a}b"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    /// The part of a key that a cluster hashes, by its specification: the text between the first
+    /// `{` and the first `}` after it, unless that is empty; else the whole key.
+    fn hashed(key: &str) -> &str {
+        let Some(open) = key.find('{') else { return key };
+        match key[open + 1..].find('}') {
+            None | Some(0) => key,
+            Some(length) => &key[open + 1..open + 1 + length],
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn all_keys_of_a_lock_are_in_one_slot_whatever_its_name_and_prefix(
+            prefix in "[{}a:é ]{0,8}", name in "[a-c:{}é/]{1,12}", token in "[a-f0-9-]{8,36}",
+        ) {
+            if let (Ok(prefix), Ok(name)) = (prefix.parse(), name.parse()) {
+                let key = Key::new(&prefix, &name);
+                for what in ["holds", "state", "queue", &format!("mail:{token}")] {
+                    assert_eq!(hashed(&key.side(what)), hashed(key.as_str()), "{key:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_prefix_or_owner_cannot_look_like_another_one() {
+        for bad in [
+            '\u{61c}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{200e}',
+            '\u{200f}',
+            '\u{202a}',
+            '\u{202e}',
+            '\u{2060}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{fe0f}',
+            '\u{ad}',
+            '\u{3164}',
+            '\u{2800}',
+            '\u{9b}',
+            '\u{e0041}',
+        ] {
+            let text = format!("a{bad}b");
+            assert!(text.parse::<Name>().is_err(), "{bad:?}");
+            assert!(text.parse::<Prefix>().is_err(), "{bad:?}");
+            assert!(text.parse::<Owner>().is_err(), "{bad:?}");
+        }
+        for good in ["日本", "añb", "🚀", "e\u{301}", "नमस्ते"] {
+            assert!(good.parse::<Name>().is_ok() && good.parse::<Owner>().is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_shown_in_full_only_if_the_user_chose_it() {
+        let fresh = Owner::fresh();
+        assert_eq!(Owner::shown(fresh.as_str()), fresh.as_str()[..8]);
+        for chosen in ["me", "=", "release team 7", fresh.as_str()] {
+            let owner: Owner = chosen.parse().unwrap();
+            assert_eq!(Owner::shown(owner.as_str()), chosen);
+            assert_ne!(owner, fresh);
+        }
+        assert_eq!(Owner::shown("=\u{1b}[2J\u{9b}"), " [2J ");
+        assert_eq!(Owner::shown(""), "");
+    }
+}

@@ -1,0 +1,186 @@
+//! What others see of a client: its user, host and process, and what renews its hold.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rules::fault::Fault;
+use crate::text::{at_most, printable};
+
+/// The longest host, user or program name that is shown, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
+/// accepted, because a label must not make a command fail. Characters that would break a line
+/// become spaces, and the text is cut at 1,000 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Label(String);
+
+impl Label {
+    const LONGEST: usize = 1000;
+}
+
+impl FromStr for Label {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(printable(at_most(Self::LONGEST, text))))
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<OsString> for Label {
+    fn from(text: OsString) -> Self {
+        let Ok(label) = text.to_string_lossy().parse();
+        label
+    }
+}
+
+/// Which command requested a hold, and therefore what renews it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// `exec` renews it.
+    Exec,
+    /// Only the script that acquired it can renew it.
+    Acquire,
+    /// The keeper of `acquire --while-pid` renews it.
+    WhilePid,
+}
+
+/// A process ID. Never 0 or negative, because kill(2) reads those as process groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId(i32);
+
+impl ProcessId {
+    pub(crate) fn get(self) -> i32 {
+        self.0
+    }
+}
+
+impl FromStr for ProcessId {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        match text.parse() {
+            Ok(number @ 1..) => Ok(Self(number)),
+            _ => Err(Fault::of_value("not a process ID", text)
+                .with_remedy("use a positive number, such as $$ in a script")),
+        }
+    }
+}
+
+/// What others see of a holder or a waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientInfo {
+    pub(crate) host: String,
+    pub(crate) user: String,
+    pub(crate) pid: u32,
+    /// The name of the program, without its arguments, which may contain secrets.
+    pub(crate) command: String,
+    pub(crate) kind: Kind,
+    pub(crate) label: Option<Label>,
+}
+
+impl ClientInfo {
+    /// The form that stores keep: one field per line, the label last. Later versions may add lines.
+    pub(crate) fn to_lines(&self) -> String {
+        let kind = match self.kind {
+            Kind::Exec => "exec",
+            Kind::Acquire => "acquire",
+            Kind::WhilePid => "while-pid",
+        };
+        let label = self.label.as_ref().map_or("", |label| &label.0);
+        format!(
+            "{}\n{}\n{}\n{}\n{kind}\n{label}",
+            shown_name(&self.host),
+            shown_name(&self.user),
+            self.pid,
+            shown_name(&self.command),
+        )
+    }
+
+    /// Parses what another client wrote, which may have another version or be hostile. A missing
+    /// field stays empty, and no field can move the cursor of a terminal.
+    pub(crate) fn from_lines(lines: &str) -> Self {
+        let mut lines = lines.split('\n');
+        let mut next = || lines.next().unwrap_or_default();
+        Self {
+            host: shown_name(next()),
+            user: shown_name(next()),
+            pid: next().parse().unwrap_or(0),
+            command: shown_name(next()),
+            kind: match next() {
+                "exec" => Kind::Exec,
+                "while-pid" => Kind::WhilePid,
+                _ => Kind::Acquire,
+            },
+            label: Some(next())
+                .filter(|label| !label.is_empty())
+                .and_then(|label| label.parse().ok()),
+        }
+    }
+
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.label.as_ref().map(|label| label.0.as_str())
+    }
+}
+
+impl fmt::Display for ClientInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, user, pid, command, .. } = self;
+        write!(f, "{user}@{host} pid {pid} ({command})")
+    }
+}
+
+fn shown_name(text: &str) -> String {
+    printable(at_most(LONGEST_NAME, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn client_info_survives_a_round_trip_to_the_server() {
+        let info = ClientInfo {
+            host: "ci-3".into(),
+            user: "ana".into(),
+            pid: 4242,
+            command: "make".into(),
+            kind: Kind::Exec,
+            label: Some("https://ci/1".parse().unwrap()),
+        };
+        assert_eq!(ClientInfo::from_lines(&info.to_lines()), info);
+        assert_eq!(info.to_string(), "ana@ci-3 pid 4242 (make)");
+    }
+
+    #[test]
+    fn a_hostile_description_cannot_move_the_cursor() {
+        let info = ClientInfo::from_lines("\u{1b}[2Jhost\nu\r\n7\nc\nexec\nl\u{9b}1m");
+        assert_eq!(info.host, " [2Jhost");
+        assert_eq!(info.label(), Some("l 1m"));
+        assert_eq!(ClientInfo::from_lines("").pid, 0);
+        let long = format!("{}\nu\n7\nc\nexec\n{}", "h".repeat(1 << 20), "ä".repeat(1 << 20));
+        let info = ClientInfo::from_lines(&long);
+        assert_eq!((info.host.len(), info.label().map(str::len)), (255, Some(1000)));
+    }
+
+    #[test]
+    fn any_text_is_accepted_as_a_label() {
+        let label = |bytes: &[u8]| Label::from(OsStr::from_bytes(bytes).to_owned()).0;
+        assert_eq!(label("job 7".as_bytes()), "job 7");
+        assert_eq!(label(b"a\xffb\n"), "a\u{fffd}b ");
+        let long = format!("x{}", "ä".repeat(600));
+        assert_eq!(label(long.as_bytes()), format!("x{}", "ä".repeat(499)));
+    }
+}

@@ -1,0 +1,94 @@
+//! What identifies a hold: its secret token, and the part of it that others may see.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rules::fault::Fault;
+
+/// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(String);
+
+impl Token {
+    /// A new token, with 122 random bits. Each hold has its own.
+    pub(crate) fn fresh() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    /// A token from a list that rlock wrote itself. Every text but an empty one is accepted, because
+    /// only a store knows whether the token holds a lock.
+    pub(crate) fn recorded(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| Self(text.to_owned()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The part that others may see: the first 8 characters.
+    pub(crate) fn id(&self) -> String {
+        self.0.chars().take(8).collect()
+    }
+}
+
+/// The first 8 characters of a token, which `inspect` shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Id(String);
+
+impl Id {
+    /// Whether this is the ID of a token.
+    pub(crate) fn is_of(&self, token: &str) -> bool {
+        token.starts_with(&self.0)
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Id {
+    type Err = Fault;
+
+    /// Accepts no character that is special in a Redis pattern.
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        match text.len() == 8 && is_plain {
+            true => Ok(Self(text.to_owned())),
+            // It may be a whole token, so it is not shown.
+            false => {
+                Err(Fault::new("not an id").with_remedy("use the 8 characters that inspect shows"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}…)", self.id())
+    }
+}
+
+impl FromStr for Token {
+    type Err = Fault;
+
+    /// Accepts the form that `fresh` makes. The fault does not show the text, which may be most of a
+    /// token.
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        if text.is_empty() {
+            return Err(Fault::new("empty").with_remedy("check whether acquire succeeded"));
+        }
+        let is_uuid = text.len() == 36
+            && text.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
+            });
+        match is_uuid {
+            true => Ok(Self(text.to_owned())),
+            false => {
+                Err(Fault::new("not a token").with_remedy("use the token that acquire printed"))
+            }
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! A lock as others see it: its state, holders, waiters and history.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+use crate::rules::duration::show;
+use crate::rules::lock::{ClientInfo, Fence, Label, Mode, Slot};
+use crate::text::printable;
+
+/// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
+/// depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ServerTime(pub(crate) u64);
+
+impl ServerTime {
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for ServerTime {
+    type Output = Self;
+    fn add(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Duration> for ServerTime {
+    type Output = Self;
+    fn sub(self, rhs: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// One hold, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Holder {
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) owner: String,
+    pub(crate) mode: Mode,
+    pub(crate) client: ClientInfo,
+    pub(crate) fence: Fence,
+    pub(crate) acquired: ServerTime,
+    /// How long it waited for the grant, if known.
+    pub(crate) waited: Option<Duration>,
+    pub(crate) renewed: ServerTime,
+    pub(crate) deadline: ServerTime,
+    pub(crate) state: HoldState,
+    /// Its number in a lock with slots; `None` in another mode, or on several servers.
+    pub(crate) slot: Option<Slot>,
+}
+
+/// The state of a hold.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum HoldState {
+    Held,
+    /// It no longer holds the lock, but its holder may not know yet.
+    Revoked,
+    /// Its holder released it before its minimum time was up.
+    Cooling,
+}
+
+/// One waiter, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Waiter {
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) mode: Mode,
+    pub(crate) client: ClientInfo,
+    pub(crate) since: ServerTime,
+    /// Whether it goes ahead of all waiters without this.
+    pub(crate) next: bool,
+}
+
+/// An entry in the history of a lock: how a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HistoryEntry {
+    pub(crate) ending: Ending,
+    pub(crate) at: ServerTime,
+    pub(crate) outcome: Outcome,
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) acquired: ServerTime,
+    /// How long its holder waited for the grant, if known.
+    pub(crate) waited: Option<Duration>,
+    pub(crate) fence: Fence,
+    pub(crate) mode: Mode,
+    pub(crate) operator: Operator,
+    pub(crate) client: ClientInfo,
+}
+
+/// Who revoked a hold or removed a waiter, and why, as far as known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Operator {
+    /// As user@host.
+    pub(crate) name: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+impl Operator {
+    /// The form that stores keep: one line.
+    pub(crate) fn to_line(name: &str, reason: Option<&Label>) -> String {
+        match reason {
+            Some(reason) => format!("{name}\t{reason}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Parses the form that stores keep.
+    pub(crate) fn from_line(line: &str) -> Self {
+        let (name, reason) = line.split_once('\t').unwrap_or((line, ""));
+        let shown = |text| Some(printable(text)).filter(|text| !text.is_empty());
+        Self { name: shown(name), reason: shown(reason) }
+    }
+}
+
+impl fmt::Display for Operator {
+    /// Continues a sentence: " by ana@ci-3, reason: OPS-12".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, " by {name}")?;
+        }
+        match &self.reason {
+            Some(reason) => write!(f, ", reason: {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ending {
+    Released,
+    Expired,
+    /// An operator revoked it.
+    Revoked,
+    /// Its key was deleted.
+    Deleted,
+    /// Another tool wrote its key.
+    Overwritten,
+    /// The server lost it, and a waiter reported it.
+    Forgotten,
+    /// Its holder could not renew it in time and stopped the command.
+    Lost,
+}
+
+impl Ending {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
+            Self::Forgotten => "forgotten",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl TryFrom<&str> for Ending {
+    type Error = ();
+
+    /// Parses the form that stores keep, which is that of `name`.
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        let all = [
+            Self::Released,
+            Self::Expired,
+            Self::Revoked,
+            Self::Deleted,
+            Self::Overwritten,
+            Self::Forgotten,
+            Self::Lost,
+        ];
+        all.into_iter().find(|ending| ending.name() == text).ok_or(())
+    }
+}
+
+/// Why a token does not hold the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reason {
+    /// `None` if the server has no record of the hold.
+    ending: Option<Ending>,
+    /// Whether the record was in files.
+    in_files: bool,
+    ago: Option<Duration>,
+    operator: Operator,
+}
+
+impl Reason {
+    /// The last argument is an `Operator` as stores keep it.
+    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
+        Self { ending, in_files: false, ago, operator: Operator::from_line(by) }
+    }
+
+    /// The same reason from a store without a server, which loses a record only with its files.
+    pub(crate) fn in_files(self) -> Self {
+        Self { in_files: true, ..self }
+    }
+
+    /// For a token that the server has no record of.
+    pub(crate) fn unknown() -> Self {
+        Self::new(None, None, "")
+    }
+
+    /// Whether the server has a record of the hold.
+    pub(crate) fn is_known(&self) -> bool {
+        self.ending.is_some()
+    }
+
+    /// Whether the history of the lock tells how the hold ended. Otherwise it is only inferred, and
+    /// the token may never have held this lock.
+    pub(crate) fn is_recorded(&self) -> bool {
+        match self.ending {
+            Some(Ending::Released | Ending::Expired) => self.ago.is_some(),
+            ending => ending.is_some(),
+        }
+    }
+
+    /// Whether the holder released it.
+    pub(crate) fn is_released(&self) -> bool {
+        self.ending == Some(Ending::Released)
+    }
+}
+
+impl fmt::Display for Reason {
+    /// Completes a sentence about the hold: "was revoked by ana@ci-3 5s ago".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.ending {
+            Some(Ending::Expired) => "expired",
+            Some(Ending::Released | Ending::Lost) => "was released",
+            Some(Ending::Revoked) => "was revoked",
+            Some(Ending::Deleted) => "was deleted",
+            Some(Ending::Overwritten) => "was overwritten by another tool",
+            Some(Ending::Forgotten) | None if self.in_files => {
+                return f.write_str("was deleted with its files");
+            }
+            Some(Ending::Forgotten) | None => return f.write_str("was forgotten by the server"),
+        })?;
+        if let Some(name) = &self.operator.name {
+            write!(f, " by {name}")?;
+        }
+        match self.ago {
+            // Of these, only the time of detection is known.
+            _ if matches!(self.ending, Some(Ending::Deleted | Ending::Overwritten)) => {}
+            Some(ago) => write!(f, " {} ago", show(ago))?,
+            None => {}
+        }
+        match &self.operator.reason {
+            Some(reason) => write!(f, ", reason: {reason}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How the command that ran under a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// Not reported, or there was no command.
+    Unknown,
+    Exit(u8),
+    Signal(i32),
+    /// rlock stopped it because the lock was lost.
+    Lost,
+}
+
+impl fmt::Display for Outcome {
+    /// Writes the form that stores keep; nothing if unknown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Exit(status) => write!(f, "exit {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+impl From<&str> for Outcome {
+    fn from(text: &str) -> Self {
+        match text.split_once(' ') {
+            None if text == "lost" => Self::Lost,
+            Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
+            Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Whether a lock is held, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Free,
+    Held,
+    /// Its holders no longer hold it, but may not know yet. The lock is not granted until they have
+    /// released it or their leases have expired.
+    Revoked,
+    /// All holders released it before its minimum time was up.
+    Cooling,
+    /// Another tool wrote the key and holds the lock.
+    Foreign,
+}
+
+/// A lock at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct View {
+    pub(crate) now: ServerTime,
+    pub(crate) state: State,
+    /// The mode of the holds as a whole, if there are any.
+    pub(crate) mode: Option<Mode>,
+    /// The time until the lock becomes free without a renewal. `None` if it is free, or foreign
+    /// without an expiry.
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) fence: Option<Fence>,
+    /// A random mark that a server loses together with its data; empty if the lock was never held.
+    pub(crate) life: String,
+    /// The number of holders; `holders` may list only the first of them.
+    pub(crate) holder_count: u64,
+    pub(crate) holders: Vec<Holder>,
+    /// The number of waiters, some of which may be dead. `waiters` lists the live ones, if
+    /// requested.
+    pub(crate) waiter_count: u64,
+    pub(crate) waiters: Vec<Waiter>,
+    /// How the last holds ended, the latest last, if requested.
+    pub(crate) history: Vec<HistoryEntry>,
+}
+
+impl View {
+    /// The holder to name if there is room for one: the one that has held the lock for longest, and
+    /// one that still holds it before one that does not.
+    pub(crate) fn foremost(&self) -> Option<&Holder> {
+        self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
+    }
+
+    /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an
+    /// earlier copy has revoked and that are gone. The others ended by themselves, as `history` shows.
+    pub(crate) fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
+        let ending = |id: &str| history.iter().rfind(|entry| entry.id == id).map(|it| it.ending);
+        let is_left = |id: &str| self.holders.iter().any(|holder| holder.id == id);
+        let was_revoked = |holder: &Holder| {
+            // The history has the release of a cooling hold, not its end.
+            holder.state == HoldState::Cooling
+                || ending(&holder.id).is_none_or(|ending| ending == Ending::Revoked)
+        };
+        let gone: Vec<Holder> =
+            seen.into_iter().filter(|it| !is_left(&it.id) && was_revoked(it)).collect();
+        self.holder_count += gone.len() as u64;
+        self.holders.extend(gone);
+    }
+
+    /// A hint for the message to a request in this mode, if the reason that it cannot join the
+    /// holders may surprise its user. Otherwise empty.
+    pub(crate) fn mismatch(&self, asked: Mode) -> String {
+        let how = |mode: Mode| match mode {
+            Mode::Exclusive => "exclusively".to_owned(),
+            Mode::Shared => "with --shared".into(),
+            Mode::Slots(slots) => format!("with --slots {slots}"),
+        };
+        match (self.mode, asked) {
+            // Readers and writers are expected to exclude each other.
+            (Some(Mode::Shared), Mode::Exclusive) | (Some(Mode::Exclusive), Mode::Shared) => {
+                String::new()
+            }
+            (Some(held), asked) if held != asked => {
+                format!("; held {}, but requested {}", how(held), how(asked))
+            }
+            // The request could join, but earlier ones are waiting.
+            (Some(Mode::Shared | Mode::Slots(_)), _) if self.waiter_count > 0 => {
+                format!("; {} already waiting", self.waiter_count)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for View {
+    /// Names the holder, for a message: `held by ana@ci-3 pid 4242 (make) for 2m13s, label
+    /// https://…`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(first) = self.foremost() else {
+            return match (self.state, self.ttl) {
+                (State::Foreign, Some(ttl)) => {
+                    write!(f, "held by another tool, whose key expires in {}", show(ttl))
+                }
+                (State::Foreign, None) => {
+                    f.write_str("held by another tool, whose key has no expiry")
+                }
+                _ if self.waiter_count > 0 => {
+                    f.write_str("about to be granted to an earlier waiter")
+                }
+                _ => f.write_str("now free"),
+            };
+        };
+        match (self.state, self.mode) {
+            // The time since the grant is not the time that it was held.
+            (State::Cooling, _) => write!(f, "released by {}", first.client)?,
+            (_, mode) => {
+                let how = if mode == Some(Mode::Shared) { "shared by" } else { "held by" };
+                write!(f, "{how} {} for {}", first.client, show(self.now.since(first.acquired)))?;
+            }
+        }
+        if let Some(label) = first.client.label() {
+            write!(f, ", label {label}")?;
+        }
+        match self.holder_count.saturating_sub(1) {
+            0 => {}
+            others => write!(f, ", and {others} more")?,
+        }
+        if let Some(Mode::Slots(slots)) = self.mode {
+            write!(f, " (of {slots} slots)")?;
+        }
+        let end = show(self.ttl.unwrap_or_default());
+        match self.state {
+            State::Revoked => write!(f, "; revoked, free within {end}"),
+            State::Cooling => write!(f, "; kept for another {end} (--at-least)"),
+            _ => Ok(()),
+        }
+    }
+}

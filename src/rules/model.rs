@@ -1,0 +1,180 @@
+//! The lock model as a pure function of a lock's state, a request and the time. It does in Rust
+//! what the scripts in `lua/` do on a server. It is the engine of `local:`, and the reference
+//! against which random histories test the scripts.
+//!
+//! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
+//! together. `lua/counts.lua` has no twin here, and `lock/queue` has none there.
+//!
+//! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
+//! of its deadline.
+
+mod admission;
+#[cfg(test)]
+mod canonical;
+mod fence;
+mod history;
+mod holds;
+pub(crate) mod lock;
+mod over;
+mod owners;
+mod queue;
+mod reconcile;
+mod reinstate;
+mod requests;
+mod revocation;
+mod slots;
+mod transaction;
+mod view;
+
+pub(crate) use lock::{Lock, Mail, Message};
+use transaction::Transaction;
+
+use crate::rules::duration::Ttl;
+use crate::rules::lock::view::{Outcome, View};
+use crate::rules::lock::{Fence, Id, Token};
+use crate::rules::request::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};
+
+/// The times at which a hold ends, for comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times([u64; 3]);
+
+impl Lock {
+    /// Requests the lock, for the first time or again: `attempt` grows each time.
+    pub(crate) fn acquire(
+        &mut self,
+        request: &Request,
+        attempt: u64,
+        seen: &[Seen],
+        now: u64,
+    ) -> Verdict {
+        Transaction::begin(self, now).acquire(request, attempt, seen)
+    }
+
+    /// Extends a lease to `ttl` from now; `None` keeps its TTL.
+    pub(crate) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
+        Transaction::begin(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
+    }
+
+    /// Ends a hold, or keeps it as cooling until its minimum time is up.
+    pub(crate) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
+        Transaction::begin(self, now).release(token.as_str(), outcome)
+    }
+
+    /// Gives up a request.
+    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
+        Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis())
+    }
+
+    /// Revokes the holds with a fence up to this one, and returns the lock as it was before, with
+    /// only these holders.
+    pub(crate) fn revoke(
+        &mut self,
+        up_to: Fence,
+        revocation: Revocation,
+        by: &str,
+        now: u64,
+    ) -> View {
+        Transaction::begin(self, now).revoke(up_to.0, revocation, by)
+    }
+
+    /// Revokes one hold, or removes one waiter.
+    pub(crate) fn remove(
+        &mut self,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+        now: u64,
+    ) -> Removal {
+        Transaction::begin(self, now).remove(id, revocation, by)
+    }
+
+    /// Shows the lock with all its holders and waiters, and how its last holds ended.
+    pub(crate) fn inspect(&self, now: u64) -> View {
+        // On a copy, because this drops an expired guard.
+        Transaction::begin(&mut self.clone(), now).inspect()
+    }
+
+    /// Converts the end of each hold to another clock, by adding the milliseconds that `by` returns
+    /// for its token. The start times stay as they are, because they are only for display.
+    pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
+        for hold in &mut self.holds {
+            let by = by(&hold.token);
+            for time in hold.renewed.iter_mut().chain([&mut hold.deadline]) {
+                *time = time.saturating_add_signed(by);
+            }
+            if hold.keep_until > 0 {
+                hold.keep_until = hold.keep_until.saturating_add_signed(by);
+            }
+        }
+        let latest = self.holds.iter().map(|hold| hold.deadline).max();
+        if let (Some(guard), Some(latest)) = (&mut self.guard, latest) {
+            guard.until = Some(latest);
+        }
+    }
+
+    /// The times that `shift` moves, by token.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
+        self.holds.iter().map(|hold| {
+            let times = [hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until];
+            (hold.token.as_str(), Times(times))
+        })
+    }
+
+    /// Whether the lock has a guard, which is what other tools see.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Records that another tool deleted the guard.
+    pub(crate) fn lose_guard(&mut self) {
+        self.guard = None;
+    }
+
+    /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
+    /// requests cannot arrive late, these tokens only explain how a hold ended.
+    pub(crate) fn forget_marks(&mut self, now: u64) {
+        const KEPT: usize = 64;
+        self.over.retain(|mark| mark.until >= now);
+        let surplus = self.over.len().saturating_sub(KEPT);
+        self.over.drain(..surplus);
+    }
+
+    /// The messages to waiters since the last call.
+    pub(crate) fn take_mail(&mut self) -> Vec<Mail> {
+        std::mem::take(&mut self.mail)
+    }
+
+    /// Whether all holds and all positions in the queue ended before `time`.
+    pub(crate) fn is_unused_since(&self, time: u64) -> bool {
+        self.holds.iter().all(|hold| hold.deadline < time)
+            && self.queue.iter().all(|waiter| waiter.alive < time)
+    }
+
+    /// Whether all times, fencing tokens and TTLs are small enough that no sum of them overflows.
+    /// Waiters are checked when they are parsed.
+    pub(crate) fn is_plausible(&self) -> bool {
+        let is_time = |time: u64| time < lock::TOO_FAR;
+        let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
+        let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;
+        is_fence(self.fence)
+            && is_fence(self.floor.fence)
+            && is_time(self.floor.at)
+            && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
+            && self.over.iter().all(|mark| is_time(mark.until))
+            && self.holds.iter().all(|hold| {
+                let times = [hold.acquired, hold.deadline, hold.keep_until];
+                times.into_iter().chain(hold.renewed).chain(hold.since).all(is_time)
+                    && is_fence(hold.fence)
+                    && is_ttl(hold.ttl)
+            })
+            && self.history.iter().all(|entry| {
+                let times = [entry.at, entry.acquired];
+                times.into_iter().chain(entry.since).all(is_time) && is_fence(entry.fence)
+            })
+    }
+
+    /// Whether a hold or a waiter has this token.
+    pub(crate) fn knows(&self, token: &str) -> bool {
+        self.holds.iter().any(|hold| hold.token == token) || self.queue.position(token).is_some()
+    }
+}

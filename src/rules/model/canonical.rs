@@ -1,0 +1,103 @@
+//! One form for all locks that behave the same from now on, so that the checker finds few states:
+//! times count from now, and what is only shown or recorded is blank.
+
+use super::Lock;
+use super::lock::Origin;
+use crate::rules::lock::Mode;
+use crate::rules::lock::view::Ending;
+
+/// How long before now a time is put that no longer matters, in milliseconds.
+const LONG_AGO: u64 = 100_000;
+
+/// Marks do not age: a request is late for less than the minute for which they last.
+const MARK_DURATION: u64 = 60_000;
+
+impl Lock {
+    /// Moves all times to a clock that shows this many milliseconds less.
+    pub(crate) fn rebase(&mut self, back: u64) {
+        for hold in &mut self.holds {
+            let times = [&mut hold.acquired, &mut hold.deadline];
+            for time in times.into_iter().chain(&mut hold.renewed) {
+                *time -= back;
+            }
+            hold.keep_until = hold.keep_until.saturating_sub(back);
+        }
+        for waiter in self.queue.iter_mut() {
+            waiter.alive -= back;
+        }
+        if let Some(until) = self.guard.as_mut().and_then(|guard| guard.until.as_mut()) {
+            *until -= back;
+        }
+    }
+
+    /// Gives all times that no longer matter the same values, and blanks what is only shown. Of the
+    /// history remains which of the tokens that still matter had a hold.
+    pub(crate) fn make_canonical(&mut self, now: u64, matters: impl Fn(&str) -> bool) {
+        self.history.retain(|entry| matters(&entry.id));
+        self.history.sort_by(|one, other| one.id.cmp(&other.id));
+        self.history.dedup_by(|one, other| one.id == other.id);
+        for entry in &mut self.history {
+            (entry.ending, entry.mode) = (Ending::Expired, Mode::Exclusive);
+            (entry.at, entry.acquired, entry.fence) = (0, 0, 0);
+            entry.since = None;
+            for text in [&mut entry.outcome, &mut entry.by, &mut entry.about] {
+                text.clear();
+            }
+        }
+        self.mail.clear();
+        self.floor.at = 0;
+        self.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
+        for mark in &mut self.over {
+            mark.until = now + MARK_DURATION;
+        }
+        self.over.sort_by(|one, other| one.token.cmp(&other.token));
+        for hold in &mut self.holds {
+            hold.since = None;
+            if hold.keep_until <= now {
+                hold.keep_until = 0;
+            }
+            if hold.deadline < now {
+                (hold.deadline, hold.renewed, hold.acquired) = (now - 1, Some(now - 1), now - 1);
+            } else if hold.renewed.is_some() && hold.keep_until == 0 {
+                hold.acquired = now - LONG_AGO;
+            }
+        }
+        for waiter in self.queue.iter_mut() {
+            waiter.since = 0;
+            waiter.alive = waiter.alive.max(now - 1);
+        }
+        if self.queue.iter().all(|waiter| waiter.origin == Origin::Counted) {
+            self.ticket = 0;
+            for waiter in self.queue.iter_mut() {
+                self.ticket += 1;
+                waiter.ticket = self.ticket;
+            }
+        }
+    }
+
+    /// Calls `change` with each fence.
+    pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
+        change(&mut self.fence);
+        change(&mut self.floor.fence);
+        self.holds.iter_mut().for_each(|hold| change(&mut hold.fence));
+    }
+
+    /// Calls `change` with each ticket.
+    pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
+        change(&mut self.ticket);
+        let newest = self.newest.as_mut().filter(|newest| newest.ticket > 0);
+        newest.into_iter().for_each(|newest| change(&mut newest.ticket));
+        self.queue.iter_mut().for_each(|waiter| change(&mut waiter.ticket));
+    }
+
+    /// Calls `change` with each token and the attempt of its last request.
+    pub(crate) fn each_attempt(&mut self, change: &mut dyn FnMut(&str, &mut u64)) {
+        self.holds.iter_mut().for_each(|hold| change(&hold.token, &mut hold.attempt));
+        self.queue.iter_mut().for_each(|waiter| change(&waiter.token, &mut waiter.attempt));
+    }
+
+    /// Another tool writes the key.
+    pub(crate) fn overwrite(&mut self, until: Option<u64>) {
+        self.guard = Some(super::lock::Guard { value: "theirs".into(), until });
+    }
+}

@@ -1,0 +1,28 @@
+//! Fencing tokens: strictly increasing, and never behind the clock.
+
+use super::lock::DAY;
+use super::transaction::Transaction;
+use crate::seeded::{Flaw, seeded};
+
+impl Transaction<'_> {
+    /// Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a
+    /// forgery.
+    pub(crate) fn is_ahead(&self, fence: u64) -> bool {
+        fence > self.micros().saturating_add(DAY * 1_000)
+    }
+
+    /// By how many milliseconds a fence is ahead of the clock.
+    pub(crate) fn millis_ahead(&self, fence: u64) -> u64 {
+        fence.saturating_sub(self.micros()) / 1_000
+    }
+
+    /// The fence of a new grant: the wanted one if it is larger than all earlier ones, else the
+    /// next one.
+    pub(crate) fn next_fence(&self, wanted: u64) -> u64 {
+        let last = self.lock.fence;
+        if seeded(Flaw::RepeatsFence) && last > 0 {
+            return last;
+        }
+        if wanted > last { wanted } else { self.micros().max(last + 1) }
+    }
+}

@@ -1,0 +1,105 @@
+//! History: how the last holds ended.
+
+use super::lock::{HistoryEntry, Hold};
+use super::transaction::Transaction;
+use super::view::{id, waited};
+use crate::rules::lock::view::{self, Ending, HoldState, Operator, Outcome, ServerTime};
+use crate::rules::lock::{ClientInfo, Fence};
+use crate::text::printable;
+
+/// How many holds the history keeps.
+pub(crate) const HISTORY_LENGTH: usize = 16;
+
+impl Transaction<'_> {
+    /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
+    /// `otherwise` says. `None` for a hold that is cooling, because its release is on record.
+    fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, String)> {
+        match (hold.standing, self.hold_state(hold)) {
+            (HoldState::Cooling, _) => None,
+            (HoldState::Revoked, _) => Some((Ending::Forgotten, String::new())),
+            (HoldState::Held, HoldState::Revoked) => {
+                let (how, by, _) = self.revocation(hold);
+                Some((how, by))
+            }
+            (HoldState::Held, _) => Some((otherwise, String::new())),
+        }
+    }
+
+    /// The entry for a hold that ends with this outcome of its command; `None` if it is already on
+    /// record. `by` is given, instead of an outcome, if this call ends it.
+    pub(crate) fn history_entry(
+        &self,
+        hold: &Hold,
+        ending: Ending,
+        at: u64,
+        outcome: Outcome,
+        by: Option<&str>,
+    ) -> Option<HistoryEntry> {
+        let (ending, by) = match by {
+            Some(by) => (ending, by.to_owned()),
+            None => self.ending_of(hold, ending)?,
+        };
+        Some(HistoryEntry {
+            ending,
+            at,
+            outcome: outcome.to_string(),
+            id: id(&hold.token),
+            acquired: hold.acquired,
+            since: hold.since,
+            fence: hold.fence,
+            mode: hold.mode,
+            by,
+            about: hold.about.clone(),
+        })
+    }
+
+    pub(crate) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
+        self.lock.history.extend(entries);
+        let surplus = self.lock.history.len().saturating_sub(HISTORY_LENGTH);
+        self.lock.history.drain(..surplus);
+    }
+
+    /// The last entry for a token.
+    pub(crate) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
+        let id = id(token);
+        self.lock.history.iter().rev().find(|entry| entry.id == id)
+    }
+
+    /// The entries for the last of these expired holds, the earliest first.
+    pub(crate) fn expired_entries(&self, expired: &[Hold]) -> Vec<HistoryEntry> {
+        let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
+        expired[surplus..].iter().filter_map(|hold| self.expired_entry(hold)).collect()
+    }
+
+    fn expired_entry(&self, hold: &Hold) -> Option<HistoryEntry> {
+        self.history_entry(hold, Ending::Expired, hold.deadline, Outcome::Unknown, None)
+    }
+
+    /// How the last holds ended, including those that expired since the last write.
+    pub(crate) fn history(&self) -> Vec<view::HistoryEntry> {
+        let known = self.lock.written.is_some();
+        let mut expired: Vec<&Hold> =
+            self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now).collect();
+        expired.sort_by(|one, other| one.by_deadline(other));
+        let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
+        let expired = expired.drain(surplus..).filter_map(|hold| self.expired_entry(hold));
+        self.lock.history.iter().cloned().chain(expired).map(view::HistoryEntry::from).collect()
+    }
+}
+
+impl From<HistoryEntry> for view::HistoryEntry {
+    fn from(entry: HistoryEntry) -> Self {
+        Self {
+            ending: entry.ending,
+            at: ServerTime(entry.at),
+            outcome: entry.outcome.as_str().into(),
+            id: printable(&entry.id),
+            acquired: ServerTime(entry.acquired),
+            waited: waited(entry.since, entry.acquired),
+            fence: Fence(entry.fence),
+            mode: entry.mode,
+            operator: Operator::from_line(&entry.by),
+            client: ClientInfo::from_lines(&entry.about),
+        }
+    }
+}

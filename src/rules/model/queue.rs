@@ -1,0 +1,116 @@
+//! The queue: positions, wake-ups, and how long a waiter sleeps.
+
+use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
+use super::over::EndedBy;
+use super::transaction::Transaction;
+use crate::rules::lock::Mode;
+use crate::seeded::{Flaw, seeded};
+
+/// How much later than the head the second waiter checks an expired lease, in milliseconds.
+const GRACE: u64 = 500;
+
+/// How often the head checks another tool's lock, which sends no messages, in milliseconds.
+const FOREIGN_POLL: u64 = 1_000;
+
+impl Transaction<'_> {
+    pub(crate) fn wake(&mut self, token: &str, message: Message) {
+        if !seeded(Flaw::WakesNobody) {
+            self.lock.mail.push(Mail { token: token.to_owned(), message });
+        }
+    }
+
+    /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
+    /// head from a message, or from the reply to its own call.
+    pub(crate) fn notify_head(&mut self, head: &str, caller: &str) {
+        if self.lock.notified.as_deref() != Some(head) {
+            self.lock.notified = Some(head.to_owned());
+            if head != caller && !seeded(Flaw::TellsNoHead) {
+                self.wake(head, Message::Head);
+            }
+        }
+    }
+
+    /// A ticket that grows with the clock, and is larger than that of the newest request that
+    /// supersedes.
+    pub(crate) fn own_ticket(&self) -> u64 {
+        let newest = self.lock.newest.as_ref().map_or(0, |newest| newest.ticket);
+        self.micros().max(newest + 1)
+    }
+
+    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is. One of
+    /// several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
+    /// with its clock. Returns its position, from 1, and its ticket.
+    pub(crate) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
+        let queued = self.lock.queue.remove(&waiter.token);
+        let restates = agreed.is_some_and(|ticket| ticket > 0);
+        if let Some(queued) = &queued {
+            (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
+            waiter.next = if restates { waiter.next } else { queued.next };
+        }
+        if queued.is_none() || restates && !seeded(Flaw::KeepsProposedTickets) {
+            let (last, own) = (self.lock.ticket, self.own_ticket());
+            waiter.ticket = match agreed {
+                Some(0) => own.max(last + 1),
+                Some(ticket) => ticket,
+                None => last + 1,
+            };
+            self.lock.ticket = last.max(waiter.ticket);
+        }
+        let ticket = waiter.ticket;
+        let index = self.lock.queue.insert(waiter);
+        (index as u64 + 1, ticket)
+    }
+
+    /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
+    pub(crate) fn remove_waiter(&mut self, token: &str, caller: &str, how: EndedBy, by: &str) {
+        let removed = self.lock.queue.remove(token);
+        let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
+        let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
+        if hold.is_some() {
+            self.drop_hold(token);
+        }
+        self.mark_ended(token, ttl, how, by);
+        if token != caller {
+            self.wake(token, Message::Look);
+        }
+    }
+
+    /// The end of the lease that a head with this mode waits for: the last one if it needs the lock
+    /// alone, else the first one.
+    fn awaited(&self, mode: Mode) -> u64 {
+        let deadlines = self.lock.holds.iter().map(|hold| hold.deadline);
+        let joins = [Some(mode), Some(Mode::Exclusive)].contains(&self.lock.mode);
+        let awaited = match mode {
+            Mode::Shared | Mode::Slots(_) if joins => deadlines.min(),
+            _ => deadlines.max(),
+        };
+        awaited.unwrap_or(0) + 1
+    }
+
+    /// How many milliseconds a waiter sleeps unless it is woken. The head watches for the end of a
+    /// lease, or of the time that a called waiter has. The second checks a little later, in case the
+    /// head is dead. Any other waiter is woken when it becomes the head. The position does not count
+    /// the waiters that are called.
+    pub(crate) fn millis_to_sleep(
+        &self,
+        position: u64,
+        mode: Mode,
+        heartbeat: u64,
+        head: Option<&Waiter>,
+    ) -> u64 {
+        let until = match position {
+            1 if self.foreign() => {
+                let until = self.lock.guard.as_ref().and_then(|guard| guard.until);
+                (self.now + FOREIGN_POLL).min(until.map_or(u64::MAX, |until| until + 1))
+            }
+            1 if self.live && !seeded(Flaw::SleepsPastTheLease) => self.awaited(mode),
+            2 if self.live => self.awaited(head.map_or(mode, |head| head.mode)) + GRACE,
+            _ => u64::MAX,
+        };
+        let sleep = match position {
+            1 | 2 if !self.lock.called.is_empty() => CLAIM_WINDOW + (position - 1) * GRACE,
+            _ => u64::MAX,
+        };
+        heartbeat.min(sleep).min(until.saturating_sub(self.now)).max(1)
+    }
+}

@@ -1,0 +1,66 @@
+//! Reconciliation: brings the lock up to date before anything is decided.
+
+use super::lock::{BATCH, Floor, Hold};
+use super::transaction::Transaction;
+use crate::rules::lock::view::Ending;
+use crate::seeded::{Flaw, seeded};
+
+impl Transaction<'_> {
+    /// An idle lock keeps its fence, its life and the newest request that supersedes, and nothing
+    /// else.
+    pub(crate) fn become_idle(&mut self) {
+        if seeded(Flaw::LeavesTraces) {
+            return;
+        }
+        (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
+        (self.lock.ticket, self.lock.floor) = (0, Floor::default());
+        self.lock.called.clear();
+        // A lock that was never granted is the same as one that was never requested.
+        if self.lock.fence == 0 {
+            self.lock.life.clear();
+        }
+    }
+
+    /// Drops holds whose leases have expired, up to the limit for one call.
+    fn drop_expired(&mut self) {
+        let now = self.now;
+        let mut expired: Vec<Hold> =
+            self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
+        expired.sort_by(Hold::by_deadline);
+        let later = expired.split_off(BATCH.min(expired.len()));
+        self.leftovers = !later.is_empty();
+        self.lock.holds.extend(later);
+        let entries = self.expired_entries(&expired);
+        self.record(entries);
+    }
+
+    pub(crate) fn reconcile(&mut self) {
+        if self.deleted {
+            self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
+            self.set_guard_to_latest();
+            self.deleted = false;
+        } else if self.lock.written.is_some() && (self.foreign() || self.lock.holds.is_empty()) {
+            // When the other tool's key is gone, these holds exclude others again until they end. If
+            // the holds are lost, this voids what was counted of them.
+            self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
+        }
+        if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {
+            return;
+        }
+        if !self.live && !self.foreign() && self.lock.queue.is_empty() {
+            // All leases have expired, and there are no waiters.
+            let mut expired = std::mem::take(&mut self.lock.holds);
+            expired.sort_by(Hold::by_deadline);
+            let entries = self.expired_entries(&expired);
+            self.become_idle();
+            self.record(entries);
+            return;
+        }
+        self.drop_expired();
+        if self.live {
+            self.settle_mode();
+        } else if self.lock.holds.is_empty() {
+            (self.lock.written, self.lock.mode) = (None, None);
+        }
+    }
+}

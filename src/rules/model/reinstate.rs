@@ -1,0 +1,46 @@
+//! Reinstatement: restores holds that a server lost together with its data.
+
+use super::lock::Hold;
+use super::transaction::Transaction;
+use crate::rules::lock::Mode;
+use crate::rules::lock::view::{HoldState, Holder};
+use crate::seeded::{Flaw, seeded};
+
+impl Transaction<'_> {
+    /// Reinstates a hold that a waiter has seen: once, as revoked and exclusive, under its id.
+    pub(crate) fn reinstate(&mut self, holder: &Holder, left: u64) {
+        let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
+        if holder.id.len() > 8 || known || self.is_over(&holder.id) || self.is_ahead(holder.fence.0)
+        {
+            return;
+        }
+        if seeded(Flaw::IgnoresReminders) {
+            return;
+        }
+        self.mark_over(&holder.id, left);
+        if !self.live {
+            self.lock.mode = Some(Mode::Exclusive);
+        }
+        self.live = true;
+        self.lock.fence = self.lock.fence.max(holder.fence.0);
+        self.lock.holds.push(Hold {
+            token: holder.id.clone(),
+            owner: String::new(),
+            named: false,
+            mode: Mode::Exclusive,
+            about: holder.client.to_lines(),
+            fence: holder.fence.0,
+            acquired: holder.acquired.0,
+            since: None,
+            renewed: Some(self.now),
+            deadline: self.now + left,
+            keep_until: 0,
+            ttl: 0,
+            slot: holder.slot,
+            attempt: 0,
+            standing: HoldState::Revoked,
+            revoked: None,
+        });
+        self.set_guard_to_latest();
+    }
+}

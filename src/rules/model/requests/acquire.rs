@@ -1,0 +1,350 @@
+//! Requests the lock, for the first time or again.
+
+use std::time::Duration;
+
+use crate::rules::lock::view::{Ending, HoldState, Operator, Outcome, ServerTime};
+use crate::rules::lock::{ClientInfo, Fence, Mode, Slot};
+use crate::rules::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
+use crate::rules::model::over::EndedBy;
+use crate::rules::model::transaction::Transaction;
+use crate::rules::request::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
+use crate::seeded::{Flaw, seeded};
+
+impl Transaction<'_> {
+    pub(in crate::rules::model) fn acquire(
+        &mut self,
+        request: &Request,
+        attempt: u64,
+        seen: &[Seen],
+    ) -> Verdict {
+        let token = request.token.as_str();
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        self.reconcile();
+        if self.is_over(token) {
+            let over = || Answer::Over(self.why_not_held(token));
+            return Verdict::Answer(self.how_ended(token).unwrap_or_else(over));
+        }
+        if self.leftovers {
+            return Verdict::Again;
+        }
+        // The hold was revoked before the client learned of it: report the removal.
+        if let Some(hold) = self.unexpired_hold(token)
+            && let Some(Revoked { by, .. }) = hold.revoked.clone()
+        {
+            let (ending, unknown) = (Ending::Released, Outcome::Unknown);
+            let entry = self.history_entry(hold, ending, self.now, unknown, None);
+            self.remove_waiter(token, token, EndedBy::Operator, &by);
+            self.admit(token);
+            self.record(entry);
+            return Verdict::Answer(Answer::Removed(Operator::from_line(&by)));
+        }
+        let is_copy = self.last_attempt(token).is_some_and(|last| attempt <= last);
+        if is_copy && !seeded(Flaw::ObeysLateCopies) {
+            // An unclaimed grant expires sooner than the caller would assume.
+            return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
+                Some(Hold { fence, slot, .. }) => granted(*fence, *slot),
+                None if ticket.is_none() => Verdict::Again,
+                None => self.place_of(token),
+            };
+        }
+        let tickets = ticket.map_or(0, |ticket| ticket.max(self.lock.ticket));
+        let furthest = self.lock.fence.max(wanted).max(tickets);
+        if self.is_ahead(furthest) {
+            let ahead = Duration::from_millis(self.millis_ahead(furthest));
+            return Verdict::FenceAhead { ahead, now: ServerTime(self.now) };
+        }
+        // One of several servers is asked for a hold that was revoked here meanwhile, or that ended
+        // before its lease expired. It must not grant that hold again.
+        if wanted > 0 && self.valid_hold(token).is_none() {
+            let recorded = self.recorded(token);
+            let ended = recorded.is_some_and(|entry| entry.ending != Ending::Expired);
+            if self.unexpired_hold(token).is_some() || ended {
+                return Verdict::Answer(Answer::Busy(self.brief_view()));
+            }
+        }
+        // A caller that asks again no longer relies on its revoked hold, nor on one that too few
+        // servers granted: then it has a ticket.
+        let gives_up = ticket.is_some_and(|ticket| ticket > 0) && wanted == 0;
+        let unexpired = self.unexpired_hold(token);
+        if unexpired.is_some_and(|hold| gives_up || self.hold_state(hold) == HoldState::Revoked) {
+            self.drop_hold(token);
+        }
+        for Seen { holder, left, life } in seen {
+            let forgotten = *life != self.lock.life || holder.fence.0 > self.lock.fence;
+            if !life.is_empty() && !self.foreign() && forgotten {
+                self.reinstate(holder, millis(*left));
+            }
+        }
+        if request.supersedes
+            && self.valid_hold(token).is_none()
+            && self.enclosing_hold(&request.enclosing).0.is_none()
+        {
+            let own = request.arrival.filter(|_| wanted == 0).map_or(0, |ticket| ticket.0);
+            let arrival = ticket.unwrap_or(own);
+            let newer = if arrival > 0 { self.supersede(request, arrival) } else { None };
+            if let Some(newer) = newer {
+                return Verdict::Answer(Answer::Superseded(newer));
+            }
+        }
+        let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
+        if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
+            return Verdict::Again;
+        }
+        if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
+            return self.hold_again(request, attempt, own, wanted);
+        }
+        self.decide(request, attempt, head.as_ref(), calls)
+    }
+
+    /// The verdict of one of several servers on an overtaken request. Two URLs of a quorum may lead
+    /// to the same server, and another attempt would undo what the later request has done.
+    fn place_of(&self, token: &str) -> Verdict {
+        let queue = &self.lock.queue;
+        let Some((index, waiter)) = queue.position(token).zip(queue.find(token)) else {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
+        };
+        let called = self.is_called(token).then(|| Fence(self.next_fence(0)));
+        Verdict::Placed(Place {
+            view: self.brief_view(),
+            position: index as u64 + 1,
+            sleep: Duration::from_millis(CLAIM_WINDOW / 2),
+            ticket: Ticket(waiter.ticket),
+            called,
+            kept_out: false,
+        })
+    }
+
+    /// The attempt of the last request with this token.
+    fn last_attempt(&self, token: &str) -> Option<u64> {
+        let hold = self.lock.holds.iter().find(|hold| hold.token == token);
+        let waiter = self.lock.queue.find(token);
+        hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
+    }
+
+    /// Of the waiting requests that supersede, only the newest remains: that with the largest
+    /// ticket. The first call of a request has no ticket yet, so one that was given up before its
+    /// first reply cancels nothing. On several servers, only agreed tickets count. Returns the
+    /// client of a newer one.
+    fn supersede(&mut self, request: &Request, arrival: u64) -> Option<ClientInfo> {
+        let token = request.token.as_str();
+        let newest = self.lock.newest.clone();
+        if newest.as_ref().is_some_and(|newest| newest.token == token) {
+            return None;
+        }
+        if let Some(newest) = newest {
+            let is_older = (newest.ticket, newest.token.as_str()) > (arrival, token);
+            if is_older && !seeded(Flaw::ForgetsTheNewest) {
+                self.remove_waiter(token, token, EndedBy::Newer, &newest.about);
+                self.admit(token);
+                return Some(ClientInfo::from_lines(&newest.about));
+            }
+            if self.lock.queue.position(&newest.token).is_some() {
+                self.remove_waiter(&newest.token, token, EndedBy::Newer, &request.client);
+            }
+        }
+        let (token, about) = (token.to_owned(), request.client.clone());
+        self.lock.newest = Some(Newest { ticket: arrival, token, about });
+        None
+    }
+
+    /// The answer to a caller that already holds the lock.
+    fn hold_again(&mut self, request: &Request, attempt: u64, own: u64, wanted: u64) -> Verdict {
+        let token = request.token.as_str();
+        let at_least = millis(request.at_least);
+        let mut fence = own;
+        if wanted > 0 && wanted != own {
+            fence = self.next_fence(wanted);
+            self.lock.fence = fence;
+        }
+        if let Some(hold) = self.hold_mut(token) {
+            (hold.fence, hold.attempt) = (fence, attempt);
+            if at_least > 0 {
+                hold.keep_until = hold.acquired + at_least;
+            }
+        }
+        self.extend(token, request.ttl.as_millis(), 0);
+        let slot = self.unexpired_hold(token).and_then(|hold| hold.slot);
+        granted(fence, slot)
+    }
+
+    /// The answer to a caller that does not hold the lock yet; `head` keeps waiting.
+    fn decide(
+        &mut self,
+        request: &Request,
+        attempt: u64,
+        head: Option<&Waiter>,
+        calls: usize,
+    ) -> Verdict {
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let (now, ttl, token) = (self.now, request.ttl.as_millis(), request.token.as_str());
+        let at_least = millis(request.at_least);
+        let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
+        let is_enclosed = enclosing.is_some();
+        let (owner, named, entered) = match (&request.owner, enclosing) {
+            (Some(owner), _) => (owner.as_str(), true, self.owner_mode(owner.as_str())),
+            (None, Some(hold)) => (hold.owner.as_str(), hold.named, entered),
+            (None, None) => ("", false, None),
+        };
+        let owner = if owner.is_empty() { request.fresh_owner.as_str() } else { owner };
+        let entered = entered.filter(|_| request.reentrant);
+        if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
+            return Verdict::Answer(Answer::Upgrade);
+        }
+
+        let queued = self.lock.queue.find(token);
+        let waiter = Waiter {
+            token: token.to_owned(),
+            owner: owner.to_owned(),
+            named,
+            mode: request.mode,
+            about: request.client.clone(),
+            since: queued.map_or(now, |waiter| waiter.since),
+            reentrant: request.reentrant,
+            ttl,
+            attempt,
+            origin: match ticket {
+                None => Origin::Counted,
+                Some(0) => Origin::Proposed,
+                Some(_) => Origin::Agreed,
+            },
+            next: request.next && !seeded(Flaw::ForgetsNext),
+            ..Waiter::default()
+        };
+        // An owner may enter its own lock ahead of the queue, because the queue waits for that
+        // owner. A hold that is restored needs no turn.
+        let is_first = head.is_none_or(|head| request.next && !head.next);
+        let overtakes = is_first || wanted > 0 || seeded(Flaw::Overtakes);
+        let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
+        if ticket.is_none() && admitted {
+            self.lock.queue.remove(token);
+            self.begin_life(request);
+            let keep_until = if at_least > 0 { now + at_least } else { 0 };
+            let supersedes =
+                request.supersedes && request.arrival.is_none() && wanted == 0 && !is_enclosed;
+            if supersedes {
+                self.supersede(request, self.own_ticket());
+            }
+            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
+            let granted = granted(self.lock.fence, slot);
+            if supersedes {
+                self.admit(token);
+            }
+            return granted;
+        }
+        if is_enclosed && ticket.is_none() {
+            return Verdict::Answer(Answer::Nested);
+        }
+        let heartbeat = request.heartbeat.map_or(0, millis);
+        if heartbeat == 0 && ticket.is_none() {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
+        }
+
+        self.begin_life(request);
+        // Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
+        let alive = now + 2 * heartbeat + CLAIM_WINDOW;
+        let waiter = Waiter { alive, ..waiter };
+        if ticket.is_some() {
+            return self.place(request, waiter, is_enclosed, entered.is_some());
+        }
+        let (position, _) = self.enqueue(None, waiter);
+        let turn = position.saturating_sub(calls as u64).max(1);
+        if turn == 1 {
+            self.notify_head(token, token);
+        }
+        let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head);
+        let (view, sleep) = (self.brief_view(), Duration::from_millis(sleep));
+        let own = || Ticket(self.own_ticket());
+        let arrival = request.supersedes.then(|| request.arrival.unwrap_or_else(own));
+        Verdict::Answer(Answer::Queued { view, position, sleep, arrival, obstacle: None })
+    }
+
+    /// The verdict of one of several servers.
+    fn place(
+        &mut self,
+        request: &Request,
+        waiter: Waiter,
+        is_enclosed: bool,
+        enters: bool,
+    ) -> Verdict {
+        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let token = request.token.as_str();
+        let (position, ticket) = self.enqueue(ticket, waiter.clone());
+        let (head, calls) = self.admit(token);
+        if self.leftovers {
+            return Verdict::Again;
+        }
+        // The reply says what a message would say.
+        self.lock.mail.retain(|mail| mail.token != token);
+        let placed = |view, position, sleep, called, kept_out| {
+            let (ticket, sleep) = (Ticket(ticket), Duration::from_millis(sleep));
+            Verdict::Placed(Place { view, position, sleep, ticket, called, kept_out })
+        };
+        if enters || self.is_called(token) {
+            if wanted == 0 {
+                let until = self.now + CLAIM_WINDOW;
+                if let Some(waiter) = self.lock.queue.find_mut(token) {
+                    waiter.alive = until;
+                }
+                let fence = Some(Fence(self.next_fence(0)));
+                return placed(self.brief_view(), position, CLAIM_WINDOW / 2, fence, false);
+            }
+            self.lock.queue.remove(token);
+            let (ttl, at_least) = (waiter.ttl, millis(request.at_least));
+            let keep_until = if at_least > 0 { self.now + at_least } else { 0 };
+            let now = self.now;
+            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
+            return granted(self.lock.fence, slot);
+        }
+        if is_enclosed {
+            self.lock.queue.remove(token);
+            self.admit(token);
+            return Verdict::Answer(Answer::Nested);
+        }
+        let index = self.lock.queue.position(token);
+        let position = index.map_or(position, |index| index as u64 + 1);
+        let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
+        let turn = position - calls as u64;
+        let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head.as_ref());
+        let kept_out = request.heartbeat.is_none() && self.is_kept_out(position, request.mode);
+        placed(self.brief_view(), position, sleep, None, kept_out)
+    }
+
+    /// A lock without a life gets one, as random as the fresh owner.
+    fn begin_life(&mut self, request: &Request) {
+        if self.lock.life.is_empty() {
+            let fresh = request.fresh_owner.as_str();
+            let life = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
+            life.clone_into(&mut self.lock.life);
+        }
+    }
+}
+
+/// The arguments of the script that `Part` stands for.
+struct Wanted {
+    /// The fence of the hold that is asked for; 0 for none.
+    fence: u64,
+    /// The ticket, or 0 to propose one; `None` without a place in the queue of several servers.
+    ticket: Option<u64>,
+}
+
+impl Wanted {
+    fn by(request: &Request) -> Self {
+        let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
+        let (fence, ticket) = match request.part {
+            None => (0, None),
+            Some(Part::Place(ticket)) => (0, number(ticket)),
+            Some(Part::Settle(ticket, fence)) => (fence.0, number(ticket)),
+            Some(Part::Restore(fence)) => (fence.0, None),
+        };
+        Self { fence, ticket }
+    }
+}
+
+/// The verdict for a caller that holds the lock.
+fn granted(fence: u64, slot: Option<Slot>) -> Verdict {
+    Verdict::Answer(Answer::Granted { fence: Fence(fence), slot })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

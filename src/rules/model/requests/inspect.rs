@@ -1,0 +1,11 @@
+//! Shows the lock with all its holders and waiters, and how its last holds ended.
+
+use crate::rules::lock::view::View;
+use crate::rules::model::transaction::Transaction;
+
+impl Transaction<'_> {
+    pub(in crate::rules::model) fn inspect(&self) -> View {
+        let (waiters, history) = (self.waiters(), self.history());
+        View { waiters, history, ..self.view(0, usize::MAX) }
+    }
+}

@@ -1,0 +1,60 @@
+//! Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
+//! queue.
+
+use crate::rules::lock::view::{Ending, HoldState, Outcome};
+use crate::rules::model::lock::{Message, Origin};
+use crate::rules::model::transaction::Transaction;
+use crate::rules::request::Release;
+use crate::seeded::{Flaw, seeded};
+
+impl Transaction<'_> {
+    pub(in crate::rules::model) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
+        self.reconcile();
+        let keep_until = self.valid_hold(token).map(|hold| hold.keep_until);
+        let release = match keep_until {
+            Some(_) => Release::Released,
+            None => Release::NotHeld(self.why_not_held(token)),
+        };
+        let hold = self.lock.holds.iter().find(|hold| hold.token == token);
+        let waiter = self.lock.queue.find(token);
+        let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
+        let unexpired = self.unexpired_hold(token);
+        // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
+        // id, and the whole token releases it.
+        let id = token.get(..8).filter(|id| *id != token);
+        let own = unexpired.filter(|hold| hold.standing != HoldState::Cooling);
+        let ended = id.and_then(|id| own.or_else(|| self.unexpired_hold(id)));
+        let ending = if outcome == Outcome::Lost { Ending::Lost } else { Ending::Released };
+        let entry =
+            ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
+        let ended = ended.map(|hold| hold.token.clone());
+
+        let may_cool = !seeded(Flaw::IgnoresAtLeast);
+        let cools = keep_until.filter(|&keep_until| keep_until > self.now && may_cool);
+        if let Some(keep_until) = cools {
+            if let Some(hold) = self.hold_mut(token) {
+                (hold.standing, hold.deadline) = (HoldState::Cooling, keep_until);
+            }
+            self.set_guard_to_latest();
+        } else if let Some(ended) = ended {
+            self.drop_hold(&ended);
+        }
+        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on
+        // other servers, it no longer waits: a late copy of its request may have queued it again.
+        let queued = self.lock.queue.find(token);
+        let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
+        if !waits || self.recorded(token).is_some() {
+            self.lock.queue.remove(token);
+            if !seeded(Flaw::ForgetsReleases) {
+                self.mark_over(token, ttl);
+            }
+        }
+        let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token).0 };
+        // The head may now wait for an earlier deadline.
+        if let Some(head) = head.filter(|_| cools.is_some()) {
+            self.wake(&head.token, Message::Look);
+        }
+        self.record(entry);
+        release
+    }
+}

@@ -1,0 +1,73 @@
+//! Revokes one hold, or removes one waiter.
+
+use crate::rules::lock::Id;
+use crate::rules::lock::view::{Ending, HoldState, Outcome, ServerTime};
+use crate::rules::model::lock::Revoked;
+use crate::rules::model::over::EndedBy;
+use crate::rules::model::transaction::Transaction;
+use crate::rules::model::view::shown_waiter;
+use crate::rules::request::{Removal, Revocation};
+
+impl Transaction<'_> {
+    pub(in crate::rules::model) fn remove(
+        &mut self,
+        id: &Id,
+        revocation: Revocation,
+        by: &str,
+    ) -> Removal {
+        self.leftovers = true;
+        while self.leftovers {
+            self.leftovers = false;
+            self.reconcile();
+        }
+        let held = self.lock.holds.iter().filter(|hold| self.unexpired_hold(&hold.token).is_some());
+        let tokens = held.map(|hold| hold.token.as_str()).chain(self.lock.queue.tokens());
+        let mut matching: Vec<String> =
+            tokens.filter(|token| id.is_of(token)).map(str::to_owned).collect();
+        matching.sort();
+        matching.dedup();
+        let [target] = matching.as_slice() else {
+            let view = self.brief_view();
+            let is_none = matching.is_empty();
+            return if is_none { Removal::Unknown(view) } else { Removal::Several(view) };
+        };
+
+        let waiter = self.lock.queue.find(target);
+        let (shown, entry) = match (self.unexpired_hold(target).cloned(), waiter) {
+            (Some(hold), _) => {
+                let shown = self.shown_hold(&hold);
+                let mut entry = None;
+                match (hold.standing, revocation) {
+                    _ if hold.renewed.is_none() => {
+                        self.remove_waiter(target, "", EndedBy::Operator, by);
+                    }
+                    (HoldState::Cooling, _) => self.drop_hold(target),
+                    (_, Revocation::Now) => {
+                        let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
+                        entry = self.history_entry(&hold, ending, self.now, unknown, Some(by));
+                        self.mark_over(target, hold.ttl);
+                        self.drop_hold(target);
+                    }
+                    _ if self.hold_state(&hold) == HoldState::Held => {
+                        let revoked = Some(Revoked { at: self.now, by: by.to_owned() });
+                        if let Some(hold) = self.hold_mut(target) {
+                            hold.revoked = revoked;
+                        }
+                    }
+                    _ => {}
+                }
+                (Removal::Revoked(shown, ServerTime(self.now)), entry)
+            }
+            (None, Some(waiter)) => {
+                let shown = shown_waiter(waiter);
+                self.remove_waiter(target, "", EndedBy::Operator, by);
+                (Removal::Removed(shown, ServerTime(self.now)), None)
+            }
+            // It is a waiter whose details are lost.
+            (None, None) => return Removal::Unknown(self.brief_view()),
+        };
+        self.admit("");
+        self.record(entry);
+        shown
+    }
+}

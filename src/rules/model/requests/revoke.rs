@@ -1,0 +1,89 @@
+//! Revokes all holds with a fence up to the one that the caller has seen.
+
+use crate::rules::lock::view::{Ending, HoldState, Outcome, View};
+use crate::rules::model::history::HISTORY_LENGTH;
+use crate::rules::model::lock::{BATCH, Hold, MAX_LISTED};
+use crate::rules::model::transaction::Transaction;
+use crate::rules::request::Revocation;
+
+impl Transaction<'_> {
+    /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
+    /// these holders.
+    pub(in crate::rules::model) fn revoke(
+        &mut self,
+        up_to: u64,
+        revocation: Revocation,
+        by: &str,
+    ) -> View {
+        let mut first = None;
+        let mut from = 0;
+        loop {
+            let (before, again) = self.revoke_batch(up_to, revocation, by, from);
+            let before = first.get_or_insert(before);
+            match again {
+                Some(next) => from = next,
+                None => return before.clone(),
+            }
+        }
+    }
+
+    /// Does the work of one call of the script. Returns the hold to continue from, unless it is
+    /// finished.
+    fn revoke_batch(
+        &mut self,
+        up_to: u64,
+        revocation: Revocation,
+        by: &str,
+        from: usize,
+    ) -> (View, Option<usize>) {
+        self.leftovers = false;
+        self.reconcile();
+        let mut before = self.view(0, MAX_LISTED);
+        let listed = before.holders.len();
+        before.holders.retain(|holder| holder.fence.0 <= up_to);
+        before.holder_count -= (listed - before.holders.len()) as u64;
+        if self.leftovers {
+            return (before, Some(0));
+        }
+        if self.foreign() && revocation == Revocation::Graceful {
+            return (before, None);
+        }
+        if self.live {
+            self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by);
+        }
+
+        self.lock.holds.sort_by(Hold::by_deadline);
+        let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
+        let (mut next_hold, mut entries) = (from, Vec::new());
+        for (index, hold) in batch.iter().enumerate() {
+            let cooling = hold.standing == HoldState::Cooling;
+            let meant = hold.fence <= up_to;
+            if revocation == Revocation::Now && meant {
+                let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
+                if !cooling && index + HISTORY_LENGTH >= batch.len() {
+                    entries.extend(self.history_entry(hold, ending, self.now, unknown, Some(by)));
+                }
+                // A waiter that did not claim its grant yet keeps waiting with its token.
+                if hold.renewed.is_some() {
+                    self.mark_over(&hold.token, hold.ttl);
+                }
+                self.drop_hold(&hold.token);
+            } else if cooling && meant && !self.foreign() {
+                // Its holder has already released it, so it can go at once.
+                self.drop_hold(&hold.token);
+            } else {
+                next_hold += 1;
+            }
+        }
+        self.record(entries);
+        if self.lock.holds.len() > next_hold {
+            return (before, Some(next_hold));
+        }
+
+        if self.foreign() {
+            (self.lock.guard, self.lock.written, self.lock.mode) = (None, None, None);
+        }
+        self.admit("");
+        (before, None)
+    }
+}

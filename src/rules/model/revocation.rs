@@ -1,0 +1,39 @@
+//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be revoked
+//! individually.
+
+use super::lock::{Floor, Hold, Revoked};
+use super::transaction::Transaction;
+use crate::rules::lock::view::{Ending, HoldState};
+
+impl Transaction<'_> {
+    /// The state of a hold, with all revocations applied.
+    pub(crate) fn hold_state(&self, hold: &Hold) -> HoldState {
+        match hold.standing {
+            HoldState::Held if hold.fence <= self.lock.floor.fence || hold.revoked.is_some() => {
+                HoldState::Revoked
+            }
+            state => state,
+        }
+    }
+
+    /// Revokes all holds with a fence up to this one. Each excludes others until its holder
+    /// releases it or its lease expires.
+    pub(crate) fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
+        if fence > self.lock.floor.fence {
+            let (how, by) = (Some(how), by.to_owned());
+            self.lock.floor = Floor { fence, how, by, at: self.now };
+        }
+    }
+
+    /// How, by whom and when a hold was revoked: individually, or with all up to the floor.
+    pub(crate) fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
+        if let Some(Revoked { at, by }) = &hold.revoked {
+            return (Ending::Revoked, by.clone(), *at);
+        }
+        let Floor { how, by, at, .. } = &self.lock.floor;
+        match how {
+            Some(how) => (*how, by.clone(), *at),
+            None => (Ending::Revoked, String::new(), self.now),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! One call: the time, and the lock as the call finds it.
+
+use super::lock::Lock;
+use crate::seeded::{Flaw, seeded};
+
+/// A lock while one call works on it.
+pub(crate) struct Transaction<'a> {
+    pub(super) lock: &'a mut Lock,
+    pub(super) now: u64,
+    /// Whether a hold of rlock excludes others.
+    pub(super) live: bool,
+    /// Whether the guard was deleted under live holds.
+    pub(super) deleted: bool,
+    /// Whether expired holds or waiters remain, so that nothing can be decided.
+    pub(super) leftovers: bool,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn begin(lock: &'a mut Lock, now: u64) -> Self {
+        lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
+        let guard = lock.guard.as_ref().map(|guard| &guard.value);
+        let held = lock.holds.iter().any(|hold| hold.deadline >= now);
+        let deleted = lock.written.is_some() && guard.is_none() && held;
+        let deleted = deleted && !seeded(Flaw::FreesDeleted);
+        let own = guard.is_some() && guard == lock.written.as_ref();
+        let live = (own || deleted) && !lock.holds.is_empty();
+        Self { lock, now, live, deleted, leftovers: false }
+    }
+
+    /// Whether another tool holds the lock.
+    pub(crate) fn foreign(&self) -> bool {
+        self.lock.guard.is_some() && !self.live
+    }
+
+    /// The time in microseconds, for fences.
+    pub(crate) fn micros(&self) -> u64 {
+        self.now.saturating_mul(1_000)
+    }
+}

@@ -1,0 +1,109 @@
+//! The lock as others see it.
+
+use std::time::Duration;
+
+use super::lock::{Hold, Waiter};
+use super::transaction::Transaction;
+use crate::rules::lock::view::{self, HoldState, Holder, ServerTime, State, View};
+use crate::rules::lock::{ClientInfo, Fence};
+use crate::text::printable;
+
+/// How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
+/// them; those whose leases last longest matter most.
+const MAX_REMINDED: usize = 3;
+
+impl Transaction<'_> {
+    /// The waiters that are presumed alive.
+    pub(crate) fn waiters(&self) -> Vec<view::Waiter> {
+        let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
+        alive.map(shown_waiter).collect()
+    }
+
+    /// A hold, as others see it.
+    pub(crate) fn shown_hold(&self, hold: &Hold) -> Holder {
+        Holder {
+            id: id(&hold.token),
+            owner: hold.owner.clone(),
+            mode: hold.mode,
+            client: ClientInfo::from_lines(&hold.about),
+            fence: Fence(hold.fence),
+            acquired: ServerTime(hold.acquired),
+            waited: waited(hold.since, hold.acquired),
+            renewed: ServerTime(hold.renewed.unwrap_or(hold.acquired)),
+            deadline: ServerTime(hold.deadline),
+            state: match self.hold_state(hold) {
+                HoldState::Held if self.deleted => HoldState::Revoked,
+                state => state,
+            },
+            slot: hold.slot,
+        }
+    }
+
+    /// The lock with up to `holders_at_most` holders, from the one at `holders_from`. Only
+    /// `inspect` fills in the waiters and the history.
+    pub(crate) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
+        let mut live: Vec<&Hold> = self.live_holds().collect();
+        live.sort_by(|one, other| one.by_deadline(other));
+        let holder_count = count(live.len());
+        let shown = live.get(holders_from..).unwrap_or_default();
+        let shown = &shown[..holders_at_most.min(shown.len())];
+        // Collected from a slice, so that it has no spare capacity: a list has thousands of these.
+        let holders: Vec<Holder> = shown.iter().map(|hold| self.shown_hold(hold)).collect();
+        let is = |state| holders.iter().any(|holder| holder.state == state);
+        let state = match (self.live, self.foreign()) {
+            (false, false) => State::Free,
+            (false, true) => State::Foreign,
+            _ if is(HoldState::Held) => State::Held,
+            _ if is(HoldState::Revoked) => State::Revoked,
+            _ => State::Cooling,
+        };
+        let until = match self.live {
+            true => self.lock.holds.iter().map(|hold| hold.deadline).max(),
+            false => self.lock.guard.as_ref().and_then(|guard| guard.until),
+        };
+        View {
+            now: ServerTime(self.now),
+            state,
+            mode: self.lock.mode.filter(|_| self.live),
+            ttl: until.map(|until| Duration::from_millis(until.saturating_sub(self.now))),
+            fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
+            life: self.lock.life.clone(),
+            holder_count,
+            holders,
+            waiter_count: count(self.lock.queue.len()),
+            waiters: Vec::new(),
+            history: Vec::new(),
+        }
+    }
+
+    /// For a reply to a request that waits or is refused.
+    pub(crate) fn brief_view(&self) -> View {
+        let live = self.live_holds().count();
+        self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
+    }
+}
+
+/// A waiter, as others see it.
+pub(crate) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
+    view::Waiter {
+        id: id(&waiter.token),
+        mode: waiter.mode,
+        client: ClientInfo::from_lines(&waiter.about),
+        since: ServerTime(waiter.since),
+        next: waiter.next,
+    }
+}
+
+/// The first 8 characters of a token: enough to tell holds apart, but not to release one.
+pub(crate) fn id(token: &str) -> String {
+    printable(&token.chars().take(8).collect::<String>())
+}
+
+/// How long a holder waited for its grant.
+pub(crate) fn waited(since: Option<u64>, acquired: u64) -> Option<Duration> {
+    since.map(|since| ServerTime(acquired).since(ServerTime(since)))
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,62 @@
+//! What the user decides about waiting, about failure, and about the order of a list.
+
+use std::time::Duration;
+
+/// How long to wait for a busy lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitLimit {
+    None,
+    For(Duration),
+    Forever,
+}
+
+/// What happens to a command that has lost its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum OnLost {
+    #[default]
+    Kill,
+    Continue,
+}
+
+/// How rlock ends a command that has lost its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LossPolicy {
+    pub(crate) on_lost: OnLost,
+    /// Between SIGTERM and SIGKILL. The supervisor caps it at a third of the TTL.
+    pub(crate) kill_after: Duration,
+}
+
+impl LossPolicy {
+    pub(crate) const DEFAULT: Self =
+        Self { on_lost: OnLost::Kill, kill_after: Duration::from_secs(5) };
+}
+
+/// What happens to a command if no server can be reached before it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum OnUnreachable {
+    #[default]
+    Fail,
+    Run,
+}
+
+/// The process group of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// A new one, so that rlock can signal all of it. At a terminal, the group of rlock, because a
+    /// terminal knows only one group of each job.
+    NewUnlessAtTerminal,
+    /// The group of rlock.
+    Inherited,
+}
+
+/// The order of a list of locks. Those that are equal in it are in the order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The longest held first.
+    Age,
+    Name,
+    /// The one with the most waiters first.
+    Waiting,
+    /// The first lease to expire first.
+    Lease,
+}

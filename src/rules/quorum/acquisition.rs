@@ -1,0 +1,455 @@
+//! Acquires a lock on several servers for one request, as a pure state machine. The members' replies
+//! and the time go in; what to ask the members comes out.
+//!
+//! 1. **Place.** The request joins the queue of every member. Each member proposes a ticket. The
+//!    largest ticket of a majority becomes that of the request, which restates it to all members. So
+//!    all queues have the same order, up to the jitter of the network. A member *calls* the requests
+//!    at the head of its queue that its present holds admit. A call is only a hint.
+//! 2. **Settle.** Once enough members call the request, it asks them for a hold with one fencing
+//!    token. It has the lock once enough members have given it this hold. Two such sets of members
+//!    have one in common, which is the argument of Redlock:
+//!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
+//! 3. If too few members settle, the request restates its ticket, which ends its holds on the others.
+//!    The older of two requests that prevented each other is then called everywhere.
+//!
+//! While it waits, the request sleeps at every member. A message from a member that now calls it
+//! counts as a call, so that nothing is asked before the request can settle.
+//!
+//! A member that does not answer delays nothing once the others have decided.
+
+#[cfg(test)]
+pub(crate) mod canonical;
+mod placing;
+mod settling;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use super::seat::{Run, Said, Seat, Seats, UnderWay};
+use super::votes::Votes;
+use super::{grace_until, required};
+use crate::rules::back_off::BackOff;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::view::{Operator, Reason, ServerTime, View};
+use crate::rules::lock::{ClientInfo, Fence, Mode};
+use crate::rules::request::{Answer, Part, Place, Request, Ticket};
+
+/// How long a request that does not wait pauses before it asks again while no request has won.
+const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
+
+/// How long a request relies on a call without asking again: half the time after which it lapses.
+const CALL_LASTS: Duration = Duration::from_secs(1);
+
+/// Something to send to a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) member: usize,
+    /// Returned with the reply.
+    pub(crate) round: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    Ask(Part),
+    /// Wait for a message, up to this long.
+    Listen(Duration),
+}
+
+/// What a member replied.
+#[derive(Clone, Debug, Hash)]
+pub(crate) enum Reply {
+    Placed(Place),
+    Answer(Answer),
+    /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
+    /// shows this time.
+    Behind(Duration, ServerTime),
+    /// A message: the fencing token that the member would give if it calls the request. `None` for
+    /// any other message, or if the time has passed.
+    Heard(Option<Fence>),
+    Failed(Failure),
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Wait for a reply, until this time.
+    Wait(Instant),
+    End(End),
+}
+
+/// The end of an attempt, or of a sleep between two attempts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Granted(Fence),
+    Queued {
+        view: View,
+        position: u64,
+        sleep: Duration,
+        /// Whether no request can be granted the lock, because too few members can vote yet.
+        too_young: bool,
+    },
+    /// Ask again.
+    Woken,
+    Busy(View),
+    Nested,
+    Upgrade,
+    Over(Reason),
+    Superseded(ClientInfo),
+    Removed(Operator),
+    /// Only this number of members could be used.
+    TooFew(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Placing {
+        since: Instant,
+        majority_at: Option<Instant>,
+    },
+    Settling {
+        since: Instant,
+        majority_at: Option<Instant>,
+        fence: Fence,
+        raises: u32,
+    },
+    /// No request has won, and this one does not wait.
+    Pausing {
+        until: Instant,
+    },
+    Resting {
+        until: Instant,
+    },
+    Ended,
+}
+
+/// The progress of one request toward the lock.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Acquisition {
+    mode: Mode,
+    waits: bool,
+    supersedes: bool,
+    /// How long the hold will last.
+    lease: Duration,
+    io_timeout: Duration,
+    required: usize,
+    majority: usize,
+    seats: Seats,
+    /// The ticket on which a majority agreed.
+    ticket: Option<Ticket>,
+    phase: Phase,
+    round: u64,
+    /// When this attempt began.
+    started: Instant,
+    undecided: BackOff,
+    /// Whether a majority has answered in this attempt.
+    has_met: bool,
+    random: u64,
+}
+
+impl Acquisition {
+    /// `io_timeout` bounds each attempt. `random` makes requests that outbid each other differ.
+    pub(crate) fn new(
+        request: &Request,
+        members: usize,
+        io_timeout: Duration,
+        random: u64,
+        now: Instant,
+    ) -> Self {
+        Self {
+            mode: request.mode,
+            waits: request.heartbeat.is_some(),
+            supersedes: request.supersedes,
+            lease: request.ttl.get().max(request.at_least),
+            io_timeout,
+            required: required(request.mode, members),
+            majority: required(Mode::Exclusive, members),
+            seats: Seats::new(members),
+            ticket: None,
+            phase: Phase::Ended,
+            round: 0,
+            started: now,
+            undecided: UNDECIDED,
+            has_met: false,
+            random,
+        }
+    }
+
+    /// Begins an attempt.
+    pub(crate) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
+        (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
+        let mut orders = Vec::new();
+        if matches!(self.phase, Phase::Resting { .. }) && self.is_called(now) {
+            self.settle(now, &mut orders);
+        } else {
+            self.place(now, &mut orders);
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
+    pub(crate) fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
+        self.phase = Phase::Resting { until };
+        let mut orders = Vec::new();
+        for member in 0..self.seats.0.len() {
+            self.settle_down(member, now, &mut orders);
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Handles a reply. `run` is the run of the server program that gave it.
+    pub(crate) fn replied(
+        &mut self,
+        member: usize,
+        round: u64,
+        reply: Reply,
+        run: Option<Run>,
+        now: Instant,
+    ) -> (Vec<Order>, Step) {
+        let mut orders = Vec::new();
+        let Some(seat) = self.seats.0.get_mut(member) else { return (orders, Step::Wait(now)) };
+        let before = seat.under_way.take();
+        seat.run = run.or(seat.run.take());
+        let (mut is_news, mut is_stale, mut answered) = (false, false, round);
+        match reply {
+            Reply::Heard(called) => {
+                is_news = called.is_none();
+                if let (Said::Placed(place), Some(_)) = (&mut seat.said, called) {
+                    (place.called, place.sleep) = (called, CALL_LASTS);
+                }
+            }
+            Reply::Placed(place) => {
+                (seat.ticket, seat.clock) = (Some(place.ticket), Some(place.view.now));
+                // A late answer about the same place is as good as a new one.
+                let is_placing = matches!(self.phase, Phase::Placing { .. });
+                let is_agreed = self.ticket.is_none_or(|ticket| ticket == place.ticket);
+                is_stale = !is_agreed && round != self.round;
+                if is_placing && is_agreed {
+                    answered = self.round;
+                }
+                (seat.said, seat.round) = (Said::Placed(place), answered);
+            }
+            Reply::Answer(Answer::Granted { fence, .. }) => {
+                (seat.said, seat.round) = (Said::Granted(fence), round);
+            }
+            Reply::Answer(answer) => (seat.said, seat.round) = (Said::Refused(answer), round),
+            Reply::Behind(by, clock) => {
+                // It may accept the ticket on which the members have agreed since.
+                is_stale = round != self.round;
+                seat.clock = Some(clock);
+                (seat.said, seat.round) = (Said::Behind(by), round);
+            }
+            Reply::Failed(failure) => {
+                is_news = before == Some(UnderWay::Listening);
+                (seat.said, seat.round) = (Said::Failed(failure), round);
+            }
+        }
+        match self.phase {
+            Phase::Resting { until } => {
+                let until = if is_news { now } else { until };
+                self.phase = Phase::Resting { until };
+                match is_stale {
+                    // Until the member knows the agreed ticket, it may keep other requests out.
+                    true => self.ask_to_place(member, &mut orders),
+                    false => self.settle_down(member, now, &mut orders),
+                }
+            }
+            Phase::Placing { .. } if answered != self.round => {
+                self.ask_to_place(member, &mut orders);
+            }
+            Phase::Settling { .. } if answered != self.round => {
+                self.ask_to_settle(member, &mut orders);
+            }
+            _ => {}
+        }
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// Handles that the time of the last step has come.
+    pub(crate) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
+        let mut orders = Vec::new();
+        let step = self.progress(now, &mut orders);
+        (orders, step)
+    }
+
+    /// What the members have answered, for a message.
+    pub(crate) fn votes(&self) -> Votes<()> {
+        self.seats.votes(self.round)
+    }
+
+    /// See `Seats::too_young`.
+    pub(crate) fn too_young<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Vec<(usize, Fault)> {
+        self.seats.too_young(names, self.lease, now)
+    }
+
+    /// See `Seats::wrong_clocks`.
+    pub(crate) fn wrong_clocks<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        has_failed: bool,
+    ) -> Vec<(usize, Fault)> {
+        self.seats.wrong_clocks(names, has_failed)
+    }
+
+    /// Whether any member may have the request.
+    pub(crate) fn may_be_known(&self) -> bool {
+        self.ticket.is_some()
+            || self.seats.iter().any(|seat| seat.ticket.is_some())
+            || self.votes().fate() != Fate::NotSent
+    }
+
+    /// How many members the request needs.
+    pub(crate) fn required(&self) -> usize {
+        self.required
+    }
+
+    fn progress(&mut self, now: Instant, orders: &mut Vec<Order>) -> Step {
+        loop {
+            let next = match self.phase {
+                Phase::Placing { since, majority_at } => {
+                    self.placing(since, majority_at, now, orders)
+                }
+                Phase::Settling { .. } => self.settling(now, orders),
+                Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
+                Phase::Pausing { .. } => {
+                    self.place(now, orders);
+                    None
+                }
+                Phase::Resting { until } => Some(self.resting(until, now)),
+                Phase::Ended => Some(Step::Wait(now)),
+            };
+            if let Some(step) = next {
+                if matches!(step, Step::End(_)) && !matches!(self.phase, Phase::Resting { .. }) {
+                    self.phase = Phase::Ended;
+                }
+                return step;
+            }
+        }
+    }
+
+    fn ask(&mut self, member: usize, part: Part, orders: &mut Vec<Order>) {
+        let seat = &mut self.seats.0[member];
+        if let (Said::Placed(place), Part::Place(_)) = (&mut seat.said, part) {
+            place.called = None;
+        }
+        if seat.under_way.is_none() {
+            let settles = matches!(part, Part::Settle(..));
+            seat.under_way = Some(if settles { UnderWay::Settle } else { UnderWay::Place });
+            orders.push(Order { member, round: self.round, what: What::Ask(part) });
+        }
+    }
+
+    /// How many members must answer before the request can be decided, unless one names a holder.
+    fn needed(&self) -> usize {
+        self.majority.max(self.required)
+    }
+
+    /// The fencing tokens of the holds that members have given in this round.
+    fn held_fences(&self) -> impl Iterator<Item = Fence> {
+        self.seats.believed().filter_map(|seat| seat.held(self.round))
+    }
+
+    /// How many members have the hold with this fencing token.
+    fn holding(&self, fence: Fence, now: Instant) -> usize {
+        self.seats.voting(|seat| seat.held(self.round) == Some(fence), self.lease, now)
+    }
+
+    /// Until when to await the other members in a round that began at `since`.
+    fn patience(&self, since: Instant, majority_at: Option<Instant>) -> Instant {
+        match majority_at {
+            Some(at) => grace_until(since, at),
+            None => since + self.io_timeout,
+        }
+    }
+
+    /// An answer that ends the request, whatever the other members say.
+    fn refusal(&self) -> Option<End> {
+        let refused = |seat: &&Seat| seat.round == self.round;
+        let over = |seat: &Seat| match &seat.said {
+            Said::Refused(Answer::Over(why)) => Some(why.clone()),
+            _ => None,
+        };
+        for seat in self.seats.iter().filter(refused) {
+            match &seat.said {
+                Said::Refused(Answer::Nested) => return Some(End::Nested),
+                Said::Refused(Answer::Upgrade) => return Some(End::Upgrade),
+                // Agreed tickets are the same everywhere, and an operator means all members.
+                Said::Refused(Answer::Superseded(newer)) => {
+                    return Some(End::Superseded(newer.clone()));
+                }
+                Said::Refused(Answer::Removed(operator)) => {
+                    return Some(End::Removed(operator.clone()));
+                }
+                _ => {}
+            }
+        }
+        let overs: Vec<Reason> = self.seats.iter().filter(refused).filter_map(over).collect();
+        (overs.len() > self.seats.0.len() - self.required).then(|| End::Over(overs[0].clone()))
+    }
+
+    /// Whether enough members call the request.
+    fn is_called(&self, now: Instant) -> bool {
+        let called = |seat: &Seat| seat.called().is_some();
+        self.seats.voting(called, self.lease, now) >= self.required
+    }
+
+    /// How many members have not answered a request of this round or of an earlier one.
+    fn open(&self) -> usize {
+        let is_open =
+            |seat: &&Seat| matches!(seat.under_way, Some(UnderWay::Place | UnderWay::Settle));
+        self.seats.iter().filter(is_open).count()
+    }
+
+    /// The members that have not been asked for a hold, because they have not answered yet.
+    pub(crate) fn not_asked_to_settle(&self) -> Vec<usize> {
+        let is_asked_too_late =
+            |(_, seat): &(usize, &Seat)| seat.under_way == Some(UnderWay::Place);
+        self.seats.iter().enumerate().filter(is_asked_too_late).map(|(number, _)| number).collect()
+    }
+
+    /// While the request sleeps, a member that does not call it listens for a message, and a hold that
+    /// was given too late ends.
+    fn settle_down(&mut self, member: usize, now: Instant, orders: &mut Vec<Order>) {
+        let Phase::Resting { until } = self.phase else { return };
+        let round = self.round;
+        let seat = &mut self.seats.0[member];
+        match &seat.said {
+            _ if seat.under_way.is_some() => {}
+            Said::Granted(_) => self.ask_to_place(member, orders),
+            Said::Placed(Place { called: None, sleep, .. }) if now < until => {
+                seat.under_way = Some(UnderWay::Listening);
+                orders.push(Order { member, round, what: What::Listen(*sleep) });
+            }
+            _ => {}
+        }
+    }
+
+    fn resting(&mut self, until: Instant, now: Instant) -> Step {
+        if self.is_called(now) || now >= until {
+            return Step::End(End::Woken);
+        }
+        // A call lapses unless the request asks again in time.
+        let any_called = self.seats.iter().any(|seat| seat.called().is_some());
+        let until = if any_called { until.min(now + CALL_LASTS) } else { until };
+        self.phase = Phase::Resting { until };
+        Step::Wait(until)
+    }
+
+    /// A random number from 0 to 1, by SplitMix64: <https://prng.di.unimi.it/splitmix64.c>.
+    fn random_share(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed >> 40) as f64 / (1_u64 << 24) as f64
+    }
+}

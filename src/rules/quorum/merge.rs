@@ -1,0 +1,275 @@
+//! One view of a lock from the views of several servers.
+
+use std::time::Duration;
+
+use super::majority::{most_common, required};
+use crate::rules::lock::Fence;
+use crate::rules::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter};
+
+/// A holder, with what each server that knows it reports.
+struct Sighting {
+    holder: Holder,
+    lefts: Vec<Duration>,
+    /// The longest that a server reports: one that got the hold late knows of no wait.
+    waited: Option<Duration>,
+    fences: Vec<Fence>,
+    states: Vec<HoldState>,
+}
+
+/// The lock as it is on `servers` servers, of which those with a view have answered. A holder
+/// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the
+/// holder that most servers have counts too, however few they are.
+///
+/// All times are by the clock of the first server.
+pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+    let now = views.first().map_or(ServerTime(0), |view| view.now);
+    let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
+    let unanswered = servers.saturating_sub(views.len());
+    let mut seen = holders(views);
+    let most = seen.iter().map(|seen| seen.lefts.len()).max().unwrap_or(0);
+    seen.retain(|seen| {
+        let count = seen.lefts.len();
+        count + unanswered >= required(seen.holder.mode, servers) || lenient && count == most
+    });
+    let holders: Vec<Holder> = seen.into_iter().map(|seen| seen.combine(now, servers)).collect();
+    let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
+    let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
+    let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
+    let state = match () {
+        () if holders.iter().any(|holder| holder.state == HoldState::Held) => State::Held,
+        () if holders.iter().any(|holder| holder.state == HoldState::Revoked) => State::Revoked,
+        () if !holders.is_empty() => State::Cooling,
+        () if is_foreign || lenient && !foreign.is_empty() => State::Foreign,
+        () => State::Free,
+    };
+    View {
+        now,
+        state,
+        mode: holders.first().map(|holder| holder.mode),
+        ttl: match state {
+            State::Foreign => foreign.iter().filter_map(|view| view.ttl).max(),
+            _ => left,
+        },
+        fence: views.iter().filter_map(|view| view.fence).max(),
+        // The life of the lock differs from server to server, so the merged view has none.
+        life: String::new(),
+        holder_count: holders.len().try_into().unwrap_or(u64::MAX),
+        holders,
+        waiter_count: waiter_count(views),
+        waiters: waiters(views),
+        history: history(views),
+    }
+}
+
+/// The same view by a clock that shows `now`.
+fn by_clock(view: &View, now: ServerTime) -> View {
+    let mut view = view.clone();
+    let then = std::mem::replace(&mut view.now, now);
+    let moved = |time: &mut ServerTime| *time = now + time.since(then) - then.since(*time);
+    for holder in &mut view.holders {
+        let Holder { acquired, renewed, deadline, .. } = holder;
+        [acquired, renewed, deadline].into_iter().for_each(moved);
+    }
+    view.waiters.iter_mut().for_each(|waiter| moved(&mut waiter.since));
+    for past in &mut view.history {
+        [&mut past.acquired, &mut past.at].into_iter().for_each(moved);
+    }
+    view
+}
+
+/// The view of the same lock on a server where it is free.
+pub(crate) fn free_like(view: &View) -> View {
+    View {
+        state: State::Free,
+        mode: None,
+        ttl: None,
+        holder_count: 0,
+        holders: Vec::new(),
+        waiter_count: 0,
+        waiters: Vec::new(),
+        history: Vec::new(),
+        ..view.clone()
+    }
+}
+
+/// How many waiters most of the servers count at least.
+fn waiter_count(views: &[View]) -> u64 {
+    let mut counts: Vec<u64> = views.iter().map(|view| view.waiter_count).collect();
+    counts.sort_unstable();
+    counts.get(counts.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+/// The waiters that most of the servers list. All servers order waiters with agreed tickets alike, so
+/// the mean positions give the same order.
+fn waiters(views: &[View]) -> Vec<Waiter> {
+    let mut all = Vec::<(Waiter, usize, usize)>::new();
+    for view in views {
+        for (position, waiter) in view.waiters.iter().enumerate() {
+            match all.iter_mut().find(|(other, ..)| other.id == waiter.id) {
+                Some((known, listings, positions)) => {
+                    known.since = known.since.min(waiter.since);
+                    *listings += 1;
+                    *positions += position;
+                }
+                None => all.push((waiter.clone(), 1, position)),
+            }
+        }
+    }
+    all.retain(|(_, listings, _)| *listings > views.len() / 2);
+    all.sort_by(|(_, one, here), (_, other, there)| (here * other).cmp(&(there * one)));
+    all.into_iter().map(|(waiter, ..)| waiter).collect()
+}
+
+/// The history that most of the servers remember.
+fn history(views: &[View]) -> Vec<HistoryEntry> {
+    // One list for each hold, with the entry of each server that remembers it.
+    let mut all = Vec::<Vec<&HistoryEntry>>::new();
+    for view in views {
+        for (index, past) in view.history.iter().enumerate() {
+            // A server has two entries for a hold that expired there and was restored.
+            let is_last = view.history[index + 1..].iter().all(|later| later.id != past.id);
+            match all.iter_mut().find(|same| same[0].id == past.id) {
+                _ if !is_last => {}
+                Some(same) => same.push(past),
+                None => all.push(vec![past]),
+            }
+        }
+    }
+    all.retain(|same| same.len() > views.len() / 2);
+    let mut history: Vec<HistoryEntry> = all.iter().map(|same| agreed(same)).collect();
+    history.sort_by_key(|past| past.at);
+    history
+}
+
+/// How a hold ended, as most of these entries report it. A server that got the hold late knows
+/// neither when it began nor of any wait.
+fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
+    let count = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
+    let most = same.iter().map(|past| count(past)).max();
+    let entry = same.iter().find(|past| Some(count(past)) == most).unwrap_or(&same[0]);
+    let alike = same.iter().filter(|past| past.ending == entry.ending);
+    let held = alike.map(|past| past.at.since(past.acquired)).max().unwrap_or_default();
+    HistoryEntry {
+        acquired: entry.at - held,
+        waited: same.iter().map(|past| past.waited).max().flatten(),
+        ..(*entry).clone()
+    }
+}
+
+/// The holders of all views. A server that got a hold late does not know when it began.
+fn holders(views: &[View]) -> Vec<Sighting> {
+    let mut all = Vec::<Sighting>::new();
+    for view in views {
+        for holder in &view.holders {
+            let at = all.iter().position(|seen| seen.holder.id == holder.id);
+            let at = at.unwrap_or_else(|| {
+                let (lefts, waited, fences, states) = Default::default();
+                all.push(Sighting { holder: holder.clone(), lefts, waited, fences, states });
+                all.len() - 1
+            });
+            let seen = &mut all[at];
+            seen.holder.acquired = seen.holder.acquired.min(holder.acquired);
+            seen.holder.renewed = seen.holder.renewed.max(holder.renewed);
+            seen.lefts.push(holder.deadline.since(view.now));
+            seen.waited = seen.waited.max(holder.waited);
+            seen.fences.push(holder.fence);
+            seen.states.push(holder.state);
+        }
+    }
+    all
+}
+
+impl Sighting {
+    /// The holder as enough servers see it: its lease expires when too few of them have it.
+    fn combine(mut self, now: ServerTime, servers: usize) -> Holder {
+        let enough = required(self.holder.mode, servers).min(self.lefts.len());
+        self.lefts.sort_unstable_by(|one, other| other.cmp(one));
+        let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
+        let held = self.states.iter().filter(|s| **s == HoldState::Held).count();
+        let state = if held >= enough {
+            HoldState::Held
+        } else if self.states.contains(&HoldState::Revoked) {
+            HoldState::Revoked
+        } else {
+            HoldState::Cooling
+        };
+        let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
+        Holder { deadline: now + left, waited: self.waited, state, fence, ..self.holder }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::lock::view::{Ending, Operator, Outcome};
+    use crate::rules::lock::{ClientInfo, Mode};
+
+    /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has ended
+    /// `ago`, after `held`.
+    fn view(clock: u64, id: &str, age: u64, past: &[(&str, u64, u64)]) -> View {
+        let client = ClientInfo::from_lines("");
+        let acquired = ServerTime(clock - age);
+        let (renewed, deadline) = (acquired, ServerTime(clock + 10_000));
+        let holder = Holder {
+            id: id.into(),
+            owner: String::new(),
+            mode: Mode::Exclusive,
+            client: client.clone(),
+            fence: Fence(7),
+            acquired,
+            waited: None,
+            renewed,
+            deadline,
+            state: HoldState::Held,
+            slot: None,
+        };
+        let entry = |&(id, ago, held): &(&str, u64, u64)| HistoryEntry {
+            ending: Ending::Released,
+            at: ServerTime(clock - ago),
+            outcome: Outcome::Unknown,
+            id: id.into(),
+            acquired: ServerTime(clock - ago - held),
+            waited: None,
+            fence: Fence(5),
+            mode: Mode::Exclusive,
+            operator: Operator::default(),
+            client: client.clone(),
+        };
+        View {
+            now: ServerTime(clock),
+            state: State::Held,
+            mode: Some(Mode::Exclusive),
+            ttl: None,
+            fence: Some(Fence(7)),
+            life: String::new(),
+            holder_count: 1,
+            holders: vec![holder],
+            waiter_count: 0,
+            waiters: Vec::new(),
+            history: past.iter().map(entry).collect(),
+        }
+    }
+
+    #[test]
+    fn ages_and_the_history_are_the_same_whichever_server_is_listed_first() {
+        let views = [
+            // It was restarted, and got the present hold back 3 s ago.
+            view(1_000_000, "c", 3_000, &[]),
+            view(1_060_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 1_000)]),
+            // It got the hold of b late.
+            view(900_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 200)]),
+        ];
+        for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0], [1, 0, 2]] {
+            let merged = merge(&order.map(|server| views[server].clone()), 3, false);
+            let ago = |time: ServerTime| merged.now.since(time).as_millis();
+            let holder = &merged.holders[0];
+            assert_eq!((ago(holder.acquired), ago(holder.renewed)), (9_000, 3_000), "{order:?}");
+            let past: Vec<_> = merged
+                .history
+                .iter()
+                .map(|past| (past.id.as_str(), ago(past.at), ago(past.acquired)))
+                .collect();
+            assert_eq!(past, [("a", 40_000, 45_000), ("b", 20_000, 21_000)], "{order:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether a majority released a hold.
+
+use super::majority::first_known;
+use super::votes::Votes;
+use crate::rules::failure::Fate;
+use crate::rules::request::Release;
+
+/// What the votes on a release mean.
+pub(crate) enum ReleaseDecision {
+    Decided(Release),
+    /// Only `answered` members answered, which is too few. Some may have released the hold.
+    TooFew {
+        answered: usize,
+        maybe_released: bool,
+    },
+}
+
+/// Whether further votes cannot change the decision.
+pub(crate) fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
+    votes.count(|release| !is_not_held(release)) >= required || is_lost(votes, required)
+}
+
+/// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
+/// earlier release of the same hold reached some members but not enough.
+pub(crate) fn decide_release(
+    votes: &Votes<Release>,
+    required: usize,
+    maybe_released: bool,
+) -> ReleaseDecision {
+    let released = votes.count(|release| *release == Release::Released);
+    if is_lost(votes, required) {
+        let reasons = votes.values().filter_map(|(_, release)| match release {
+            Release::NotHeld(why) => Some(why.clone()),
+            Release::Released | Release::Unknown => None,
+        });
+        let why = first_known(reasons);
+        let release = if maybe_released { Release::Unknown } else { Release::NotHeld(why) };
+        return ReleaseDecision::Decided(release);
+    }
+    let answered = votes.count(|_| true);
+    if answered < required {
+        let maybe_released = maybe_released || released > 0 || votes.fate() != Fate::NotSent;
+        return ReleaseDecision::TooFew { answered, maybe_released };
+    }
+    ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })
+}
+
+/// Whether too many members lack the hold for it to have been on a majority, even if all others had
+/// it.
+fn is_lost(votes: &Votes<Release>, required: usize) -> bool {
+    votes.count(is_not_held) > votes.servers() - required
+}
+
+fn is_not_held(release: &Release) -> bool {
+    matches!(release, Release::NotHeld(_))
+}

@@ -1,0 +1,84 @@
+//! Whether a majority renewed a hold.
+
+use std::time::Duration;
+
+use super::majority::{first_known, most_common, required};
+use super::votes::Votes;
+use crate::rules::lock::view::Reason;
+use crate::rules::lock::{Fence, Mode};
+use crate::rules::request::Renewal;
+
+/// What the votes on a renewal mean.
+pub(crate) enum RenewalDecision {
+    Renewed {
+        fence: Fence,
+        /// The shortest lease among the members that renewed it.
+        left: Duration,
+        mode: Mode,
+        /// The members that have lost the hold.
+        lost: Vec<usize>,
+    },
+    NotHeld(Reason),
+    /// Only `renewed` members renewed it.
+    TooFew {
+        renewed: usize,
+        required: usize,
+        /// The members that have lost the hold.
+        lost: Vec<usize>,
+    },
+}
+
+/// Whether further votes cannot change the decision.
+pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
+    let required = required_by(votes);
+    votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
+}
+
+/// Decides from the votes of members.
+pub(crate) fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
+    let required = required_by(votes);
+    if is_lost(votes, required) {
+        let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
+            Renewal::NotHeld(why) => Some(why.clone()),
+            Renewal::Renewed { .. } => None,
+        });
+        return RenewalDecision::NotHeld(first_known(reasons));
+    }
+    let renewed = votes.values().filter_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { fence, left, .. } => Some((*fence, *left)),
+        Renewal::NotHeld(_) => None,
+    });
+    let (fences, lefts): (Vec<Fence>, Vec<Duration>) = renewed.unzip();
+    let lost = votes.values().filter(|(_, renewal)| is_not_held(renewal));
+    let lost = lost.map(|(number, _)| number).collect();
+    match most_common(&fences) {
+        Some(fence) if fences.len() >= required => {
+            let left = lefts.into_iter().min().unwrap_or_default();
+            RenewalDecision::Renewed { fence, left, mode: mode_in(votes), lost }
+        }
+        _ => RenewalDecision::TooFew { renewed: fences.len(), required, lost },
+    }
+}
+
+/// The mode of the hold. While no member has named it, the one that needs the fewest members.
+fn mode_in(votes: &Votes<Renewal>) -> Mode {
+    let mode = votes.values().find_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { mode, .. } => Some(*mode),
+        Renewal::NotHeld(_) => None,
+    });
+    mode.unwrap_or(Mode::Exclusive)
+}
+
+/// How many members must have the hold.
+fn required_by(votes: &Votes<Renewal>) -> usize {
+    required(mode_in(votes), votes.servers())
+}
+
+/// Whether too many members lack the hold for the others to be enough.
+fn is_lost(votes: &Votes<Renewal>, required: usize) -> bool {
+    votes.count(is_not_held) > votes.servers() - required
+}
+
+fn is_not_held(renewal: &Renewal) -> bool {
+    matches!(renewal, Renewal::NotHeld(_))
+}

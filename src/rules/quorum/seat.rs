@@ -1,0 +1,287 @@
+//! What the members of a quorum have replied to a request, and which replies count.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::merge::{free_like, merge};
+use super::votes::Votes;
+use crate::rules::duration::show;
+use crate::rules::failure::Failure;
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lock::Fence;
+use crate::rules::lock::view::{ServerTime, View};
+use crate::rules::model::lock::DAY;
+use crate::rules::request::{Answer, Place, Ticket};
+use crate::seeded::{Flaw, seeded};
+
+/// One run of a server program, from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    /// Unique among all servers, whatever address they are reached at.
+    pub(crate) id: String,
+    /// The latest time at which it can have started.
+    pub(crate) since: Instant,
+}
+
+/// What a member answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Said {
+    Nothing,
+    Placed(Place),
+    Granted(Fence),
+    /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
+    Behind(Duration),
+    /// Any other answer. None of them is a grant.
+    Refused(Answer),
+    Failed(Failure),
+}
+
+/// What is under way to a member. A member does one thing at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum UnderWay {
+    Place,
+    Settle,
+    /// It waits for a message to the waiter.
+    Listening,
+}
+
+/// One member, as a request knows it.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Seat {
+    pub(super) under_way: Option<UnderWay>,
+    pub(super) said: Said,
+    /// The round in which it said that.
+    pub(super) round: u64,
+    /// The last ticket that it has given.
+    pub(super) ticket: Option<Ticket>,
+    /// What its clock last showed.
+    pub(super) clock: Option<ServerTime>,
+    /// The run of the server program that answered last.
+    pub(super) run: Option<Run>,
+}
+
+impl Seat {
+    pub(crate) fn new() -> Self {
+        let (under_way, said, ticket, clock, run) = (None, Said::Nothing, None, None, None);
+        Self { under_way, said, round: 0, ticket, clock, run }
+    }
+
+    /// The fencing token that the member would give, if it calls the request.
+    pub(crate) fn called(&self) -> Option<Fence> {
+        match &self.said {
+            Said::Placed(place) => place.called,
+            _ => None,
+        }
+    }
+
+    /// The fencing token of the hold that the member has given in this round.
+    pub(crate) fn held(&self, round: u64) -> Option<Fence> {
+        match self.said {
+            Said::Granted(fence) if self.round == round => Some(fence),
+            _ => None,
+        }
+    }
+
+    /// The last fencing token that the member has given, as far as known; 0 if there is none.
+    pub(crate) fn fence(&self) -> Fence {
+        match &self.said {
+            Said::Placed(place) => {
+                let before = place.called.map_or(0, |fence| fence.0.saturating_sub(1));
+                place.view.fence.unwrap_or(Fence(0)).max(Fence(before))
+            }
+            Said::Granted(fence) => *fence,
+            _ => Fence(0),
+        }
+    }
+
+    /// The larger of its last ticket and its last fencing token.
+    fn proposal(&self) -> u64 {
+        self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
+    }
+
+    /// Whether the member has failed in this round.
+    pub(crate) fn has_failed(&self, round: u64) -> bool {
+        self.round == round && matches!(self.said, Said::Failed(_) | Said::Behind(_))
+    }
+
+    /// Whether the member has spoken in this round. One that listens has nothing to add.
+    pub(crate) fn has_spoken(&self, round: u64) -> bool {
+        self.round == round && self.said != Said::Nothing
+            || self.under_way == Some(UnderWay::Listening)
+    }
+
+    pub(crate) fn view(&self) -> Option<&View> {
+        match &self.said {
+            Said::Placed(place) => Some(&place.view),
+            Said::Refused(Answer::Busy(view)) => Some(view),
+            _ => None,
+        }
+    }
+
+    /// How long the server has been up; zero if that is unknown.
+    fn uptime(&self, now: Instant) -> Duration {
+        self.run.as_ref().map_or(Duration::ZERO, |run| now.since(run.since))
+    }
+}
+
+/// All members.
+///
+/// A server that was restarted may have forgotten a lease, so its reply does not count until it has
+/// been up for longer than any lease can last. Redlock has an operator delay such restarts instead:
+/// <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/#performance-crash-recovery-and-fsync>
+///
+/// Two URLs may lead to the same server. Its run ID reveals this, and it counts once.
+///
+/// A server whose clock is far ahead proposes tickets and fencing tokens that the others refuse. If
+/// most of them do, its replies do not count.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Seats(pub(super) Vec<Seat>);
+
+impl Seats {
+    pub(crate) fn new(members: usize) -> Self {
+        Self(std::iter::repeat_with(Seat::new).take(members).collect())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
+        self.0.iter()
+    }
+
+    /// The longest lease that a restarted server may have forgotten, as far as can be known: the
+    /// requested one, and those of the holders that other members know.
+    fn longest_lease(&self, lease: Duration) -> Duration {
+        let holders = self.iter().filter_map(Seat::view).flat_map(|view| &view.holders);
+        holders
+            .map(|holder| holder.deadline.since(holder.renewed))
+            .max()
+            .unwrap_or_default()
+            .max(lease)
+    }
+
+    /// How many members refuse this ticket or fencing token, because it is more than a day ahead of
+    /// their clocks.
+    fn refusals(&self, number: u64) -> usize {
+        let latest = |clock: ServerTime| clock.0.saturating_add(DAY).saturating_mul(1_000);
+        self.distinct(|seat| seat.clock.is_some_and(|clock| number > latest(clock)))
+    }
+
+    /// Whether most of the members refuse this ticket or fencing token.
+    pub(crate) fn refuse(&self, number: u64) -> bool {
+        self.refusals(number) > self.0.len() / 2
+    }
+
+    /// Whether most of the members refuse what this one proposes.
+    pub(crate) fn is_ahead(&self, seat: &Seat) -> bool {
+        self.refuse(seat.proposal())
+    }
+
+    /// The members that are not ahead of most of the others.
+    pub(crate) fn believed(&self) -> impl Iterator<Item = &Seat> {
+        self.iter().filter(|seat| !self.is_ahead(seat))
+    }
+
+    /// How many different servers satisfy `is`, are not ahead of most of the others, and are old
+    /// enough for a lease of this length.
+    pub(crate) fn voting(
+        &self,
+        is: impl Fn(&Seat) -> bool,
+        lease: Duration,
+        now: Instant,
+    ) -> usize {
+        let longest = self.longest_lease(lease);
+        let is_old = |seat: &Seat| seat.uptime(now) >= longest || seeded(Flaw::TrustsYoungServers);
+        self.distinct(|seat| is(seat) && is_old(seat) && !self.is_ahead(seat))
+    }
+
+    /// How many different servers satisfy `is`.
+    pub(crate) fn distinct(&self, is: impl Fn(&Seat) -> bool) -> usize {
+        let runs =
+            self.iter().filter(|seat| is(seat)).map(|seat| seat.run.as_ref().map(|run| &run.id));
+        runs.collect::<BTreeSet<_>>().len()
+    }
+
+    /// The views of the members that gave one.
+    pub(crate) fn views(&self) -> Vec<View> {
+        self.iter().filter_map(Seat::view).cloned().collect()
+    }
+
+    /// The lock as the members show it. It assumes nothing about members without a view.
+    pub(crate) fn known(&self) -> Option<View> {
+        let mut views = self.views();
+        let free = free_like(views.first()?);
+        views.resize(self.0.len(), free);
+        Some(merge(&views, self.0.len(), false))
+    }
+
+    /// The answers for `Votes::too_few`.
+    pub(crate) fn votes(&self, round: u64) -> Votes<()> {
+        let mut votes = Votes::new(self.0.len());
+        for (number, seat) in self.iter().enumerate() {
+            votes.asked[number] = true;
+            votes.votes[number] = match &seat.said {
+                _ if !seat.has_spoken(round) => None,
+                Said::Failed(failure) => Some(Err(failure.clone())),
+                Said::Behind(_) => Some(Err(Failure::misconfigured(Fault::new("clock behind")))),
+                _ => Some(Ok(())),
+            };
+        }
+        votes
+    }
+
+    /// The members that call the request but are not old enough, and why. `names` are the members' in
+    /// order.
+    pub(crate) fn too_young<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        lease: Duration,
+        now: Instant,
+    ) -> Vec<(usize, Fault)> {
+        let longest = self.longest_lease(lease);
+        let mut young = Vec::new();
+        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
+            let uptime = seat.uptime(now);
+            if seat.called().is_some() && uptime < longest {
+                let (for_, of) = (show(uptime), show(longest));
+                let fault = Fault::new(format!(
+                    "{name} started {for_} ago and may have forgotten a lease of {of}"
+                ));
+                let rest = show(longest.saturating_sub(uptime));
+                young.push((number, fault.with_remedy(format!("try again in {rest}"))));
+            }
+        }
+        young
+    }
+
+    /// The members whose clocks keep them from voting, and how far these are off. If the request
+    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come first.
+    /// `names` are the members' in order.
+    pub(crate) fn wrong_clocks<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        has_failed: bool,
+    ) -> Vec<(usize, Fault)> {
+        let majority = self.0.len() / 2 + 1;
+        let refusals = self.iter().map(|seat| self.refusals(seat.proposal())).max().unwrap_or(0);
+        let most = if has_failed { refusals.clamp(1, majority) } else { majority };
+        let is_ahead = |seat: &Seat| self.refusals(seat.proposal()) >= most;
+        let clocks = self.iter().filter(|seat| !is_ahead(seat)).filter_map(|seat| seat.clock);
+        let clock = clocks.max().unwrap_or(ServerTime(0));
+        let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
+            if is_ahead(seat) {
+                let by = show(ServerTime(seat.proposal() / 1_000).since(clock));
+                ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
+            } else if let Said::Behind(by) = seat.said {
+                let by = show(by);
+                behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
+            }
+        }
+        if !has_failed && !ahead.is_empty() {
+            behind.clear();
+        }
+        let wrong = ahead.into_iter().chain(behind);
+        wrong
+            .map(|(number, what)| (number, Fault::new(what).with_remedy("correct the clock")))
+            .collect()
+    }
+}

@@ -1,0 +1,99 @@
+//! What each member of a quorum answered to one request.
+
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+
+/// The answers of all members to one request.
+pub(crate) struct Votes<T> {
+    /// One per member, in order; `None` if it has not answered.
+    pub(crate) votes: Vec<Option<Result<T, Failure>>>,
+    /// Whether the request was sent to the member.
+    pub(crate) asked: Vec<bool>,
+}
+
+impl<T> Votes<T> {
+    /// The votes before any of `members` members has been asked.
+    pub(crate) fn new(members: usize) -> Self {
+        let votes = std::iter::repeat_with(|| None).take(members).collect();
+        Self { votes, asked: vec![false; members] }
+    }
+
+    /// How many members the quorum has, whether they answered or not.
+    pub(crate) fn servers(&self) -> usize {
+        self.votes.len()
+    }
+
+    /// The answers that are not failures, with the numbers of the members.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.votes.iter().enumerate().filter_map(|(number, vote)| match vote {
+            Some(Ok(value)) => Some((number, value)),
+            _ => None,
+        })
+    }
+
+    /// The answers that are not failures.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
+        self.votes.into_iter().flatten().flatten()
+    }
+
+    /// How many answers that are not failures satisfy `is`.
+    pub(crate) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+        self.values().filter(|(_, value)| is(value)).count()
+    }
+
+    /// What may have happened to the request on the members that did not answer it.
+    pub(crate) fn fate(&self) -> Fate {
+        let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
+            Some(Err(failure)) => failure.maybe_executed(),
+            Some(Ok(_)) => false,
+            None => *asked,
+        });
+        if maybe { Fate::Pending } else { Fate::NotSent }
+    }
+
+    /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
+    /// order.
+    pub(crate) fn too_few<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        useful: usize,
+        required: usize,
+    ) -> Failure {
+        let servers = self.servers();
+        let lasting = |vote: &&Option<Result<T, Failure>>| {
+            matches!(vote, Some(Err(Failure::Misconfigured { .. })))
+        };
+        // If the other members are too few, waiting does not help: the user must fix one of these.
+        if servers - self.votes.iter().filter(lasting).count() < required
+            && let Some(Some(Err(failure))) = self.votes.iter().find(lasting)
+        {
+            return failure.clone();
+        }
+        let mut failures = Vec::new();
+        for (name, vote) in names.zip(&self.votes) {
+            match vote {
+                Some(Ok(_)) => {}
+                Some(Err(failure)) => failures.push(failure.problem().to_owned()),
+                None => failures.push(format!("{name} did not answer")),
+            }
+        }
+        let why = failures.join("; ");
+        let what = format!("{useful} of {servers} servers usable, {required} required ({why})");
+        // Prefer the failure of a server that may recover.
+        let recovery = self.votes.iter().find_map(|vote| match vote {
+            Some(Err(Failure::Unavailable(fault))) => fault.remedy().map(str::to_owned),
+            _ => None,
+        });
+        let restore = || format!("restore {} of these servers", required.saturating_sub(useful));
+        let fault = Fault::new(what).with_remedy(recovery.unwrap_or_else(restore));
+        let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
+            Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
+            None => true,
+        };
+        if self.votes.iter().all(is_absent) {
+            Failure::Unreachable { fault, fate: self.fate(), others_answer: false }
+        } else {
+            Failure::Unavailable(fault)
+        }
+    }
+}

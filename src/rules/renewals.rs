@@ -1,0 +1,103 @@
+//! When to renew a lease, and what the supervisor learns from each answer. These are pure
+//! decisions, which the renewer carries out.
+
+use std::time::Duration;
+
+use super::supervisor::Event;
+use crate::rules::back_off::BackOff;
+use crate::rules::duration::Ttl;
+use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::request::Renewal;
+use crate::seeded::{Flaw, seeded};
+
+/// The pauses between two attempts while the server does not answer.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
+
+/// The renewals of one lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Schedule {
+    ttl: Ttl,
+    next: Option<Instant>,
+    back_off: BackOff,
+}
+
+impl Schedule {
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self { ttl: lease.ttl(), next: Some(lease.renew_at()), back_off: BACK_OFF }
+    }
+
+    /// The length of the lease to request.
+    pub(crate) fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    /// When to renew next; `None` if the hold no longer exists.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
+    /// supervisor; `None` if the supervisor itself canceled the request.
+    pub(crate) fn answered(
+        &mut self,
+        sent: Instant,
+        answer: Result<Renewal, Failure>,
+        now: Instant,
+    ) -> Option<Event> {
+        match answer {
+            Ok(Renewal::Renewed { .. }) => {
+                let sent = if seeded(Flaw::CountsFromAnswer) { now } else { sent };
+                let lease = Lease::new(sent, self.ttl);
+                *self = Self::new(lease);
+                Some(Event::Renewed(lease))
+            }
+            Ok(Renewal::NotHeld(why)) => {
+                self.next = None;
+                Some(Event::NotHeld(why))
+            }
+            Err(Failure::Interrupted { .. }) => None,
+            Err(failure) => {
+                self.next = Some(now + self.back_off.pause());
+                Some(Event::Unanswered(failure.problem().to_owned()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Schedule {
+    /// Moves all times to a clock that shows this much less.
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.next = self.next.map(|next| next - back);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::fault::Fault;
+    use crate::rules::lock::{Fence, Mode};
+
+    #[test]
+    fn a_renewal_is_retried_soon_until_the_server_answers() {
+        let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(30_000));
+        let mut schedule = Schedule::new(lease);
+        assert_eq!(schedule.next(), Some(Instant::at_millis(10_000)));
+        for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
+            let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
+            let busy = Err(Failure::Unavailable(Fault::new("busy")));
+            let event = schedule.answered(sent, busy, now);
+            assert_eq!(event, Some(Event::Unanswered("busy".into())));
+            assert_eq!(schedule.next(), Some(Instant::at_millis(next)));
+        }
+        let sent = Instant::at_millis(10_140);
+        let (fence, left, mode) = (Fence(1), Duration::from_secs(30), Mode::Exclusive);
+        let renewed = Renewal::Renewed { fence, left, mode };
+        let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
+        let lease = Lease::new(sent, Ttl::from_millis(30_000));
+        assert_eq!(event, Some(Event::Renewed(lease)));
+        assert_eq!(schedule, Schedule::new(lease));
+    }
+}

@@ -1,0 +1,241 @@
+//! What a store is asked, and what it answers.
+
+use std::time::Duration;
+
+use super::duration::Ttl;
+use super::failure::Failure;
+use super::instant::Instant;
+use super::lock::view::{Holder, Operator, Reason, ServerTime, View, Waiter};
+use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
+
+/// A request for a lock. Its token identifies it, so sending it again does not make it another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) key: Key,
+    pub(crate) token: Token,
+    pub(crate) mode: Mode,
+    pub(crate) ttl: Ttl,
+    /// The shortest time from the grant for which the lock stays taken, even if it is released
+    /// sooner.
+    pub(crate) at_least: Duration,
+    /// The owner that the user chose. Without one, the owner is that of the innermost enclosing
+    /// hold that still exists, or else `fresh_owner`.
+    pub(crate) owner: Option<Owner>,
+    pub(crate) fresh_owner: Owner,
+    /// The tokens of the enclosing holds of this lock, the innermost last. Some may have ended.
+    pub(crate) enclosing: Vec<Token>,
+    /// Whether the request may share the lock with holds of the same owner.
+    pub(crate) reentrant: bool,
+    /// Whether it goes ahead of all waiters without this.
+    pub(crate) next: bool,
+    /// Whether it cancels older waiting requests with this. Only for a request that waits.
+    pub(crate) supersedes: bool,
+    /// The ticket from the first answer, if it supersedes.
+    pub(crate) arrival: Option<Ticket>,
+    /// The longest time after which the waiter asks again, so that the store knows it is alive;
+    /// `None` if the request does not wait.
+    pub(crate) heartbeat: Option<Duration>,
+    /// The client's details, for those who inspect the lock; see `ClientInfo`.
+    pub(crate) client: String,
+    /// What one of several servers is asked; `None` if it is the only one.
+    pub(crate) part: Option<Part>,
+}
+
+/// What a request asks of one of several servers, none of which grants the lock by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Part {
+    /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
+    /// server proposes.
+    Place(Option<Ticket>),
+    /// The hold, if the server calls the request: with this fencing token, or a larger one if the
+    /// server has granted this one already. The ticket is that of `Place`.
+    Settle(Option<Ticket>, Fence),
+    /// A hold that the server has lost, while enough others have it.
+    Restore(Fence),
+}
+
+/// The number by which queues are ordered: the smaller one is older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// The place of a request in the queue of one of several servers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) view: View,
+    /// From 1.
+    pub(crate) position: u64,
+    /// Ask this server again after this time, to keep the place.
+    pub(crate) sleep: Duration,
+    pub(crate) ticket: Ticket,
+    /// The fencing token that the server would give, if it calls the request: the request may settle.
+    pub(crate) called: Option<Fence>,
+    /// Whether older requests with agreed tickets keep it out. Only for a request that does not
+    /// wait.
+    pub(crate) kept_out: bool,
+}
+
+/// A holder that a waiter has seen. It helps a server that has lost its data since.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    pub(crate) holder: Holder,
+    /// The lock's life at that time: a random value. A server that has lost its data makes another
+    /// one.
+    pub(crate) life: String,
+    /// How long the lease may still last, by the waiter's clock.
+    pub(crate) left: Duration,
+}
+
+/// What a single attempt at a lock returns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    Answer(Answer),
+    /// The answer of one of several servers to `Part::Place` or `Part::Settle`, unless it is another.
+    Placed(Place),
+    /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
+    /// as another attempt.
+    Again,
+    /// A fencing token or ticket is implausible: it is this far ahead of the server's clock, which
+    /// shows `now`.
+    FenceAhead {
+        ahead: Duration,
+        now: ServerTime,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Answer {
+    Granted {
+        fence: Fence,
+        /// The number of the holder in a lock with slots; `None` in another mode, or on several
+        /// servers.
+        slot: Option<Slot>,
+    },
+    /// The lock is not free, and the request does not wait.
+    Busy(View),
+    /// An enclosing hold has the lock, so waiting would deadlock.
+    Nested,
+    /// An exclusive request within a shared hold of the same owner, which is never granted.
+    Upgrade,
+    /// The token was released, or the request was given up.
+    Over(Reason),
+    /// A newer request that supersedes has ended this one.
+    Superseded(ClientInfo),
+    /// An operator has ended this request.
+    Removed(Operator),
+    /// The request waits. Ask again after `sleep`, or when `Store::sleep` returns.
+    Queued {
+        view: View,
+        /// The position in the queue, from 1.
+        position: u64,
+        sleep: Duration,
+        /// The ticket of a request that supersedes. It cancels older requests only when it asks
+        /// again with this ticket.
+        arrival: Option<Ticket>,
+        /// Why no request can be granted the lock now, if the servers themselves prevent it.
+        obstacle: Option<Failure>,
+    },
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Renewal {
+    /// The lease expires after `left`. That is longer than the TTL asked for if the lease already
+    /// lasted longer.
+    Renewed {
+        fence: Fence,
+        left: Duration,
+        mode: Mode,
+    },
+    NotHeld(Reason),
+}
+
+/// How `Store::revoke` ends holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revocation {
+    /// The holder learns of it from its next renewal. The lock stays taken until the holder
+    /// releases it or its lease expires.
+    Graceful,
+    /// The lock becomes free at once. For holders that are known to be dead, and for locks of other
+    /// tools.
+    Now,
+}
+
+/// The answer to `Store::remove`: the client as it was before, and the time on the server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Removal {
+    /// It held the lock.
+    Revoked(Holder, ServerTime),
+    /// It waited for the lock.
+    Removed(Waiter, ServerTime),
+    /// It neither holds nor awaits the lock.
+    Unknown(View),
+    /// It neither holds nor awaits the lock, and an earlier copy of this request, whose reply was
+    /// lost, probably ended that.
+    Gone,
+    /// Several clients have this ID.
+    Several(View),
+}
+
+/// The answer to a release.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Release {
+    Released,
+    NotHeld(Reason),
+    /// The hold is gone, and an earlier copy of this release, whose reply was lost, probably ended
+    /// it.
+    Unknown,
+}
+
+/// An answer to a request that may have been sent more than once.
+pub(crate) trait Repeatable: Sized {
+    /// What it means if an earlier copy of the request, whose reply was lost, may have taken effect.
+    fn after_a_lost_reply(self) -> Self {
+        self
+    }
+}
+
+impl Repeatable for Release {
+    fn after_a_lost_reply(self) -> Self {
+        match self {
+            Self::NotHeld(why) if why.is_released() => Self::Released,
+            Self::NotHeld(why) if !why.is_known() => Self::Unknown,
+            release => release,
+        }
+    }
+}
+
+impl Repeatable for Removal {
+    fn after_a_lost_reply(self) -> Self {
+        match self {
+            Self::Unknown(_) => Self::Gone,
+            removal => removal,
+        }
+    }
+}
+
+/// The lease that counts is that of the last copy.
+impl Repeatable for Renewal {}
+
+/// `Store::revoke` itself remembers what an earlier copy may have revoked, and `Store::inspect`
+/// changes nothing.
+impl Repeatable for View {}
+
+/// What the store has asked at the end of a sleep.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The time just before the request was sent.
+    pub(crate) sent: Instant,
+    pub(crate) answer: Answer,
+}
+
+/// A lock in a list, or why it cannot be read.
+pub(crate) type Listed = (Name, Result<View, Failure>);
+
+/// The locks that could be read, sorted by name.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) locks: Vec<Listed>,
+    /// One failure for each server whose locks could not be listed.
+    pub(crate) failures: Vec<Failure>,
+}

@@ -1,0 +1,396 @@
+//! The decisions of a supervisor, as a pure state machine from events and the time to actions.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::loss::{Cause, Loss};
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::lock::view::Reason;
+use crate::rules::policy::{LossPolicy, OnLost};
+use crate::seeded::{Flaw, seeded};
+
+/// The signals that stop a process, except SIGSTOP, which no process can handle.
+pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// Whether this signal asks a process to stop.
+pub(crate) fn stops(signal: Signal) -> bool {
+    STOPPING.contains(&signal)
+}
+
+/// What can happen while a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Only time has passed.
+    Tick,
+    /// A signal for the command arrived. `reached`: the command has it already.
+    Signal { signal: Signal, reached: bool },
+    /// The lease was renewed.
+    Renewed(Lease),
+    /// A renewal got no answer. The renewer tries again.
+    Unanswered(String),
+    /// The server reports that this hold does not exist.
+    NotHeld(Reason),
+    /// rlock itself was stopped and has been continued.
+    Resumed,
+    /// The command has ended. It has not been reaped.
+    Ended,
+    /// All that the command started has ended too.
+    DescendantsGone,
+}
+
+/// What the supervisor must do, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Pass a signal on to the command and its process group.
+    Forward(Signal),
+    /// Stop rlock itself; then `Resumed`.
+    Stop(Signal),
+    /// Continue the command if it is stopped.
+    Continue,
+    /// Report the loss to the user.
+    ReportLoss(Loss),
+    /// Ask the command and all that it started to end, even if they are stopped.
+    Terminate,
+    /// Kill the command and all that it started.
+    Kill,
+}
+
+impl Action {
+    /// The loss that this action reports.
+    pub(crate) fn loss(&self) -> Option<&Loss> {
+        match self {
+            Self::ReportLoss(loss) => Some(loss),
+            _ => None,
+        }
+    }
+}
+
+/// The supervisor's state.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Machine {
+    lease: Lease,
+    kill_after: Duration,
+    on_lost: OnLost,
+    unanswered: Option<String>,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Phase {
+    Running,
+    /// The command has been asked to end and is killed at `kill_at`.
+    Stopping {
+        kill_at: Instant,
+        /// Whether the command itself has ended; processes that it started may remain.
+        ended: bool,
+    },
+    /// The command was killed, or may continue without its lock. rlock only waits for it.
+    Left,
+    Over,
+}
+
+impl Machine {
+    /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, rlock
+    /// would have to stop the command before a renewal could succeed.
+    pub(crate) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
+        let LossPolicy { on_lost, kill_after } = loss_policy;
+        let kill_after = kill_after.min(lease.ttl().get() / 3);
+        Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
+    }
+
+    /// Handles one event. The time comes first, because the lease may have expired while rlock
+    /// itself was suspended.
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match &event {
+            // Before the time is checked: a renewal that was sent in time counts, even if this runs
+            // late.
+            Event::Renewed(lease) => {
+                self.lease = *lease;
+                self.unanswered = None;
+            }
+            Event::Resumed => self.unanswered = Some("rlock was stopped".into()),
+            _ => {}
+        }
+        self.check_time(now, &mut actions);
+        match event {
+            Event::Tick | Event::Renewed(_) => {}
+            Event::Unanswered(reason) => self.unanswered = Some(reason),
+            _ if self.is_over() => {}
+            Event::Ended if self.awaits_descendants() => {}
+            // The command has no time left in which it could be stopped, and must be killed on time.
+            Event::Signal { signal, .. } if stops(signal) && self.must_end() => {}
+            Event::Signal { signal, reached } => {
+                if !reached {
+                    actions.push(Action::Forward(signal));
+                }
+                // Last, because any time may have passed when rlock is continued.
+                if stops(signal) {
+                    actions.push(Action::Stop(signal));
+                }
+            }
+            // If the lease has expired meanwhile, `check_time` has just killed the command.
+            Event::Resumed => actions.push(Action::Continue),
+            Event::NotHeld(_) if seeded(Flaw::IgnoresLoss) => {}
+            Event::NotHeld(why) => {
+                // After a revocation the server excludes others until the lease expires.
+                let kill_at = (now + self.kill_after).min(self.lease.deadline());
+                self.lose(Cause::NotHeld(why), now, kill_at, &mut actions);
+            }
+            Event::Ended => match &mut self.phase {
+                // What the command started has lost the lock too, and gets the same time to end.
+                Phase::Stopping { ended, .. } => *ended = true,
+                _ => self.phase = Phase::Over,
+            },
+            Event::DescendantsGone => {
+                if let Phase::Stopping { ended: true, .. } = self.phase {
+                    self.phase = Phase::Over;
+                }
+            }
+        }
+        actions
+    }
+
+    fn check_time(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if now >= self.stop_at() {
+            let unanswered = self.unanswered.clone();
+            let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
+            self.lose(Cause::Unanswered(unanswered), now, self.lease.deadline(), actions);
+        }
+        self.kill_if_due(now, actions);
+    }
+
+    fn kill_if_due(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if let Phase::Stopping { kill_at, ended } = self.phase
+            && now >= kill_at
+        {
+            actions.push(Action::Kill);
+            self.phase = if ended { Phase::Over } else { Phase::Left };
+        }
+    }
+
+    /// Whether the command ended after it was asked to, while processes that it started may remain.
+    pub(crate) fn awaits_descendants(&self) -> bool {
+        matches!(self.phase, Phase::Stopping { ended: true, .. })
+    }
+
+    fn lose(&mut self, cause: Cause, now: Instant, kill_at: Instant, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        let left = self.lease.deadline().since(now);
+        let loss = Loss { cause, renewed_ago: self.lease.age(now), left };
+        match self.on_lost {
+            // No time even to clean up: another client may hold the lock.
+            OnLost::Kill if now >= kill_at => {
+                actions.extend([Action::Kill, Action::ReportLoss(loss)]);
+                self.phase = Phase::Left;
+            }
+            OnLost::Kill => {
+                actions.extend([Action::Terminate, Action::ReportLoss(loss)]);
+                self.phase = Phase::Stopping { kill_at, ended: false };
+            }
+            OnLost::Continue => {
+                actions.push(Action::ReportLoss(loss));
+                self.phase = Phase::Left;
+            }
+        }
+    }
+
+    /// Whether the command may no longer run: it has been asked to end, or was killed.
+    fn must_end(&self) -> bool {
+        self.on_lost == OnLost::Kill && !matches!(self.phase, Phase::Running)
+    }
+
+    /// When the machine needs a `Tick` if nothing else happens.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running => Some(self.stop_at()),
+            Phase::Stopping { kill_at, .. } => Some(kill_at),
+            Phase::Left | Phase::Over => None,
+        }
+    }
+
+    /// When rlock must run even if it is stopped, because the command must be asked to end, or be
+    /// killed. `None` if the command may outlive its lock.
+    pub(crate) fn continue_at(&self) -> Option<Instant> {
+        match self.on_lost {
+            OnLost::Kill => self.wake_at(),
+            OnLost::Continue => None,
+        }
+    }
+
+    /// The lease as last renewed.
+    pub(crate) fn lease(&self) -> Lease {
+        self.lease
+    }
+
+    /// When the command must be stopped unless the lease is renewed.
+    pub(crate) fn stop_at(&self) -> Instant {
+        self.lease.stop_at(self.kill_after)
+    }
+
+    /// Whether the command has ended and nothing remains to wait for.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+}
+
+#[cfg(test)]
+impl Machine {
+    /// Moves all times to a clock that shows this much less, and blanks what is only shown.
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.lease = self.lease.shifted(back);
+        self.unanswered = None;
+        if let Phase::Stopping { kill_at, .. } = &mut self.phase {
+            *kill_at = *kill_at - back;
+        }
+    }
+}
+
+#[cfg(test)]
+mod histories;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::duration::Ttl;
+
+    const KILL: LossPolicy = LossPolicy::DEFAULT;
+    const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };
+
+    /// A lease of 30 s, acquired at 0. Its deadline is at 29,698 ms.
+    fn machine() -> Machine {
+        Machine::new(lease_sent_at(0), KILL)
+    }
+
+    fn signal(signal: Signal) -> Event {
+        Event::Signal { signal, reached: false }
+    }
+
+    fn lease_sent_at(millis: u64) -> Lease {
+        Lease::new(Instant::at_millis(millis), Ttl::from_millis(30_000))
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_lets_the_command_run() {
+        let mut machine = machine();
+        let renewed = Event::Renewed(lease_sent_at(10_000));
+        assert_eq!(machine.on(renewed, Instant::at_millis(10_001)), []);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(34_000)), []);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(39_698 - 5_000)));
+    }
+
+    #[test]
+    fn the_command_ends_before_a_lease_that_cannot_be_renewed_expires() {
+        let mut machine = machine();
+        machine.on(Event::Unanswered("refused".into()), Instant::at_millis(10_000));
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(24_698)));
+        let actions = machine.on(Event::Tick, Instant::at_millis(24_698));
+        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        let message = "the lease expires in 5s and was not renewed for 24s: refused";
+        assert_eq!(loss.to_string(), message);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(29_698)));
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(29_698)), [Action::Kill]);
+        assert!(!machine.is_over());
+        machine.on(Event::Ended, Instant::at_millis(29_700));
+        assert!(machine.is_over());
+    }
+
+    #[test]
+    fn a_lock_that_is_lost_ends_the_command_at_once() {
+        let mut machine = machine();
+        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
+        let [Action::Terminate, Action::ReportLoss(loss)] = &actions[..] else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(loss.to_string(), "the lock was forgotten by the server");
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(14_999)), []);
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(15_000)), [Action::Kill]);
+    }
+
+    #[test]
+    fn a_pause_past_the_deadline_kills_before_anything_else() {
+        let mut machine = machine();
+        let actions = machine.on(signal(Signal::SIGCONT), Instant::at_millis(60_000));
+        assert!(matches!(
+            actions[..],
+            [Action::Kill, Action::ReportLoss(_), Action::Forward(Signal::SIGCONT)]
+        ));
+    }
+
+    #[test]
+    fn a_stop_reaches_the_command_and_stops_rlock_unless_the_command_must_end() {
+        use Signal::{SIGTSTP, SIGTTIN, SIGTTOU};
+        let now = Instant::at_millis(1_000);
+        for stop in [SIGTSTP, SIGTTIN, SIGTTOU] {
+            let mut machine = machine();
+            let both = [Action::Forward(stop), Action::Stop(stop)];
+            assert_eq!(machine.on(signal(stop), now), both);
+            assert_eq!(machine.on(Event::Resumed, now), [Action::Continue]);
+            let reached = Event::Signal { signal: stop, reached: true };
+            assert_eq!(machine.on(reached.clone(), now), [Action::Stop(stop)]);
+            machine.on(Event::NotHeld(Reason::unknown()), now);
+            for event in [signal(stop), reached] {
+                assert_eq!(machine.on(event, now), []);
+            }
+        }
+    }
+
+    #[test]
+    fn a_loss_that_follows_a_stop_is_explained_by_it() {
+        let mut machine = machine();
+        let actions = machine.on(Event::Resumed, Instant::at_millis(25_000));
+        let loss = actions.iter().find_map(Action::loss).map(ToString::to_string);
+        let message = "the lease expires in 4.6s and was not renewed for 25s: rlock was stopped";
+        assert_eq!(loss.as_deref(), Some(message));
+    }
+
+    #[test]
+    fn a_command_is_killed_before_it_is_continued_if_its_lease_has_expired() {
+        let mut machine = machine();
+        let actions = machine.on(Event::Resumed, Instant::at_millis(60_000));
+        let kill = actions.iter().position(|action| *action == Action::Kill);
+        let continued = actions.iter().position(|action| *action == Action::Continue);
+        assert!(kill.is_some() && kill < continued, "{actions:?}");
+    }
+
+    #[test]
+    fn descendants_end_with_a_lost_lock_and_survive_otherwise() {
+        let mut lost = machine();
+        lost.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
+        assert_eq!(lost.on(Event::Ended, Instant::at_millis(1_100)), []);
+        assert!(lost.awaits_descendants() && !lost.is_over());
+        assert_eq!(lost.on(Event::Tick, Instant::at_millis(6_000)), [Action::Kill]);
+        assert!(lost.is_over());
+        let mut alone = machine();
+        alone.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(1_000));
+        alone.on(Event::Ended, Instant::at_millis(1_100));
+        assert_eq!(alone.on(Event::DescendantsGone, Instant::at_millis(1_100)), []);
+        assert!(alone.is_over());
+        let mut kept = machine();
+        assert_eq!(kept.on(Event::Ended, Instant::at_millis(1_100)), []);
+        assert!(kept.is_over());
+    }
+
+    #[test]
+    fn a_command_that_may_continue_is_left_alone() {
+        let mut machine = Machine::new(lease_sent_at(0), CONTINUE);
+        let actions = machine.on(Event::NotHeld(Reason::unknown()), Instant::at_millis(10_000));
+        assert!(matches!(actions[..], [Action::ReportLoss(_)]), "{actions:?}");
+        assert_eq!(machine.on(Event::Tick, Instant::at_millis(90_000)), []);
+        assert_eq!((machine.wake_at(), machine.continue_at()), (None, None));
+        assert_eq!(machine.on(Event::Ended, Instant::at_millis(91_000)), []);
+    }
+
+    #[test]
+    fn the_time_to_end_is_at_most_a_third_of_the_lease() {
+        let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(3_000));
+        let machine = Machine::new(lease, KILL);
+        assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
+    }
+}

@@ -1,0 +1,362 @@
+//! The decisions of a waiter, as a pure state machine from answers, signals and the time to the
+//! next step.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::rules::back_off::BackOff;
+use crate::rules::duration::Ttl;
+use crate::rules::failure::{Failure, Fate};
+use crate::rules::fault::Fault;
+use crate::rules::instant::Instant;
+use crate::rules::lease::Lease;
+use crate::rules::lock::view::{HoldState, Operator, Reason, State, View};
+use crate::rules::lock::{ClientInfo, Fence, Kind, Slot};
+use crate::rules::request::{Answer, Seen, Ticket};
+use crate::seeded::{Flaw, seeded};
+
+/// The pauses between two attempts to reach a server that does not answer.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
+
+/// What the waiter does next. Every step but the last leads to one event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
+    /// `arrival` is the ticket from the first answer, if the request supersedes.
+    Ask { seen: Vec<Seen>, arrival: Option<Ticket> },
+    /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
+    /// store has already asked again. `seen` is as for `Ask`.
+    Sleep { at_most: Duration, seen: Vec<Seen> },
+    /// Pause without using the store; then `Event::Rested`.
+    Rest { until: Instant },
+    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`, or
+    /// `Event::Abandoned` if `End::is_unanswered`.
+    Withdraw(End),
+    /// The wait is over.
+    End(End),
+}
+
+/// How a wait ends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    Granted(Lease, Fence, Option<Slot>),
+    /// The request does not wait, and the lock is not free.
+    Busy(View),
+    /// The lock was not granted within the wait limit.
+    TimedOut(View),
+    Nested,
+    Upgrade,
+    Over(Reason),
+    Superseded(ClientInfo),
+    Removed(Operator),
+    /// The request failed before any answer.
+    Failed(Failure),
+    /// The server stopped answering while the request was queued.
+    LostWhileQueued(Failure),
+    Stopped(Stop),
+}
+
+/// What ends a wait from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stop {
+    Signal(Signal),
+    /// The process that needs the lock has ended.
+    ProcessEnded,
+}
+
+impl End {
+    /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
+            _ => false,
+        }
+    }
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// `sent` is the time just before the request was sent.
+    Answered {
+        sent: Instant,
+        answer: Result<Answer, Failure>,
+    },
+    Woken(Result<(), Failure>),
+    Rested,
+    /// The reply describes the lock after the request was withdrawn. Without a reply, the request
+    /// expires on the server.
+    Withdrawn(End, Result<View, Failure>),
+    /// The request was withdrawn without awaiting a reply.
+    Abandoned(End),
+}
+
+/// Something to report to the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Queued {
+        view: View,
+        position: u64,
+        sleep: Duration,
+    },
+    /// A first failure, which does not justify a message yet.
+    Retrying(Failure),
+    /// The server still does not answer, and the waiter keeps trying.
+    Away(Failure),
+    /// The server answers again after `Retrying` or `Away`.
+    Back,
+    NotWithdrawn(Failure),
+}
+
+/// The waiter's state.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Waiter {
+    ttl: Ttl,
+    until: Option<Instant>,
+    contact: Contact,
+    /// Whether the server may have the request, so that a failure must withdraw it.
+    maybe_queued: bool,
+    /// Whether the request was just repeated on a new connection.
+    repeated: bool,
+    /// The ticket of a request that supersedes.
+    arrival: Option<Ticket>,
+    /// The lock as the server last described it to this waiter, and when that was.
+    seen: Option<(Instant, View)>,
+}
+
+/// The waiter's contact with the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Contact {
+    /// The server has not answered yet.
+    None,
+    Queued,
+    /// Probably still queued, but the server does not answer.
+    Lost {
+        noted: bool,
+        back_off: BackOff,
+    },
+}
+
+impl Waiter {
+    /// A waiter for a lease of this length, and its first step. Without `until` it waits
+    /// indefinitely.
+    pub(crate) fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
+        let waiter = Self {
+            ttl,
+            until,
+            contact: Contact::None,
+            maybe_queued: false,
+            repeated: false,
+            seen: None,
+            arrival: None,
+        };
+        (waiter, Step::Ask { seen: Vec::new(), arrival: None })
+    }
+
+    /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the wait.
+    pub(crate) fn on(
+        &mut self,
+        event: Event,
+        stop: Option<Stop>,
+        now: Instant,
+    ) -> (Vec<Note>, Step) {
+        let mut notes = Vec::new();
+        let step = match event {
+            Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
+            Event::Woken(Ok(())) | Event::Rested => self.ask(now),
+            Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
+            // The reply is more recent than the view that the waiter has.
+            Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
+            Event::Withdrawn(end, Ok(_)) | Event::Abandoned(end) => Step::End(end),
+            Event::Withdrawn(end, Err(failure)) => {
+                notes.push(Note::NotWithdrawn(failure));
+                Step::End(end)
+            }
+        };
+        let step = match (stop, step) {
+            // The caller releases the lock.
+            (_, step @ Step::End(End::Granted(..))) | (None, step) => step,
+            (Some(stop), Step::End(_)) => Step::End(End::Stopped(stop)),
+            (Some(stop), _) => self.withdraw(End::Stopped(stop)),
+        };
+        (notes, step)
+    }
+
+    fn ask(&self, now: Instant) -> Step {
+        Step::Ask { seen: self.seen(now), arrival: self.arrival }
+    }
+
+    fn answered(
+        &mut self,
+        sent: Instant,
+        answer: Result<Answer, Failure>,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
+        // The request stays the same on a new connection, and a granted lock should not stay unused
+        // for its TTL.
+        if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer
+            && !self.repeated
+        {
+            self.repeated = true;
+            notes.push(Note::Retrying(failure.clone()));
+            return self.ask(now);
+        }
+        self.repeated = false;
+        if answer.is_ok() && matches!(self.contact, Contact::Lost { .. }) {
+            self.contact = Contact::Queued;
+            notes.push(Note::Back);
+        }
+        match answer {
+            Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now, notes),
+            Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
+            Ok(Answer::Nested) => self.withdraw(End::Nested),
+            Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
+            Ok(Answer::Over(why)) => Step::End(End::Over(why)),
+            Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
+            Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
+            Ok(Answer::Queued { view, position, sleep, arrival, obstacle }) => {
+                if self.arrival.is_none() && arrival.is_some() {
+                    // It cancels older requests only now.
+                    self.arrival = arrival;
+                    self.contact = Contact::Queued;
+                    return self.ask(now);
+                }
+                self.queued(view, position, sleep, obstacle, now, notes)
+            }
+            Err(failure) => self.ride_out(failure, now, notes),
+        }
+    }
+
+    /// Accepts a grant, unless its lease expired while the reply was under way.
+    fn granted(
+        &mut self,
+        sent: Instant,
+        fence: Fence,
+        slot: Option<Slot>,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        let lease = Lease::new(sent, self.ttl);
+        if now < lease.deadline() || seeded(Flaw::AcceptsLateGrants) {
+            return Step::End(End::Granted(lease, fence, slot));
+        }
+        let fault = Fault::new("the reply arrived after the lease had expired");
+        self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
+    }
+
+    fn queued(
+        &mut self,
+        view: View,
+        position: u64,
+        sleep: Duration,
+        obstacle: Option<Failure>,
+        now: Instant,
+        notes: &mut Vec<Note>,
+    ) -> Step {
+        self.contact = Contact::Queued;
+        let left = self.until.map_or(Duration::MAX, |until| until.since(now));
+        let sleep = sleep.min(left);
+        // The store itself reports the obstacle, and the position means nothing until it is gone.
+        if obstacle.is_none() {
+            notes.push(Note::Queued { view: view.clone(), position, sleep });
+        }
+        if left.is_zero() {
+            return self.withdraw(obstacle.map_or(End::TimedOut(view), End::Failed));
+        }
+        // A view of another tool's key does not show the holders that it displaced.
+        if view.state != State::Foreign {
+            self.seen = Some((now, view));
+        }
+        Step::Sleep { at_most: sleep, seen: self.seen(now) }
+    }
+
+    /// Returns the holders that this waiter has seen, and how long each may still hold the lock. A
+    /// holder that renews may have renewed just before the server forgot it, so it counts with a
+    /// whole lease. Any other holder counts with the rest of its lease.
+    fn seen(&self, now: Instant) -> Vec<Seen> {
+        let Some((then, view)) = &self.seen else { return Vec::new() };
+        let holders = view.holders.iter().map(|holder| {
+            let left = match (holder.state, holder.client.kind) {
+                (HoldState::Held, Kind::Exec | Kind::WhilePid) => {
+                    holder.deadline.since(holder.renewed)
+                }
+                _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
+            };
+            Seen { holder: holder.clone(), life: view.life.clone(), left }
+        });
+        // Unlisted holders expire sooner than the listed ones unless they renewed since then. A
+        // holder renews when a third of its lease has passed.
+        let unlisted = view.holder_count > view.holders.len() as u64;
+        let holders = holders.map(|seen| match unlisted {
+            true => Seen { left: seen.left * 3 / 2, ..seen },
+            false => seen,
+        });
+        holders.filter(|seen| !seen.left.is_zero()).collect()
+    }
+
+    /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
+    /// its position for a while, and the request stays the same. So does a waiter whose grant too few
+    /// replicas have confirmed: it keeps the grant, and asks for the confirmation again. The first
+    /// failure causes neither a message nor a pause.
+    fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
+        if matches!(failure, Failure::Interrupted { .. }) {
+            return self.ask(now);
+        }
+        let in_time = self.until.is_none_or(|until| now < until);
+        let is_retried = match self.contact {
+            // Without a wait limit, a request that never succeeded fails at once.
+            Contact::None => self.until.is_some() && matches!(failure, Failure::Unconfirmed(_)),
+            Contact::Queued | Contact::Lost { .. } => failure.is_transient(),
+        };
+        match self.contact {
+            Contact::None | Contact::Queued if in_time && is_retried => {
+                notes.push(Note::Retrying(failure));
+                self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
+                self.ask(now)
+            }
+            Contact::Lost { noted, mut back_off } if in_time && is_retried => {
+                if !noted {
+                    notes.push(Note::Away(failure));
+                }
+                let again = now + back_off.pause();
+                self.contact = Contact::Lost { noted: true, back_off };
+                Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
+            }
+            // A server that has answered once has reported a holder that may still hold the lock.
+            Contact::Queued | Contact::Lost { .. } => self.withdraw(End::LostWhileQueued(failure)),
+            Contact::None => self.withdraw(End::Failed(failure)),
+        }
+    }
+
+    /// Ends the wait. If the server may have the request, withdraws it first.
+    fn withdraw(&self, end: End) -> Step {
+        if self.maybe_queued { Step::Withdraw(end) } else { Step::End(end) }
+    }
+}
+
+#[cfg(test)]
+impl Waiter {
+    /// Moves the wait limit to a clock that shows this much less.
+    pub(crate) fn shift(&mut self, back: Duration) {
+        self.until = self.until.map(|until| until - back);
+        if let Some((then, _)) = &mut self.seen {
+            *then = *then - back;
+        }
+    }
+
+    /// The ticket of a request that supersedes.
+    pub(crate) fn arrival_mut(&mut self) -> Option<&mut Ticket> {
+        self.arrival.as_mut()
+    }
+
+    /// What the server last told this waiter, and when.
+    pub(crate) fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
+        self.seen.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What a waiter decides after each answer, failure and signal.
+
+use super::*;
+use crate::rules::lock::view::ServerTime;
+
+const TTL: u64 = 30_000;
+
+fn at(millis: u64) -> Instant {
+    Instant::at_millis(millis)
+}
+
+fn waiter(until: Option<u64>) -> Waiter {
+    Waiter::new(Ttl::from_millis(TTL), until.map(at)).0
+}
+
+fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
+    Event::Answered { sent: at(sent), answer }
+}
+
+fn unreachable(fate: Fate) -> Failure {
+    Failure::Unreachable { fault: Fault::new("refused"), fate, others_answer: false }
+}
+
+fn ask() -> Step {
+    Step::Ask { seen: Vec::new(), arrival: None }
+}
+
+fn granted() -> Result<Answer, Failure> {
+    Ok(Answer::Granted { fence: Fence(1), slot: Slot::new(2) })
+}
+
+fn queued(sleep: u64) -> Result<Answer, Failure> {
+    let sleep = Duration::from_millis(sleep);
+    Ok(Answer::Queued { view: free(1), position: 1, sleep, arrival: None, obstacle: None })
+}
+
+/// A view that tests recognize by its time.
+fn free(now: u64) -> View {
+    View {
+        now: ServerTime(now),
+        state: State::Free,
+        mode: None,
+        ttl: None,
+        fence: None,
+        life: String::new(),
+        holder_count: 0,
+        holders: Vec::new(),
+        waiter_count: 0,
+        waiters: Vec::new(),
+        history: Vec::new(),
+    }
+}
+
+#[test]
+fn a_request_whose_connection_breaks_is_repeated_once() {
+    let mut waiter = waiter(None);
+    let lost = unreachable(Fate::Lost);
+    let notes = vec![Note::Retrying(lost.clone())];
+    assert_eq!(waiter.on(answered(0, Err(lost.clone())), None, at(1)), (notes, ask()));
+    let failed = Step::Withdraw(End::Failed(lost.clone()));
+    assert_eq!(waiter.on(answered(1, Err(lost)), None, at(2)), (vec![], failed));
+}
+
+#[test]
+fn a_queued_waiter_survives_a_server_outage() {
+    let mut waiter = waiter(Some(60_000));
+    assert_eq!(
+        waiter.on(answered(0, queued(10_000)), None, at(1)).1,
+        Step::Sleep { at_most: Duration::from_secs(10), seen: Vec::new() }
+    );
+    let away = unreachable(Fate::NotSent);
+    let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
+    assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
+    let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
+    assert_eq!((notes, step), (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) }));
+    assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
+    let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
+    assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
+    let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));
+    assert_eq!(notes.first(), Some(&Note::Back));
+    let lost = Step::Withdraw(End::LostWhileQueued(away.clone()));
+    assert_eq!(waiter.on(Event::Woken(Err(away)), None, at(60_000)).1, lost);
+}
+
+#[test]
+fn a_grant_counts_only_until_its_lease_expires() {
+    let deadline = Lease::new(at(0), Ttl::from_millis(TTL)).deadline();
+    let granted_step =
+        Step::End(End::Granted(Lease::new(at(0), Ttl::from_millis(TTL)), Fence(1), Slot::new(2)));
+    let in_time = deadline - Duration::from_millis(1);
+    assert_eq!(waiter(None).on(answered(0, granted()), None, in_time).1, granted_step);
+    let (_, late) = waiter(None).on(answered(0, granted()), None, deadline);
+    assert!(matches!(late, Step::Withdraw(End::Failed(_))), "{late:?}");
+}
+
+#[test]
+fn a_signal_withdraws_the_request_and_leaves_a_grant_to_the_caller() {
+    let signal = Some(Stop::Signal(Signal::SIGTERM));
+    let stopped = End::Stopped(Stop::Signal(Signal::SIGTERM));
+    let unsent = answered(0, Err(Failure::Interrupted { sent: false }));
+    assert_eq!(waiter(None).on(unsent, signal, at(1)).1, Step::End(stopped.clone()));
+    let sent = answered(0, Err(Failure::Interrupted { sent: true }));
+    assert_eq!(waiter(None).on(sent, signal, at(1)).1, Step::Withdraw(stopped.clone()));
+    let (_, step) = waiter(None).on(answered(0, queued(10)), signal, at(1));
+    assert_eq!(step, Step::Withdraw(stopped));
+    let (_, step) = waiter(None).on(answered(0, granted()), signal, at(1));
+    assert!(matches!(step, Step::End(End::Granted(..))), "{step:?}");
+}
+
+#[test]
+fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
+    let mut waiter = waiter(Some(100));
+    let (_, step) = waiter.on(answered(0, queued(10_000)), None, at(40));
+    assert_eq!(step, Step::Sleep { at_most: Duration::from_millis(60), seen: Vec::new() });
+    assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(100)).1, ask());
+    let (_, step) = waiter.on(answered(100, queued(10_000)), None, at(101));
+    let Step::Withdraw(end @ End::TimedOut(_)) = step else { unreachable!("{step:?}") };
+    let (_, step) = waiter.on(Event::Withdrawn(end, Ok(free(2))), None, at(102));
+    assert_eq!(step, Step::End(End::TimedOut(free(2))));
+}
