@@ -24,7 +24,6 @@ mod action;
 mod canonical;
 mod client;
 mod connection;
-mod flaws;
 mod monitor;
 mod moves;
 mod properties;

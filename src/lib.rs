@@ -20,7 +20,6 @@ mod error;
 mod inspect;
 mod report;
 mod rules;
-mod seeded;
 mod store;
 mod supervise;
 mod system;

@@ -15,7 +15,6 @@
 mod action;
 mod canonical;
 mod client;
-mod flaws;
 mod monitor;
 mod moves;
 mod scope;

@@ -1,10 +1,9 @@
 //! Searches a scope by its name, and prints what was found.
 
-use std::fmt::{Debug, Display};
+use std::fmt::Display;
 use std::time::Instant;
 
 use super::search::{Play, search};
-use crate::seeded::{Flaw, with};
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or those
 /// that are named, separated by semicolons.
@@ -38,19 +37,6 @@ where
     found.states
 }
 
-/// Plays a scope with a flaw, which must break this property first.
-pub(super) fn catches<W: Play>(flaw: Flaw, name: &'static str, by: W::Property)
-where
-    W::Property: Debug + PartialEq,
-{
-    let (broken, history) = with(flaw, || {
-        let (property, way) = search(W::begin(name)).broken.unzip();
-        (property, way.map(|way| told::<W>(name, &way)).unwrap_or_default())
-    });
-    println!("{flaw:?} in {name}:\n{history}");
-    assert_eq!(broken, Some(by), "{flaw:?} in {name}");
-}
-
 /// A history from the start, action by action. Only the lines that change are repeated.
 fn told<W: Play>(name: &'static str, way: &[W::Action]) -> String {
     let mut world = W::begin(name);
@@ -68,18 +54,3 @@ fn told<W: Play>(name: &'static str, way: &[W::Action]) -> String {
     }
     text
 }
-
-/// One test for each seeded flaw: its name, the flaw, the scope, and the property that it breaks.
-macro_rules! flaws {
-    ($($name:ident: $flaw:ident in $scope:literal breaks $property:ident;)+) => {$(
-        #[test]
-        fn $name() {
-            $crate::check::report::catches::<World>(
-                $crate::seeded::Flaw::$flaw,
-                $scope,
-                Property::$property,
-            );
-        }
-    )+};
-}
-pub(super) use flaws;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::rules::duration::Ttl;
 use crate::rules::instant::Instant;
-use crate::seeded::{Flaw, seeded};
 
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +31,7 @@ impl Lease {
     /// Two deviations make it safer. It applies to a single server too. And the clock keeps running
     /// while the host is suspended, so that on a laptop that wakes up the lease has expired.
     pub(crate) fn deadline(&self) -> Instant {
-        let ttl = self.ttl.get() + Duration::from_secs(seeded(Flaw::CountsTooLong).into());
+        let ttl = self.ttl.get();
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 

@@ -10,7 +10,6 @@ use crate::rules::failure::Failure;
 use crate::rules::instant::Instant;
 use crate::rules::lease::Lease;
 use crate::rules::request::Renewal;
-use crate::seeded::{Flaw, seeded};
 
 /// The pauses between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -48,7 +47,6 @@ impl Schedule {
     ) -> Option<Event> {
         match answer {
             Ok(Renewal::Renewed { .. }) => {
-                let sent = if seeded(Flaw::CountsFromAnswer) { now } else { sent };
                 let lease = Lease::new(sent, self.ttl);
                 *self = Self::new(lease);
                 Some(Event::Renewed(lease))

@@ -9,7 +9,6 @@ use crate::rules::instant::Instant;
 use crate::rules::lease::Lease;
 use crate::rules::lock::view::Reason;
 use crate::rules::policy::{LossPolicy, OnLost};
-use crate::seeded::{Flaw, seeded};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
 pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -133,7 +132,6 @@ impl Machine {
             }
             // If the lease has expired meanwhile, `check_time` has just killed the command.
             Event::Resumed => actions.push(Action::Continue),
-            Event::NotHeld(_) if seeded(Flaw::IgnoresLoss) => {}
             Event::NotHeld(why) => {
                 // After a revocation the server excludes others until the lease expires.
                 let kill_at = (now + self.kill_after).min(self.lease.deadline());

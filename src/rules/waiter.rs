@@ -14,7 +14,6 @@ use crate::rules::lease::Lease;
 use crate::rules::lock::view::{HoldState, Operator, Reason, State, View};
 use crate::rules::lock::{ClientInfo, Fence, Kind, Slot};
 use crate::rules::request::{Answer, Seen, Ticket};
-use crate::seeded::{Flaw, seeded};
 
 /// The pauses between two attempts to reach a server that does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
@@ -240,7 +239,7 @@ impl Waiter {
         notes: &mut Vec<Note>,
     ) -> Step {
         let lease = Lease::new(sent, self.ttl);
-        if now < lease.deadline() || seeded(Flaw::AcceptsLateGrants) {
+        if now < lease.deadline() {
             return Step::End(End::Granted(lease, fence, slot));
         }
         let fault = Fault::new("the reply arrived after the lease had expired");

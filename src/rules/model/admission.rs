@@ -1,10 +1,9 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{BATCH, CLAIM_WINDOW, DAY, Hold, Message, Origin, Waiter};
+use super::lock::{BATCH, CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::rules::lock::view::HoldState;
 use crate::rules::lock::{Mode, Slot};
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `called` waiters
@@ -20,10 +19,7 @@ impl Transaction<'_> {
             _ if present != Some(mode) || reinstated() => false,
             Mode::Exclusive => false,
             Mode::Shared => true,
-            Mode::Slots(slots) => {
-                let more = usize::from(seeded(Flaw::AddsASlot));
-                number + called.len() < slots.get() as usize + more
-            }
+            Mode::Slots(slots) => number + called.len() < slots.get() as usize,
         }
     }
 
@@ -117,8 +113,7 @@ impl Transaction<'_> {
                 if is_own {
                     self.lock.queue.remove(&head.token);
                     granted_to.push(head.token.clone());
-                    let window = if seeded(Flaw::KeepsUnclaimed) { head.ttl } else { CLAIM_WINDOW };
-                    self.grant(head, None, self.now + window, 0, 0);
+                    self.grant(head, None, self.now + CLAIM_WINDOW, 0, 0);
                     work += 1;
                 } else {
                     self.call(&head.token, caller);
@@ -144,8 +139,7 @@ impl Transaction<'_> {
         if self.is_called(token) {
             return;
         }
-        let window = if seeded(Flaw::NeverLapses) { DAY } else { CLAIM_WINDOW };
-        let until = self.now + window;
+        let until = self.now + CLAIM_WINDOW;
         if let Some(waiter) = self.lock.queue.find_mut(token) {
             // Another client's call does not show that the waiter is alive.
             waiter.alive = waiter.alive.min(until);
@@ -159,9 +153,7 @@ impl Transaction<'_> {
     /// only proposed may still become a younger one.
     pub(crate) fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
-        let counts =
-            |waiter: &Waiter| waiter.origin == Origin::Agreed || seeded(Flaw::LosesToProposals);
-        let agreed = |waiter: &&Waiter| counts(waiter) && waiter.alive >= self.now;
+        let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
         let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
         !modes.is_empty() && !self.admissible(mode, &modes)
     }

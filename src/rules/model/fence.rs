@@ -2,7 +2,6 @@
 
 use super::lock::DAY;
 use super::transaction::Transaction;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// Whether a fence is more than a day ahead of the clock: it comes from a wrong clock, or is a
@@ -20,9 +19,6 @@ impl Transaction<'_> {
     /// next one.
     pub(crate) fn next_fence(&self, wanted: u64) -> u64 {
         let last = self.lock.fence;
-        if seeded(Flaw::RepeatsFence) && last > 0 {
-            return last;
-        }
         if wanted > last { wanted } else { self.micros().max(last + 1) }
     }
 }

@@ -4,7 +4,6 @@ use super::lock::{Guard, Hold, MAX_LISTED};
 use super::transaction::Transaction;
 use crate::rules::lock::Mode;
 use crate::rules::lock::view::HoldState;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// This token's hold, in any state; `None` if there is none or its lease has expired.
@@ -42,8 +41,7 @@ impl Transaction<'_> {
         let mut left = 0;
         if let Some(hold) = self.hold_mut(token) {
             (hold.renewed, hold.ttl) = (Some(now), ttl);
-            let early = if seeded(Flaw::ExpiresEarly) { 1_000 } else { 0 };
-            hold.deadline = hold.keep_until.max(now + ttl - early).max(at_least);
+            hold.deadline = hold.keep_until.max(now + ttl).max(at_least);
             left = hold.deadline - now;
         }
         self.set_guard_to_latest();

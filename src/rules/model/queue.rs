@@ -4,7 +4,6 @@ use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
 use super::over::EndedBy;
 use super::transaction::Transaction;
 use crate::rules::lock::Mode;
-use crate::seeded::{Flaw, seeded};
 
 /// How much later than the head the second waiter checks an expired lease, in milliseconds.
 const GRACE: u64 = 500;
@@ -14,9 +13,7 @@ const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
     pub(crate) fn wake(&mut self, token: &str, message: Message) {
-        if !seeded(Flaw::WakesNobody) {
-            self.lock.mail.push(Mail { token: token.to_owned(), message });
-        }
+        self.lock.mail.push(Mail { token: token.to_owned(), message });
     }
 
     /// Only the head of the queue watches for the end of a lease. A new head learns that it is the
@@ -24,7 +21,7 @@ impl Transaction<'_> {
     pub(crate) fn notify_head(&mut self, head: &str, caller: &str) {
         if self.lock.notified.as_deref() != Some(head) {
             self.lock.notified = Some(head.to_owned());
-            if head != caller && !seeded(Flaw::TellsNoHead) {
+            if head != caller {
                 self.wake(head, Message::Head);
             }
         }
@@ -47,7 +44,7 @@ impl Transaction<'_> {
             (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
             waiter.next = if restates { waiter.next } else { queued.next };
         }
-        if queued.is_none() || restates && !seeded(Flaw::KeepsProposedTickets) {
+        if queued.is_none() || restates {
             let (last, own) = (self.lock.ticket, self.own_ticket());
             waiter.ticket = match agreed {
                 Some(0) => own.max(last + 1),
@@ -103,7 +100,7 @@ impl Transaction<'_> {
                 let until = self.lock.guard.as_ref().and_then(|guard| guard.until);
                 (self.now + FOREIGN_POLL).min(until.map_or(u64::MAX, |until| until + 1))
             }
-            1 if self.live && !seeded(Flaw::SleepsPastTheLease) => self.awaited(mode),
+            1 if self.live => self.awaited(mode),
             2 if self.live => self.awaited(head.map_or(mode, |head| head.mode)) + GRACE,
             _ => u64::MAX,
         };

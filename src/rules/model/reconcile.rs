@@ -3,15 +3,11 @@
 use super::lock::{BATCH, Floor, Hold};
 use super::transaction::Transaction;
 use crate::rules::lock::view::Ending;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// An idle lock keeps its fence, its life and the newest request that supersedes, and nothing
     /// else.
     pub(crate) fn become_idle(&mut self) {
-        if seeded(Flaw::LeavesTraces) {
-            return;
-        }
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         (self.lock.ticket, self.lock.floor) = (0, Floor::default());
         self.lock.called.clear();

@@ -4,7 +4,6 @@ use super::lock::Hold;
 use super::transaction::Transaction;
 use crate::rules::lock::Mode;
 use crate::rules::lock::view::{HoldState, Holder};
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// Reinstates a hold that a waiter has seen: once, as revoked and exclusive, under its id.
@@ -12,9 +11,6 @@ impl Transaction<'_> {
         let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
         if holder.id.len() > 8 || known || self.is_over(&holder.id) || self.is_ahead(holder.fence.0)
         {
-            return;
-        }
-        if seeded(Flaw::IgnoresReminders) {
             return;
         }
         self.mark_over(&holder.id, left);

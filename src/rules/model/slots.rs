@@ -3,16 +3,12 @@
 use super::transaction::Transaction;
 use crate::rules::lock::view::HoldState;
 use crate::rules::lock::{Mode, Slot};
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// The lowest number that no hold on record has; `None` in another mode. That of a reinstated
     /// hold does not count: it is shown, but another hold may have it by now.
     pub(crate) fn free_slot(&self) -> Option<Slot> {
         let most = self.lock.mode.and_then(Mode::slots)?;
-        if seeded(Flaw::RepeatsSlot) {
-            return u32::try_from(self.lock.holds.len() + 1).ok().and_then(Slot::new);
-        }
         let counted = self.lock.holds.iter().filter(|hold| hold.standing != HoldState::Revoked);
         let mut taken: Vec<Slot> = counted.filter_map(|hold| hold.slot).collect();
         taken.sort_unstable();

@@ -1,7 +1,6 @@
 //! One call: the time, and the lock as the call finds it.
 
 use super::lock::Lock;
-use crate::seeded::{Flaw, seeded};
 
 /// A lock while one call works on it.
 pub(crate) struct Transaction<'a> {
@@ -21,7 +20,6 @@ impl<'a> Transaction<'a> {
         let guard = lock.guard.as_ref().map(|guard| &guard.value);
         let held = lock.holds.iter().any(|hold| hold.deadline >= now);
         let deleted = lock.written.is_some() && guard.is_none() && held;
-        let deleted = deleted && !seeded(Flaw::FreesDeleted);
         let own = guard.is_some() && guard == lock.written.as_ref();
         let live = (own || deleted) && !lock.holds.is_empty();
         Self { lock, now, live, deleted, leftovers: false }

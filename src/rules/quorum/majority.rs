@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::rules::instant::Instant;
 use crate::rules::lock::view::Reason;
 use crate::rules::lock::{Fence, Mode};
-use crate::seeded::{Flaw, seeded};
 
 /// How long the other servers are awaited at least after a majority has answered.
 const GRACE: Duration = Duration::from_millis(10);
@@ -17,8 +16,7 @@ const GRACE: Duration = Duration::from_millis(10);
 /// server that has N holds. N + 1 holds must not be able to divide the N slots of all servers among
 /// themselves, so each needs more than N / (N + 1) of the servers.
 pub(crate) fn required(mode: Mode, servers: usize) -> usize {
-    let slots = mode.slots().filter(|_| !seeded(Flaw::CountsSlotsAsOne));
-    let slots = slots.map_or(1, |slots| slots.get() as usize);
+    let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
 }
 

@@ -13,7 +13,6 @@ use crate::rules::lock::Fence;
 use crate::rules::lock::view::{ServerTime, View};
 use crate::rules::model::lock::DAY;
 use crate::rules::request::{Answer, Place, Ticket};
-use crate::seeded::{Flaw, seeded};
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -189,7 +188,7 @@ impl Seats {
         now: Instant,
     ) -> usize {
         let longest = self.longest_lease(lease);
-        let is_old = |seat: &Seat| seat.uptime(now) >= longest || seeded(Flaw::TrustsYoungServers);
+        let is_old = |seat: &Seat| seat.uptime(now) >= longest;
         self.distinct(|seat| is(seat) && is_old(seat) && !self.is_ahead(seat))
     }
 

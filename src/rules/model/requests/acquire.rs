@@ -8,7 +8,6 @@ use crate::rules::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Wai
 use crate::rules::model::over::EndedBy;
 use crate::rules::model::transaction::Transaction;
 use crate::rules::request::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     pub(in crate::rules::model) fn acquire(
@@ -39,7 +38,7 @@ impl Transaction<'_> {
             return Verdict::Answer(Answer::Removed(Operator::from_line(&by)));
         }
         let is_copy = self.last_attempt(token).is_some_and(|last| attempt <= last);
-        if is_copy && !seeded(Flaw::ObeysLateCopies) {
+        if is_copy {
             // An unclaimed grant expires sooner than the caller would assume.
             return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
                 Some(Hold { fence, slot, .. }) => granted(*fence, *slot),
@@ -87,7 +86,7 @@ impl Transaction<'_> {
             }
         }
         let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
-        if self.leftovers || seeded(Flaw::NeverFinishes) && head.is_some() {
+        if self.leftovers {
             return Verdict::Again;
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
@@ -133,7 +132,7 @@ impl Transaction<'_> {
         }
         if let Some(newest) = newest {
             let is_older = (newest.ticket, newest.token.as_str()) > (arrival, token);
-            if is_older && !seeded(Flaw::ForgetsTheNewest) {
+            if is_older {
                 self.remove_waiter(token, token, EndedBy::Newer, &newest.about);
                 self.admit(token);
                 return Some(ClientInfo::from_lines(&newest.about));
@@ -207,13 +206,13 @@ impl Transaction<'_> {
                 Some(0) => Origin::Proposed,
                 Some(_) => Origin::Agreed,
             },
-            next: request.next && !seeded(Flaw::ForgetsNext),
+            next: request.next,
             ..Waiter::default()
         };
         // An owner may enter its own lock ahead of the queue, because the queue waits for that
         // owner. A hold that is restored needs no turn.
         let is_first = head.is_none_or(|head| request.next && !head.next);
-        let overtakes = is_first || wanted > 0 || seeded(Flaw::Overtakes);
+        let overtakes = is_first || wanted > 0;
         let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
         if ticket.is_none() && admitted {
             self.lock.queue.remove(token);

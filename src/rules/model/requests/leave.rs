@@ -2,16 +2,13 @@
 
 use crate::rules::lock::view::View;
 use crate::rules::model::transaction::Transaction;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// `ttl` is that of the request, in milliseconds.
     pub(in crate::rules::model) fn leave(&mut self, token: &str, ttl: u64) -> View {
         self.reconcile();
         self.lock.queue.remove(token);
-        if !seeded(Flaw::ForgetsFarewells) {
-            self.mark_over(token, ttl);
-        }
+        self.mark_over(token, ttl);
         if self.unexpired_hold(token).is_some() {
             self.drop_hold(token);
         }

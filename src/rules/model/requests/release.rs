@@ -5,7 +5,6 @@ use crate::rules::lock::view::{Ending, HoldState, Outcome};
 use crate::rules::model::lock::{Message, Origin};
 use crate::rules::model::transaction::Transaction;
 use crate::rules::request::Release;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     pub(in crate::rules::model) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
@@ -29,8 +28,7 @@ impl Transaction<'_> {
             ended.and_then(|hold| self.history_entry(hold, ending, self.now, outcome, None));
         let ended = ended.map(|hold| hold.token.clone());
 
-        let may_cool = !seeded(Flaw::IgnoresAtLeast);
-        let cools = keep_until.filter(|&keep_until| keep_until > self.now && may_cool);
+        let cools = keep_until.filter(|&keep_until| keep_until > self.now);
         if let Some(keep_until) = cools {
             if let Some(hold) = self.hold_mut(token) {
                 (hold.standing, hold.deadline) = (HoldState::Cooling, keep_until);
@@ -45,11 +43,9 @@ impl Transaction<'_> {
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
             self.lock.queue.remove(token);
-            if !seeded(Flaw::ForgetsReleases) {
-                self.mark_over(token, ttl);
-            }
+            self.mark_over(token, ttl);
         }
-        let head = if seeded(Flaw::KeepsAfterRelease) { None } else { self.admit(token).0 };
+        let head = self.admit(token).0;
         // The head may now wait for an earlier deadline.
         if let Some(head) = head.filter(|_| cools.is_some()) {
             self.wake(&head.token, Message::Look);

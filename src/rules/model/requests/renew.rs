@@ -5,14 +5,12 @@ use std::time::Duration;
 use crate::rules::lock::Fence;
 use crate::rules::model::transaction::Transaction;
 use crate::rules::request::Renewal;
-use crate::seeded::{Flaw, seeded};
 
 impl Transaction<'_> {
     /// `ttl` is in milliseconds; `None` keeps the previous one.
     pub(in crate::rules::model) fn renew(&mut self, token: &str, ttl: Option<u64>) -> Renewal {
         self.reconcile();
-        let revoked = self.unexpired_hold(token).filter(|_| seeded(Flaw::RenewsRevoked));
-        let held = self.valid_hold(token).or(revoked).map(|hold| {
+        let held = self.valid_hold(token).map(|hold| {
             // exec and a keeper rely on the lease that they have. Only a script that called acquire
             // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);

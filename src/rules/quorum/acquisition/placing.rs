@@ -8,7 +8,6 @@ use crate::rules::quorum::majority::most_common;
 use crate::rules::quorum::merge::merge;
 use crate::rules::quorum::seat::{Said, Seat};
 use crate::rules::request::{Part, Ticket};
-use crate::seeded::{Flaw, seeded};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.
@@ -50,9 +49,6 @@ impl Acquisition {
         }
         // Only an agreed ticket supersedes.
         if self.is_called(now) && (self.ticket.is_some() || !self.supersedes) {
-            if seeded(Flaw::CountsCalls) {
-                return Some(Step::End(End::Granted(self.next_fence())));
-            }
             self.settle(now, orders);
             return None;
         }
