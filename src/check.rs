@@ -1,9 +1,8 @@
 //! Plays every history of a few clients and one server, not a sample: every order of messages,
 //! losses, late messages, crashes, signals, revocations and restarts that a scope allows.
 //!
-//! What is played is the code that ships: the lock model, the waiter, the renewals and the
-//! supervisor of `rules`, and the attempts to release of `commands`. The files here only carry
-//! messages, let time pass, and watch.
+//! What is played is the code that ships: all of `rules`. The files here
+//! only carry messages, let time pass, and watch.
 //!
 //! Three things keep the number of states small:
 //!

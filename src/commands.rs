@@ -10,7 +10,7 @@ mod output;
 mod release;
 mod renew;
 mod reported;
-pub(crate) mod retry;
+mod retry;
 mod revoke;
 
 use std::ffi::OsString;

@@ -16,5 +16,6 @@ pub(crate) mod policy;
 pub(crate) mod quorum;
 pub(crate) mod renewals;
 pub(crate) mod request;
+pub(crate) mod retries;
 pub(crate) mod supervisor;
 pub(crate) mod waiter;

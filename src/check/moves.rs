@@ -6,7 +6,6 @@ use nix::sys::signal::Signal;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
-use crate::commands::retry::attempts::{Attempts, Next};
 use crate::rules::failure::{Failure, Fate};
 use crate::rules::instant::Instant;
 use crate::rules::lease::Lease;
@@ -15,6 +14,7 @@ use crate::rules::lock::view::View;
 use crate::rules::policy::LossPolicy;
 use crate::rules::renewals::Schedule;
 use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
+use crate::rules::retries::{Attempts, Next};
 use crate::rules::supervisor::{self, Machine};
 use crate::rules::waiter::{End, Event, Step, Stop, Waiter};
 

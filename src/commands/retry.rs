@@ -1,16 +1,13 @@
 //! Repeats a request while the server does not answer: it may recover before the lease expires. A
 //! release that is repeated until then saves the waiters the rest of the lease.
 
-pub(crate) mod attempts;
-
-use attempts::{Attempts, Next};
-
 use crate::report::Report;
 use crate::rules::duration::show;
 use crate::rules::failure::Failure;
 use crate::rules::instant::Instant;
 use crate::rules::lock::view::Outcome;
 use crate::rules::request::{Release, Repeatable, Request};
+use crate::rules::retries::{Attempts, Next};
 use crate::store::Store;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;

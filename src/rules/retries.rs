@@ -1,4 +1,4 @@
-//! Whether to repeat a request, and what its answers mean together. This module is pure.
+//! Whether to repeat a request, and what its answers mean together.
 
 use std::time::Duration;
 
