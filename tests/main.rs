@@ -11,6 +11,7 @@ mod completion;
 mod errors;
 mod every_signal;
 mod exclusion;
+mod floors;
 mod frozen;
 mod hostile;
 mod inspect;
