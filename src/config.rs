@@ -302,3 +302,35 @@ pub(crate) fn verbosity(common: &cli::Common) -> Verbosity {
         _ => Verbosity::Normal,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_help_of_an_option_states_its_default() {
+        let mut program = cli::Cli::command();
+        program.build();
+        let options = program.get_subcommands().flat_map(clap::Command::get_arguments);
+        let stated: Vec<(&str, Duration)> = options
+            .filter_map(|option| {
+                let help = option.get_help()?.to_string();
+                let (_, default) = help.split_once("[default: ")?;
+                let default = humantime::parse_duration(default.strip_suffix(']')?).ok()?;
+                Some((option.get_long()?, default))
+            })
+            .collect();
+        assert!(stated.len() > 5, "{stated:?}");
+        for (option, default) in stated {
+            let is = match option {
+                "ttl" => Ttl::DEFAULT.get(),
+                "io-timeout" => Timeout::DEFAULT.get(),
+                "kill-after" => LossPolicy::DEFAULT.kill_after,
+                other => panic!("--{other} has no known default"),
+            };
+            assert_eq!(default, is, "--{option}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
+use crate::rules::duration::millis;
 use crate::rules::lock::view::{
     Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter,
 };
@@ -214,10 +215,6 @@ impl<'a> HistoryDocument<'a> {
             kind: entry.client.kind,
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A time in RFC 3339, whose last year is 9999. A later time comes from a wrong clock or from

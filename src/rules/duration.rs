@@ -37,6 +37,11 @@ impl FromStr for BoundedDuration {
     }
 }
 
+/// A duration in milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Whether a text has the form of a duration, within the limits or not.
 pub(crate) fn is_duration(text: &str) -> bool {
     parse(text).is_some()

@@ -308,6 +308,19 @@ pub(crate) enum State {
     Foreign,
 }
 
+impl State {
+    /// The state of a lock that rlock holds: held if any hold is, else revoked if any hold is.
+    /// `None` without holders.
+    pub(crate) fn of(holders: &[Holder]) -> Option<Self> {
+        let state = holders.iter().map(|holder| holder.state).min()?;
+        Some(match state {
+            HoldState::Held => Self::Held,
+            HoldState::Revoked => Self::Revoked,
+            HoldState::Cooling => Self::Cooling,
+        })
+    }
+}
+
 /// A lock at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct View {

@@ -49,13 +49,10 @@ impl Transaction<'_> {
         let shown = &shown[..holders_at_most.min(shown.len())];
         // Collected from a slice, so that it has no spare capacity: a list has thousands of these.
         let holders: Vec<Holder> = shown.iter().map(|hold| self.shown_hold(hold)).collect();
-        let is = |state| holders.iter().any(|holder| holder.state == state);
         let state = match (self.live, self.foreign()) {
             (false, false) => State::Free,
             (false, true) => State::Foreign,
-            _ if is(HoldState::Held) => State::Held,
-            _ if is(HoldState::Revoked) => State::Revoked,
-            _ => State::Cooling,
+            (true, _) => State::of(&holders).unwrap_or(State::Cooling),
         };
         let until = match self.live {
             true => self.lock.holds.iter().map(|hold| hold.deadline).max(),

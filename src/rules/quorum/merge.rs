@@ -35,13 +35,10 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
     let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
-    let state = match () {
-        () if holders.iter().any(|holder| holder.state == HoldState::Held) => State::Held,
-        () if holders.iter().any(|holder| holder.state == HoldState::Revoked) => State::Revoked,
-        () if !holders.is_empty() => State::Cooling,
-        () if is_foreign || lenient && !foreign.is_empty() => State::Foreign,
-        () => State::Free,
-    };
+    let state = State::of(&holders).unwrap_or(match is_foreign || lenient && !foreign.is_empty() {
+        true => State::Foreign,
+        false => State::Free,
+    });
     View {
         now,
         state,

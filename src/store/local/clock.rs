@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::duration::millis;
 use crate::rules::instant::Instant;
 use crate::rules::model::lock::{Stamp, plausible};
 use crate::rules::model::{Lock, Times};
@@ -161,8 +162,4 @@ impl Timeline {
         }
         Dates { clocks, stamps }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

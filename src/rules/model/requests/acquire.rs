@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::rules::duration::millis;
 use crate::rules::lock::view::{Ending, HoldState, Operator, Outcome, ServerTime};
 use crate::rules::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::rules::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
@@ -342,8 +343,4 @@ impl Wanted {
 /// The verdict for a caller that holds the lock.
 fn granted(fence: u64, slot: Option<Slot>) -> Verdict {
     Verdict::Answer(Answer::Granted { fence: Fence(fence), slot })
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
