@@ -1,12 +1,11 @@
-//! The command line as users type it, and the text of `--help` and of the man pages, whose shared
-//! sections are in `manual`. `config` decides what the options mean.
+//! The command line as users type it, and the text of `--help`. `config` decides what the options
+//! mean.
 //!
 //! The first paragraph of a help text is all that `-h` shows: a line of at most 60 characters that
 //! begins with a verb. `--help` and the man page show the rest too.
 
 mod advice;
 mod inspect;
-pub mod manual;
 mod options;
 
 pub(crate) use inspect::Inspect;

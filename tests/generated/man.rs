@@ -1,8 +1,7 @@
 //! The man pages: what clap knows about the command line, and the sections of `manual`.
 
+use crate::manual::{self, Subcommands};
 use clap::{Arg, Command};
-use rlock::cli::manual;
-use rlock::exit::{self, Subcommands};
 
 use super::arguments::{is_optional, names, options, repeats, takes_value, value};
 
@@ -169,16 +168,16 @@ impl Page<'_> {
 
 /// The exit statuses of a subcommand with their meanings, or those of all subcommands.
 pub(super) fn statuses(subcommand: Option<&str>) -> Vec<(&'static str, String)> {
-    let row = |(status, meanings): &(&'static str, &[exit::Meaning])| {
+    let row = |(status, meanings): &(&'static str, &[manual::Meaning])| {
         let meanings = meanings.iter().filter_map(|(of, text)| match subcommand {
             Some(subcommand) => of.contains(&subcommand).then(|| (*text).to_owned()),
-            None if *of == exit::ALL => Some((*text).to_owned()),
+            None if *of == manual::ALL => Some((*text).to_owned()),
             None => Some(format!("{}: {text}", of.join(", "))),
         });
         let meanings: Vec<String> = meanings.collect();
         (!meanings.is_empty()).then(|| (*status, meanings.join("; ")))
     };
-    exit::TABLE.iter().filter_map(row).collect()
+    manual::TABLE.iter().filter_map(row).collect()
 }
 
 fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {

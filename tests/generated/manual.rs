@@ -1,18 +1,111 @@
-//! The sections that the man pages share. A test generates the pages from these and from the
-//! command line; the program does not use them.
+//! What the man pages say beside the command line.
 
-use crate::exit::{ALL, Subcommands};
+/// The subcommands that an entry applies to.
+pub(crate) type Subcommands = &'static [&'static str];
+
+/// All subcommands.
+pub(crate) const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
+
+/// What an exit status means to some subcommands.
+pub(crate) type Meaning = (Subcommands, &'static str);
+
+/// The exit statuses as the man pages list them. A test compares the table in the README with this
+/// one.
+pub(crate) const TABLE: &[(&str, &[Meaning])] = &[
+    (
+        "the command's",
+        &[(
+            &["exec"],
+            "the command ran to its end under the lock; if a signal terminated the command, rlock \
+             terminates by the same signal, which a shell shows as 128+n",
+        )],
+    ),
+    (
+        "0",
+        &[
+            (&["acquire", "renew", "release"], "success"),
+            (
+                &["inspect"],
+                "success; with NAME, the lock is held, revoked or cooling; with --attention, no lock needs attention",
+            ),
+        ],
+    ),
+    (
+        "1",
+        &[(&["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention")],
+    ),
+    (
+        "64",
+        &[
+            (ALL, "usage error"),
+            (&["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
+        ],
+    ),
+    (
+        "69",
+        &[(
+            ALL,
+            "no usable server: unreachable, not answering, loading, out of memory, or too few \
+             servers for a quorum",
+        )],
+    ),
+    ("70", &[(ALL, "internal error: a bug in rlock, or the system denied a resource")]),
+    (
+        "75",
+        &[
+            (
+                &["exec", "acquire"],
+                "another client has the lock and the wait is over, or the waiter was superseded or \
+                 removed (-E sets another status)",
+            ),
+            (&["release"], "with --force but not --now, another tool holds the lock"),
+        ],
+    ),
+    (
+        "76",
+        &[
+            (&["exec"], "the lock was lost while the command ran; overrides the command's status"),
+            (&["acquire"], "with --while-pid, the lock was lost while the keeper started"),
+        ],
+    ),
+    (
+        "77",
+        &[
+            (&["renew", "release"], "the token does not hold the lock"),
+            (&["release"], "with --id, no client, or more than one, has that ID"),
+        ],
+    ),
+    (
+        "78",
+        &[(
+            ALL,
+            "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
+             failure, a replica instead of a master, the same server twice, a damaged lock file, a \
+             fencing token ahead of the clock",
+        )],
+    ),
+    ("126", &[(&["exec"], "the command is not executable; the lock has been released")]),
+    ("127", &[(&["exec"], "the command was not found; the lock has been released")]),
+    (
+        "128+n",
+        &[(
+            &["exec", "acquire"],
+            "rlock received signal n while it was waiting; it left the queue and terminated by that \
+             signal, which a shell shows as 128+n",
+        )],
+    ),
+];
 
 /// The date on the pages, that of the release.
-pub const DATE: &str = "2026-11-23";
+pub(crate) const DATE: &str = "2026-11-23";
 
 /// Describes the variables that set the default of an option. The help of the option names its
 /// variable.
-pub const DEFAULTS: &str =
+pub(crate) const DEFAULTS: &str =
     "Defaults for the options with these names. An empty value counts as unset.";
 
 /// All other variables that rlock reads or sets.
-pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
+pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     (
         ALL,
         "RLOCK_URL",
@@ -81,14 +174,14 @@ pub const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
 ];
 
 /// Each file that rlock uses.
-pub const FILES: &[(&str, &str)] = &[(
+pub(crate) const FILES: &[(&str, &str)] = &[(
     "$XDG_STATE_HOME/rlock, ~/.local/state/rlock",
     "Locks of RLOCK_URL=local:. With local:/DIRECTORY, they are in DIRECTORY. Deleting the file of a \
      lock revokes the lock.",
 )];
 
 /// Each field of `acquire --json`, `renew --json` and `release --json`.
-pub const RESULT: &[(&str, &str)] = &[
+pub(crate) const RESULT: &[(&str, &str)] = &[
     (
         "status",
         "acquired, renewed, released, or removed for a waiter. On failure: busy, superseded, removed, \
@@ -113,7 +206,7 @@ pub const RESULT: &[(&str, &str)] = &[
 ];
 
 /// Each field of `inspect --json`, as a path.
-pub const JSON: &[(&str, &str)] = &[
+pub(crate) const JSON: &[(&str, &str)] = &[
     ("name, key", "Name of the lock, and its key on the server: the prefix and the name."),
     (
         "state",
@@ -183,7 +276,7 @@ pub const JSON: &[(&str, &str)] = &[
 ];
 
 /// The section about messages that need more than a line, one paragraph per item.
-pub const DIAGNOSTICS: &[&str] = &[
+pub(crate) const DIAGNOSTICS: &[&str] = &[
     "last fencing token is DURATION ahead of the server's clock: the clock of the server is wrong now, or it \
      was wrong when the token was issued. Correct the clock. If it is right, and no process holds or \
      waits for the lock, delete its keys on each server: PREFIX and NAME, and the same in braces \
@@ -192,7 +285,7 @@ pub const DIAGNOSTICS: &[&str] = &[
 ];
 
 /// The section about secrets, one paragraph per item.
-pub const SECURITY: &[&str] = &[
+pub(crate) const SECURITY: &[&str] = &[
     "All users of a host can see a password in --url. Put it in RLOCK_PASSWORD, in RLOCK_URL, or \
      on the first line of a file for --password-file. The command of exec inherits RLOCK_PASSWORD, \
      RLOCK_SENTINEL_PASSWORD and RLOCK_URL. Without TLS, the password crosses the network \
