@@ -61,6 +61,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("acquire --json --shell L", "--json cannot be used with --shell; remove one of them"),
     ("exec -t 5 -t 6 L true", "-t is given twice; remove one"),
     ("exec --nonblock=yes L true", "--nonblock does not take a value; remove the value"),
+    ("exec -qn=yes L true", "-qn does not take a value; remove the value"),
     ("exec -w", "missing DURATION after -w; add one such as 90s, 1m30s or 250ms"),
     ("exec -w L true", "-w: not a duration: 'L'; use a form such as 90s, 1m30s or 250ms"),
     ("exec -w 5M L true", "-w: exceeds the limit of 7d: '5M'; use 'm' for minutes ('M' is months)"),
@@ -86,6 +87,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("inspect -W 0", "-W: below the limit of 1ms: '0'; use a longer duration"),
     ("inspect --watch=a", "--watch: not a duration: 'a'; use a form such as 90s, 1m30s or 250ms"),
     ("inspect a{b", "NAME: contains '{': 'a{b'; remove it"),
+    (r"exec a\b true", r"NAME: contains '\': 'a\b'; remove it"),
 ];
 
 #[test]

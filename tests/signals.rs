@@ -326,3 +326,33 @@ support::also_without_vfork! {
     rlock_resumes_after_a_sigstop_at_any_moment_of_startup,
     in_the_foreground_group_signals_are_passed_on_and_a_lost_lock_ends_the_whole_tree,
 }
+
+#[test]
+fn a_command_that_is_continued_before_it_could_stop_runs_on() {
+    let server = Server::start();
+    let fifo = server.directory().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // It cannot stop until the process that it starts has opened the FIFO and executed its program.
+    let script = format!(
+        "import os, time; print('READY', os.getpid(), flush=True)
+opens = [(os.POSIX_SPAWN_OPEN, 0, '{}', os.O_RDONLY, 0)]
+os.posix_spawn('/bin/true', ['true'], os.environ, file_actions=opens)",
+        fifo.display()
+    );
+    let exec = ["exec", "--foreground", "L", "python3", "-c", &script];
+    let mut first = Running::start(server.rlock(exec).process_group(0));
+    let told = first.line();
+    let has_state = |pid: &str, state: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(&format!(") {state} "))
+    };
+    let (rlock, command) = (first.pid().to_string(), told.strip_prefix("READY ").unwrap());
+    until("the command waits", || has_state(command, "D"));
+    first.signal("TSTP");
+    until("rlock has stopped", || has_state(&rlock, "T"));
+    first.signal("CONT");
+    until("rlock waits for events", || has_state(&rlock, "S"));
+    std::fs::write(&fifo, "").unwrap();
+    until("the command ends", || is_gone(command));
+    assert_eq!(first.finish().code(), 0);
+}

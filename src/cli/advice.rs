@@ -53,11 +53,7 @@ impl Rejected<'_> {
             },
             ErrorKind::MissingRequiredArgument => self.missing(),
             ErrorKind::ArgumentConflict => self.conflict(),
-            ErrorKind::TooManyValues => {
-                let argument = self.argument();
-                Fault::new(format!("{argument} does not take a value"))
-                    .with_remedy("remove the value")
-            }
+            ErrorKind::TooManyValues => takes_no_value(&self.argument()),
             ErrorKind::InvalidValue => self.unknown_value(),
             ErrorKind::ValueValidation => self.invalid_value(),
             ErrorKind::InvalidUtf8 => {
@@ -80,6 +76,10 @@ impl Rejected<'_> {
     }
 
     fn unknown_option(&self, option: &str) -> Fault {
+        // In `-n=yes`, clap takes '=' for another option.
+        if let ("-=", Some(word)) = (option, self.cluster(option)) {
+            return takes_no_value(word.split('=').next().unwrap_or_default());
+        }
         let option = option.split('=').next().unwrap_or_default();
         let fault = match self.cluster(option) {
             Some(cluster) => {
@@ -296,6 +296,10 @@ impl Rejected<'_> {
 
 fn unknown(what: &str, word: &str) -> Fault {
     Fault::new(format!("unknown {what} {}", shown(word)))
+}
+
+fn takes_no_value(option: &str) -> Fault {
+    Fault::new(format!("{option} does not take a value")).with_remedy("remove the value")
 }
 
 /// The name in clap's text for an argument: of `--ttl <DURATION>`, `<NAME>` and `[TOKEN]`.

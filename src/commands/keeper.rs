@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, kill};
 use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -36,7 +36,6 @@ use crate::supervise::notice::Notice;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Descriptors, RenewableHold, watch};
 use crate::system::call::{Named, failed};
-use crate::system::disposition;
 use crate::system::inherited::Inherited;
 
 /// What a keeper writes once it has the hold.
@@ -151,15 +150,12 @@ pub(super) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
-    // It ends with the process, not with the session, the terminal, or the script's own signals.
+    // It ends with the process, not with the session, the terminal, or the script's own signals:
+    // without it, the script would run on unguarded. A fault in the keeper still ends it.
     // setsid(2) works because a process that was just started does not lead a group.
     let _ = setsid();
     let _ = nix::sys::prctl::set_name(c"rlock-keeper");
-    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM] {
-        disposition::ignore(signal)
-            .map_err(std::io::Error::from)
-            .context("cannot ignore signals")?;
-    }
+    SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     let client = identity::of_watched(process, terms.label.clone());
     let grant = Grant::obtain(terms, token, client, None, inherited, report)?;
     // From now on nothing reads the signals, so they have no effect.

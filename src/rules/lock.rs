@@ -62,7 +62,12 @@ fn is_within(least: usize, text: &str) -> Result<(), Fault> {
 
 /// The fault of a text with a character that it cannot contain.
 fn contains(c: char, text: &str) -> Fault {
-    let what = if c == ' ' { "a space".to_owned() } else { format!("{c:?}") };
+    let what = match c {
+        ' ' => "a space".to_owned(),
+        // Escaped, it would look like two.
+        '\\' => r"'\'".to_owned(),
+        _ => format!("{c:?}"),
+    };
     Fault::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
 }
 

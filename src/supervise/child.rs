@@ -17,6 +17,7 @@ use super::group::OwnGroup;
 use super::step::{FailedStep, Step};
 use crate::exit::Exit;
 use crate::rules::instant::Instant;
+use crate::rules::supervisor::stops;
 use crate::system::call::Named;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
@@ -27,6 +28,9 @@ pub(super) struct Child<'a> {
     pid: Pid,
     /// The group it was started in, unless that is rlock's group.
     group: Option<&'a OwnGroup>,
+    /// Whether rlock has sent it a signal to stop, and none to continue since. It may stop only
+    /// later: for example, a process that waits after vfork(2) cannot stop.
+    is_to_stop: bool,
 }
 
 impl<'a> Child<'a> {
@@ -74,7 +78,7 @@ impl<'a> Child<'a> {
         let pid = unsafe { fork(&in_child) }.named("clone")?;
         // Otherwise the pipe would stay open.
         drop(report);
-        let child = Self { pid, group };
+        let child = Self { pid, group, is_to_stop: false };
         // A child that shares rlock's memory becomes its program, or fails, before rlock continues.
         // To wait for the kernel to close the pipe would then take as long as the whole start.
         if runs.load(Ordering::Relaxed) {
@@ -95,7 +99,8 @@ impl<'a> Child<'a> {
 
     /// Sends a signal to the command, even if it has left the group that was made for it, and to
     /// all of that group. An error only means that no such process is left.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&mut self, signal: Signal) {
+        self.is_to_stop = stops(signal) || self.is_to_stop && signal != Signal::SIGCONT;
         let own = self.group.map(OwnGroup::id);
         if let Some(group) = own {
             let _ = killpg(group, signal);
@@ -131,11 +136,11 @@ impl<'a> Child<'a> {
         getpgid(Some(self.pid)).ok()
     }
 
-    /// Continues the command if it is stopped, and its group if that was made for it. A command that
-    /// is not stopped, perhaps because its shell has continued the whole job, gets no second
-    /// SIGCONT.
-    pub(super) fn resume(&self) {
-        if self.group.is_some() || self.is_stopped() {
+    /// Continues the command if it is stopped, or about to stop because rlock told it to, and its
+    /// group if that was made for it. If its shell has continued the whole job, the command gets no
+    /// second SIGCONT.
+    pub(super) fn resume(&mut self) {
+        if self.group.is_some() || self.is_to_stop || self.is_stopped() {
             self.signal(Signal::SIGCONT);
         }
     }

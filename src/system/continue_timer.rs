@@ -4,15 +4,22 @@
 //! that signal is blocked, and the kernel sends the signal of a timer without any code of the
 //! process.
 
+use std::time::Duration;
+
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::timer::{Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
 use crate::rules::instant::Instant;
 
-/// Sends SIGCONT to this process, and to no other, at a moment.
+/// When the signal is sent, counted from the moment. The first has no effect if the process is
+/// stopped just after it, before a busy machine has let it run. The kernel repeats no signal of a
+/// timer that SIGSTOP drops, so each has a timer of its own.
+const SENT_AFTER: [Duration; 2] = [Duration::ZERO, Duration::from_millis(100)];
+
+/// Sends SIGCONT to this process, and to no other, at a moment and once more soon after it.
 pub(crate) struct ContinueTimer {
-    timer: Option<Timer>,
+    timers: [Option<Timer>; SENT_AFTER.len()],
     moment: Option<Instant>,
 }
 
@@ -20,9 +27,11 @@ impl ContinueTimer {
     /// In a sandbox that refuses such timers, this one does nothing: it matters only to a process
     /// that is stopped.
     pub(crate) fn new() -> Self {
-        let signal = SigevNotify::SigevSignal { signal: Signal::SIGCONT, si_value: 0 };
-        let timer = Timer::new(ClockId::CLOCK_BOOTTIME, SigEvent::new(signal)).ok();
-        Self { timer, moment: None }
+        let timers = SENT_AFTER.map(|_| {
+            let signal = SigevNotify::SigevSignal { signal: Signal::SIGCONT, si_value: 0 };
+            Timer::new(ClockId::CLOCK_BOOTTIME, SigEvent::new(signal)).ok()
+        });
+        Self { timers, moment: None }
     }
 
     /// Sets the moment and replaces the previous one; `None` means never.
@@ -36,8 +45,9 @@ impl ContinueTimer {
     /// Sets the same moment again. If it has passed, this sends the signal at once, which cancels a
     /// stop that is pending: raising that stop has dropped a signal that the timer had sent before.
     pub(crate) fn set_again(&mut self) {
-        if let Some(timer) = &mut self.timer {
-            let moment = Instant::expiration(self.moment);
+        for (timer, after) in self.timers.iter_mut().zip(SENT_AFTER) {
+            let Some(timer) = timer else { continue };
+            let moment = Instant::expiration(self.moment.map(|moment| moment + after));
             let _ = timer.set(moment, TimerSetTimeFlags::TFD_TIMER_ABSTIME);
         }
     }
@@ -45,10 +55,8 @@ impl ContinueTimer {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use nix::libc;
-    use nix::sys::signal::{SigSet, SigmaskHow, raise};
+    use nix::sys::signal::{SigSet, SigmaskHow, kill, raise};
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     use nix::unistd::{ForkResult, Pid, fork};
 
@@ -64,7 +72,20 @@ mod tests {
         };
         let first = waitpid(child, Some(WaitPidFlag::WUNTRACED)).unwrap();
         let is_stop = matches!(first, WaitStatus::Stopped(..));
-        (first, if is_stop { waitpid(child, None).unwrap() } else { first }, child)
+        (first, if is_stop { end_of(child) } else { first }, child)
+    }
+
+    /// Waits for the end of a process, and kills it if it does not end.
+    fn end_of(child: Pid) -> WaitStatus {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            match waitpid(child, Some(WaitPidFlag::WNOHANG)).unwrap() {
+                WaitStatus::StillAlive => std::thread::sleep(Duration::from_millis(10)),
+                ended => return ended,
+            }
+        }
+        kill(child, Signal::SIGKILL).unwrap();
+        waitpid(child, None).unwrap()
     }
 
     #[test]
@@ -75,6 +96,17 @@ mod tests {
             timer.set(Some(moment + Duration::from_secs(3600)));
             timer.set(Some(moment));
             raise(Signal::SIGSTOP).is_ok() && Instant::now() >= moment
+        });
+        assert_eq!(stopped, WaitStatus::Stopped(child, Signal::SIGSTOP));
+        assert_eq!(ended, WaitStatus::Exited(child, 7));
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_just_after_the_moment_is_continued_too() {
+        let (stopped, ended, child) = outcomes(|| {
+            let mut timer = ContinueTimer::new();
+            timer.set(Some(Instant::now()));
+            raise(Signal::SIGSTOP).is_ok()
         });
         assert_eq!(stopped, WaitStatus::Stopped(child, Signal::SIGSTOP));
         assert_eq!(ended, WaitStatus::Exited(child, 7));

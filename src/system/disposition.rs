@@ -58,7 +58,7 @@ pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {
 }
 
 /// Ignores a signal from now on.
-pub(crate) fn ignore(signal: Signal) -> Result<(), Errno> {
+pub(super) fn ignore(signal: Signal) -> Result<(), Errno> {
     set(signal, SigHandler::SigIgn)
 }
 
