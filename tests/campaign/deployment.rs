@@ -162,6 +162,19 @@ impl Deployment {
         }
     }
 
+    /// The processes of the servers.
+    pub fn processes(&self) -> Vec<u32> {
+        match &self.servers {
+            Servers::One(server) => vec![server.process()],
+            Servers::Files(_) => Vec::new(),
+            Servers::Sentinel(service) => service.servers().iter().map(Server::process).collect(),
+            Servers::Cluster(cluster) => {
+                (0..cluster.count()).map(|node| cluster.node(node).process()).collect()
+            }
+            Servers::Quorum(servers) => servers.iter().map(Server::process).collect(),
+        }
+    }
+
     /// Grows with every failover.
     pub fn epoch(&self) -> u64 {
         match &self.servers {

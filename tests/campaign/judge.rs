@@ -2,12 +2,14 @@
 
 mod flaws;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::deployment::Kind;
 use super::faults::Effect;
 use super::plan::{Mode, Plan, Style, WaitLimit};
 use super::record::{End, Happened, Record, Rest, Run, Span, Worker, Write};
+use super::strain::Strain;
 
 /// A token counts the milliseconds of the server's clock, in microseconds.
 const RESOLUTION: u64 = 1_000;
@@ -20,6 +22,9 @@ const STARTING: Duration = Duration::from_secs(1);
 
 /// How far apart a quorum may grant requests that it admits together, in seconds.
 const JITTER: f64 = 0.25;
+
+/// A cause without a fault.
+const STARVED: &str = "a starved machine";
 
 /// The promises that the judge checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,8 +65,8 @@ pub struct Verdict {
     pub documented: Vec<(Gap, f64)>,
     /// Overlaps while the machine starved, and no longer than that.
     pub starved: Vec<f64>,
-    /// Locks lost without a fault while the machine starved.
-    pub starved_losses: usize,
+    /// The exit statuses of workers that were refused or lost their lock, and why.
+    pub causes: Vec<(i32, &'static str)>,
     pub updates: usize,
     /// Lost in rounds with a documented overlap.
     pub lost_updates: usize,
@@ -175,8 +180,7 @@ impl Worker {
 
     /// For how many seconds of this time the machine did not run it, in all.
     fn stuck(&self, during: Span) -> f64 {
-        let parts = self.stuck.iter().map(|span| span.1.min(during.1) - span.0.max(during.0));
-        parts.filter(|part| *part > 0.0).sum()
+        Strain::default().starved(during, &self.stuck)
     }
 
     fn was_stopped(&self, between: Span) -> bool {
@@ -220,10 +224,40 @@ impl Record {
             && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
     }
 
-    /// Whether a fault of a kind was there shortly before or during this time.
-    fn suffers(&self, during: Span, before: f64, from: impl Fn(&Effect) -> bool) -> bool {
-        let during = (during.0 - before, during.1);
+    /// Whether a fault of a kind was there during this time.
+    fn suffers(&self, during: Span, from: impl Fn(&Effect) -> bool) -> bool {
         self.faults.iter().any(|fault| from(&fault.effect) && meets(fault.span(), during))
+    }
+
+    /// Why this worker found no server to use, or lost its lock by one of the `other` effects.
+    fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
+        let (worker, kind) = (&self.workers[number], self.plan.kind);
+        let ttl = seconds(worker.work.ttl);
+        // A lease ends a TTL after its last renewal, and the command a third of a TTL after a loss.
+        let during = (worker.ended - ttl * 4.0 / 3.0, worker.ended);
+        let blank = seconds(self.plan.blank());
+        let mut failing: BTreeSet<usize> =
+            (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
+        let mut cause = None;
+        for fault in self.faults.iter().filter(|fault| fault.concerned.contains(&number)) {
+            let is_cause = match fault.effect {
+                Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
+                Effect::Stops(who) => who == number && meets(fault.span(), during),
+                // A restarted one does not vote at once.
+                Effect::FailsOne(server) => {
+                    meets((fault.from, fault.to + blank), during)
+                        && failing.insert(server)
+                        && failing.len() > kind.minority()
+                }
+                _ => other(&fault.effect) && meets(fault.span(), during),
+            };
+            if is_cause {
+                cause = Some(fault.name);
+            }
+        }
+        // Requests time out after a quarter of the TTL.
+        let is_starved = || self.strain.starved(during, &worker.stuck) > ttl / 10.0;
+        cause.or_else(|| is_starved().then_some(STARVED))
     }
 }
 
@@ -233,9 +267,9 @@ impl Verdict {
     }
 
     /// One line for each violation.
-    pub fn complaints(&self) -> String {
-        let line = |it: &Violation| format!("BROKEN: {:?}: {}", it.promise, it.what);
-        self.violations.iter().map(line).collect::<Vec<_>>().join("\n")
+    pub fn complaints(&self, seed: u64) -> String {
+        let line = |it: &Violation| format!("BROKEN, seed {seed}: {:?}: {}\n", it.promise, it.what);
+        self.violations.iter().map(line).collect()
     }
 
     fn overlaps(&mut self, record: &Record) {
@@ -370,7 +404,7 @@ impl Verdict {
             if worker.was_stopped(waiting)
                 || record.strain.longest_gap(waiting) + worker.stuck(waiting)
                     > seconds(worker.work.ttl) / 3.0
-                || record.suffers(waiting, 0.0, |effect| {
+                || record.suffers(waiting, |effect| {
                     matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
                 })
                 || record.faults.iter().any(|fault| {
@@ -398,7 +432,9 @@ impl Verdict {
                 let overtakes = match (&worker.run, worker.work.limit) {
                     (Some(run), _) => next.fence < run.fence,
                     // It leaves the queue at its limit, and ends a little later.
-                    (None, WaitLimit::For(limit)) => next.first < worker.started + seconds(limit),
+                    (None, WaitLimit::For(limit)) => {
+                        next.first < worker.ended.min(worker.started + seconds(limit))
+                    }
                     (None, _) => false,
                 };
                 if overtakes {
@@ -427,7 +463,7 @@ impl Verdict {
                 let idle = span.0.min(end) - since;
                 self.longest_idle = self.longest_idle.max(idle);
                 // A starved machine is idle too.
-                if idle > bound + record.strain.waiting((since, end)) + worker.stuck((since, end)) {
+                if idle > bound + record.strain.starved((since, end), &worker.stuck) {
                     let what = format!("nobody ran for {idle:.3} s; the bound is {bound:.3} s");
                     self.breaks(Promise::NoIdleLock, what);
                     return;
@@ -439,9 +475,10 @@ impl Verdict {
 
     fn statuses(&mut self, record: &Record) {
         // The files of a lock are not deleted all at once.
-        let may_be_damaged = |during| {
+        let may_be_damaged = |during: Span| {
+            let during = (during.0 - 1.0, during.1);
             record.plan.kind == Kind::Files
-                && record.suffers(during, 1.0, |effect| *effect == Effect::Loses)
+                && record.suffers(during, |effect| *effect == Effect::Loses)
         };
         for fault in &record.faults {
             let fine = match fault.exit {
@@ -456,23 +493,7 @@ impl Verdict {
         for (number, worker) in record.workers.iter().enumerate() {
             let during = (worker.started, worker.ended);
             let own = |effect: &Effect| matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number);
-            let hit = record.suffers(during, 0.0, own);
-            let ttl = seconds(worker.work.ttl);
-            // What can make a holder lose its lock, and a server unusable.
-            let can_lose = record.suffers(during, ttl, |effect| match effect {
-                Effect::Stops(who) => *who == number,
-                Effect::Kills(_) | Effect::Terminates(_) | Effect::Breaks => false,
-                _ => true,
-            });
-            let can_fail = record.suffers(during, ttl, |effect| {
-                !matches!(effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
-            }) || worker.was_stopped(during)
-                || record.plan.kind.is_quorum();
-            // Requests time out after a quarter of the TTL, or a server's share of that.
-            let around = (during.0 - 0.2, during.1 + 0.2);
-            let starved = record.strain.waiting(around) > ttl / 10.0
-                || record.strain.longest_gap(during) > ttl / 10.0
-                || worker.stuck(during) > ttl / 10.0;
+            let hit = record.suffers(during, own);
             let done = worker.run.as_ref().is_some_and(|run| run.done);
             let ran = worker.run.is_some();
             let is_loss = match worker.work.style {
@@ -483,19 +504,26 @@ impl Verdict {
                         || worker.end == End::Status(76) && !ran
                 }
             };
-            let fine = match (worker.end, worker.work.style) {
-                _ if is_loss => can_lose || starved,
-                (End::Status(0), _) => done,
-                (End::Status(69), _) => (can_fail || starved) && !ran,
-                (End::Status(75), _) => !ran && worker.work.limit != WaitLimit::Forever,
-                (End::Signal(9 | 15), _) => hit,
+            let revokes = |effect: &Effect| matches!(effect, Effect::Revokes | Effect::Frees);
+            let (status, cause) = match worker.end {
+                _ if is_loss => (76, record.cause(number, revokes)),
+                End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
+                _ => (0, None),
+            };
+            self.causes.extend(cause.map(|cause| (status, cause)));
+            let fine = match worker.end {
+                _ if is_loss => cause.is_some(),
+                End::Status(0) => done,
+                End::Status(69) => cause.is_some() && !ran,
+                End::Status(75) => !ran && worker.work.limit != WaitLimit::Forever,
+                End::Signal(9 | 15) => hit,
                 // Slots may need the server that refuses.
-                (End::Status(78), _) => may_be_damaged(during) || record.plan.has_slots() && !ran,
+                End::Status(78) => may_be_damaged(during) || record.plan.has_slots() && !ran,
                 _ => false,
             };
-            self.starved_losses += usize::from(is_loss && !can_lose);
             if !fine {
-                let what = format!("worker {number} ended with {:?}", worker.end);
+                let what =
+                    format!("worker {number} ended with {:?}, told {:?}", worker.end, worker.told);
                 self.breaks(Promise::DocumentedStatus, what);
             }
         }

@@ -82,6 +82,8 @@ pub struct Happened {
     pub what: String,
     pub name: &'static str,
     pub effect: Effect,
+    /// The workers that it concerns, by their numbers.
+    pub concerned: Vec<usize>,
     pub from: f64,
     pub to: f64,
     /// The time of day at `to`, in microseconds.
@@ -210,9 +212,11 @@ impl Record {
         }
         let gaps: Vec<_> = self.strain.gaps.iter().map(|gap| (at(gap.0), at(gap.1))).collect();
         let end = self.workers.iter().map(|worker| worker.ended).fold(origin, f64::max);
-        let waiting = self.strain.waiting((origin, end));
+        let starved = self.strain.starved((origin, end), &[]);
         let _ = writeln!(text, "  counters {:?}, rest {:?}", self.counters, self.rest);
-        let _ = writeln!(text, "  tasks waited for {waiting:.3} s; gaps of processors: {gaps:?}");
+        let stuck: Vec<_> = self.strain.stuck.iter().map(|span| (at(span.0), at(span.1))).collect();
+        let _ = writeln!(text, "  servers stuck {stuck:?}");
+        let _ = writeln!(text, "  starved for {starved:.3} s; gaps of processors: {gaps:?}");
         text
     }
 }

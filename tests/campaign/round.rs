@@ -48,6 +48,7 @@ struct Round<'a> {
     lasting: Vec<Lasting>,
     happened: Vec<Happened>,
     played: Vec<What>,
+    machine: &'a Watcher,
     /// The revocations under way, with their place in `happened`.
     revoking: Vec<(usize, JoinHandle<Revoked>)>,
 }
@@ -55,6 +56,7 @@ struct Round<'a> {
 /// Plays one round. The deployment has no faults before the round or after it.
 pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Record {
     let (origin, epoch) = (now(), deployment.epoch());
+    machine.watch_servers(deployment.processes());
     let mut round = Round {
         plan,
         deployment,
@@ -64,6 +66,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Reco
         lasting: Vec::new(),
         happened: Vec::new(),
         played: Vec::new(),
+        machine,
         revoking: Vec::new(),
     };
     if plan.min_replicas > 0 {
@@ -81,7 +84,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Reco
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
         round.act(act);
     }
-    round.finish(origin, epoch, machine)
+    round.finish(origin, epoch)
 }
 
 impl Round<'_> {
@@ -123,6 +126,8 @@ impl Round<'_> {
             Act::Begin(number) => self.begin(number),
             Act::End(number) => self.end(number),
         }
+        // One may have started.
+        self.machine.watch_servers(self.deployment.processes());
     }
 
     fn start(&mut self, number: usize) {
@@ -201,6 +206,7 @@ impl Round<'_> {
             what: format!("{what:?}"),
             name: what.name(),
             effect,
+            concerned: (0..self.plan.works.len()).filter(|worker| what.concerns(*worker)).collect(),
             from,
             to: now(),
             wall: time_of_day(),
@@ -222,7 +228,7 @@ impl Round<'_> {
         (!started.has_ended()).then_some(worker)
     }
 
-    fn finish(mut self, origin: f64, epoch: u64, machine: &Watcher) -> Record {
+    fn finish(mut self, origin: f64, epoch: u64) -> Record {
         let ended: Vec<_> = self
             .workers
             .drain(..)
@@ -274,7 +280,7 @@ impl Round<'_> {
             counters: (counter("plain"), counter("fenced")),
             failed_over,
             rest: self.rest(),
-            strain: machine.since(origin),
+            strain: self.machine.since(origin),
         }
     }
 
@@ -299,7 +305,8 @@ impl Round<'_> {
         };
         let (what, name) = ("unplanned failover".into(), "unplanned failover");
         let from = origin;
-        self.happened.push(Happened { what, name, effect, from, to, wall, exit: None });
+        let concerned = (0..self.plan.works.len()).collect();
+        self.happened.push(Happened { what, name, effect, concerned, from, to, wall, exit: None });
     }
 
     /// Waits until all leases must have expired, and looks at the lock.

@@ -137,7 +137,7 @@ impl Started {
             let end = status.code().map(End::Status);
             (now(), end.unwrap_or_else(|| End::Signal(status.signal().unwrap())))
         });
-        let stuck = watch_process(pid.as_raw().unsigned_abs());
+        let stuck = watch_process(pid.as_raw().unsigned_abs(), work.style == Style::WhilePid);
         Self { pid, started, stops: Vec::new(), told, end, stuck }
     }
 

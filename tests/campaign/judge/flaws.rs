@@ -74,7 +74,8 @@ fn overlapping() -> Record {
 
 fn fault(effect: Effect, from: f64, to: f64) -> Happened {
     let wall = 1_000_000 + (to * 1e6) as u64;
-    Happened { what: "a fault".into(), name: "a fault", effect, from, to, wall, exit: None }
+    let (what, name, concerned) = ("a fault".into(), "a fault", (0..9).collect());
+    Happened { what, name, effect, concerned, from, to, wall, exit: None }
 }
 
 #[track_caller]
@@ -296,7 +297,7 @@ fn only_requests_that_a_quorum_admits_together_may_be_granted_in_another_order()
         (record.workers[1].queued, record.workers[2].started) = (Some(0.2), 0.3);
         record.plan.kind = Kind::Quorum(3);
         // On a quorum, this leaves the order as it is.
-        record.faults.push(fault(Effect::FailsMinority, 0.3, 0.4));
+        record.faults.push(fault(Effect::FailsOne(0), 0.3, 0.4));
         record
     };
     breaks(&overtaken(Mode::Shared, 0.7), &[]);
@@ -346,10 +347,63 @@ fn an_undocumented_exit_status_breaks_a_promise() {
     let mut record = in_order();
     record.faults.push(Happened { exit: Some(70), ..fault(Effect::Revokes, 0.2, 0.3) });
     breaks(&record, &[Promise::DocumentedStatus]);
-    // So does a starved machine.
+}
+
+/// Ends the first worker at 0.5 s, with a TTL of 1 s.
+fn ended_with(status: i32, ran: bool) -> Record {
     let mut record = in_order();
-    record.workers[0].end = End::Status(76);
-    record.strain.waits = vec![(0.2, 7.0), (0.3, 7.05), (0.4, 7.11)];
+    record.workers[0].end = End::Status(status);
+    if !ran {
+        record.workers[0].run = None;
+    }
+    record
+}
+
+#[test]
+fn a_loss_or_a_refusal_needs_a_cause() {
+    let causes = |record: &Record| judge(record).causes;
+    for (effect, lost, refused) in [
+        (Effect::Delays, true, true),
+        (Effect::Loses, true, true),
+        (Effect::Stops(0), true, true),
+        (Effect::Revokes, true, false),
+        (Effect::Breaks, false, true),
+        (Effect::Stops(1), false, false),
+        (Effect::Kills(1), false, false),
+        (Effect::FailsOne(0), false, false),
+    ] {
+        for (status, is_cause) in [(76, lost), (69, refused)] {
+            let mut record = ended_with(status, status == 76);
+            record.plan.kind = Kind::Quorum(3);
+            record.faults.push(fault(effect, 0.2, 0.3));
+            breaks(&record, if is_cause { &[] } else { &[Promise::DocumentedStatus] });
+            assert_eq!(!causes(&record).is_empty(), is_cause, "{effect:?}");
+            // Too early, or for others only.
+            for unrelated in [
+                fault(effect, -2.0, -1.9),
+                Happened { concerned: vec![1], ..fault(effect, 0.2, 0.3) },
+            ] {
+                if !matches!(effect, Effect::Stops(_) | Effect::Kills(_)) {
+                    record.faults = vec![unrelated];
+                    breaks(&record, &[Promise::DocumentedStatus]);
+                }
+            }
+        }
+    }
+    // Most servers failed, one after another.
+    let mut record = ended_with(76, true);
+    record.plan.kind = Kind::Quorum(3);
+    record.faults =
+        vec![fault(Effect::FailsOne(0), -1.0, -1.0), fault(Effect::FailsOne(0), 0.2, 0.2)];
+    breaks(&record, &[Promise::DocumentedStatus]);
+    record.faults.push(fault(Effect::FailsOne(2), 0.3, 0.3));
     breaks(&record, &[]);
-    assert_eq!(judge(&record).starved_losses, 1);
+    // The machine starved for a tenth of the TTL.
+    for (until, promises) in [(0.25, &[Promise::DocumentedStatus][..]), (0.31, &[])] {
+        let mut record = ended_with(76, true);
+        record.strain.gaps = vec![(0.2, 0.22), (0.21, 0.23)];
+        record.strain.stuck.push((0.22, until));
+        breaks(&record, promises);
+        assert_eq!(causes(&record).len(), usize::from(promises.is_empty()));
+    }
 }
