@@ -20,8 +20,8 @@ const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 /// How long a loaded machine may need to start the programs of a handoff.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// How far apart a quorum may grant requests that it admits together, in seconds.
-const JITTER: f64 = 0.25;
+/// How far apart a quorum may grant requests that it admits together, in microseconds.
+const JITTER: u64 = 250_000;
 
 /// A cause without a fault.
 const STARVED: &str = "a starved machine";
@@ -424,7 +424,7 @@ impl Verdict {
                 // Requests that a quorum admits together take the lock at the same time.
                 let together = record.plan.kind.is_quorum()
                     && compatible(&[worker.work.mode, other.work.mode])
-                    && worker.run.as_ref().is_some_and(|run| run.first < next.first + JITTER);
+                    && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + JITTER);
                 if together {
                     continue;
                 }
