@@ -233,9 +233,13 @@ impl Record {
     fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
         let (worker, kind) = (&self.workers[number], self.plan.kind);
         let ttl = seconds(worker.work.ttl);
-        // A lease ends a TTL after its last renewal, and the command a third of a TTL after a loss.
-        let during = (worker.ended - ttl * 4.0 / 3.0, worker.ended);
+        // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
+        // last renewal, and a command a third of a TTL after a loss.
+        let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
+        let during = (until - ttl * 4.0 / 3.0, worker.ended);
         let blank = seconds(self.plan.blank());
+        // Slots need all servers.
+        let spare = if self.plan.has_slots() { 0 } else { kind.minority() };
         let mut failing: BTreeSet<usize> =
             (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
         let mut cause = None;
@@ -247,8 +251,10 @@ impl Record {
                 Effect::FailsOne(server) => {
                     meets((fault.from, fault.to + blank), during)
                         && failing.insert(server)
-                        && failing.len() > kind.minority()
+                        && failing.len() > spare
                 }
+                // A reply may be broken off much later.
+                Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
                 _ => other(&fault.effect) && meets(fault.span(), during),
             };
             if is_cause {

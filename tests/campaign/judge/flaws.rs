@@ -383,7 +383,9 @@ fn a_loss_or_a_refusal_needs_a_cause() {
                 fault(effect, -2.0, -1.9),
                 Happened { concerned: vec![1], ..fault(effect, 0.2, 0.3) },
             ] {
-                if !matches!(effect, Effect::Stops(_) | Effect::Kills(_)) {
+                let has_others = matches!(effect, Effect::Stops(_) | Effect::Kills(_));
+                let is_late = effect == Effect::Breaks && unrelated.from < 0.0;
+                if !has_others && !is_late {
                     record.faults = vec![unrelated];
                     breaks(&record, &[Promise::DocumentedStatus]);
                 }
