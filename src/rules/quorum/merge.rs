@@ -20,9 +20,11 @@ struct Sighting {
 /// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the
 /// holder that most servers have counts too, however few they are.
 ///
-/// All times are by the clock of the first server.
+/// All times are by the middle one of the clocks, because a minority may be wrong.
 pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
-    let now = views.first().map_or(ServerTime(0), |view| view.now);
+    let mut clocks: Vec<ServerTime> = views.iter().map(|view| view.now).collect();
+    clocks.sort_unstable();
+    let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or(ServerTime(0));
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
     let mut seen = holders(views);
@@ -258,6 +260,7 @@ mod tests {
         ];
         for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0], [1, 0, 2]] {
             let merged = merge(&order.map(|server| views[server].clone()), 3, false);
+            assert_eq!(merged.now, ServerTime(1_000_000), "{order:?}");
             let ago = |time: ServerTime| merged.now.since(time).as_millis();
             let holder = &merged.holders[0];
             assert_eq!((ago(holder.acquired), ago(holder.renewed)), (9_000, 3_000), "{order:?}");
