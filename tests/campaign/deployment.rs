@@ -162,6 +162,17 @@ impl Deployment {
         }
     }
 
+    /// The same URLs for an operator of a quorum, with each server first once; empty without one.
+    pub fn orders(&self) -> Vec<String> {
+        let Servers::Quorum(servers) = &self.servers else { return Vec::new() };
+        let mut urls: Vec<String> = servers.iter().map(Server::tcp_url).collect();
+        let orders = (0..urls.len()).map(|_| {
+            urls.rotate_left(1);
+            urls.join(" ")
+        });
+        orders.collect()
+    }
+
     /// The processes of the servers.
     pub fn processes(&self) -> Vec<u32> {
         match &self.servers {

@@ -1,14 +1,14 @@
 //! Judges a round by docs/promises.md. It is a pure function of the record.
 
 mod flaws;
+mod order;
+mod statuses;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::deployment::Kind;
 use super::faults::Effect;
-use super::plan::{Mode, Plan, Style, WaitLimit};
-use super::record::{End, Happened, Record, Rest, Run, Span, Worker, Write};
+use super::plan::{Mode, Plan};
+use super::record::{Happened, Record, Rest, Run, Span, Worker, Write};
 use super::strain::Strain;
 
 /// A token counts the milliseconds of the server's clock, in microseconds.
@@ -20,11 +20,8 @@ const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 /// How long a loaded machine may need to start the programs of a handoff.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// How far apart a quorum may grant requests that it admits together, in microseconds.
-const JITTER: u64 = 250_000;
-
-/// A cause without a fault.
-const STARVED: &str = "a starved machine";
+/// By how much two servers may differ about the time of an event, in seconds.
+const SAME_TIME: f64 = 0.5;
 
 /// The promises that the judge checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +35,7 @@ pub enum Promise {
     NoLockWithoutHolder,
     NoIdleLock,
     DocumentedStatus,
+    OneView,
 }
 
 /// The gaps in which commands may overlap.
@@ -74,6 +72,8 @@ pub struct Verdict {
     pub rejected: usize,
     pub fences_compared: usize,
     pub orders_compared: usize,
+    /// How many holds several orders of the URLs showed.
+    pub views_compared: usize,
     /// The longest time in seconds for which no command ran although a live waiter waited and no
     /// fault was active.
     pub longest_idle: f64,
@@ -98,6 +98,7 @@ pub fn judge(record: &Record) -> Verdict {
     verdict.order(record);
     verdict.idle(record);
     verdict.statuses(record);
+    verdict.views(record);
     if let Rest::Held(told) = &record.rest {
         verdict.breaks(Promise::NoLockWithoutHolder, format!("still held: {told}"));
     }
@@ -146,11 +147,6 @@ impl Happened {
     /// Whether this hold may be older than the end of the fault.
     fn is_after(&self, run: &Run) -> bool {
         run.fence <= self.wall + RESOLUTION
-    }
-
-    /// Whether the server cannot hear waiters, or forgets them.
-    fn disturbs_queue(&self) -> bool {
-        matches!(self.effect, Effect::Delays | Effect::Loses | Effect::FailsOver)
     }
 }
 
@@ -216,54 +212,9 @@ impl Record {
         pairs.count()
     }
 
-    /// Whether the fault may have revoked a grant before its waiter has claimed it. That waiter then
-    /// goes to the end of the queue.
-    fn hits_a_grant(&self, fault: &Happened) -> bool {
-        let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
-        matches!(fault.effect, Effect::Revokes | Effect::Frees)
-            && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
-    }
-
     /// Whether a fault of a kind was there during this time.
     fn suffers(&self, during: Span, from: impl Fn(&Effect) -> bool) -> bool {
         self.faults.iter().any(|fault| from(&fault.effect) && meets(fault.span(), during))
-    }
-
-    /// Why this worker found no server to use, or lost its lock by one of the `other` effects.
-    fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
-        let (worker, kind) = (&self.workers[number], self.plan.kind);
-        let ttl = seconds(worker.work.ttl);
-        // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
-        // last renewal, and a command a third of a TTL after a loss.
-        let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
-        let during = (until - ttl * 4.0 / 3.0, worker.ended);
-        let blank = seconds(self.plan.blank());
-        // Slots need all servers.
-        let spare = if self.plan.has_slots() { 0 } else { kind.minority() };
-        let mut failing: BTreeSet<usize> =
-            (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
-        let mut cause = None;
-        for fault in self.faults.iter().filter(|fault| fault.concerned.contains(&number)) {
-            let is_cause = match fault.effect {
-                Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
-                Effect::Stops(who) => who == number && meets(fault.span(), during),
-                // A restarted one does not vote at once.
-                Effect::FailsOne(server) => {
-                    meets((fault.from, fault.to + blank), during)
-                        && failing.insert(server)
-                        && failing.len() > spare
-                }
-                // A reply may be broken off much later.
-                Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
-                _ => other(&fault.effect) && meets(fault.span(), during),
-            };
-            if is_cause {
-                cause = Some(fault.name);
-            }
-        }
-        // Requests time out after a quarter of the TTL.
-        let is_starved = || self.strain.starved(during, &worker.stuck) > ttl / 10.0;
-        cause.or_else(|| is_starved().then_some(STARVED))
     }
 }
 
@@ -368,89 +319,6 @@ impl Verdict {
         }
     }
 
-    fn fences(&mut self, record: &Record) {
-        for (number, worker) in record.workers.iter().enumerate() {
-            for (later, other) in record.workers.iter().enumerate() {
-                let (Some(run), Some(next)) = (&worker.run, &other.run) else { continue };
-                if number == later {
-                    continue;
-                }
-                if run.fence == next.fence {
-                    let what = format!("workers {number} and {later} have the same fencing token");
-                    self.breaks(Promise::FencesGrow, what);
-                }
-                if run.last >= next.first || compatible(&[worker.work.mode, other.work.mode]) {
-                    continue;
-                }
-                // The later one was granted the lock first if it paused or its hold was lost.
-                let overtaken = record.faults.iter().any(|fault| {
-                    fault.gap().is_some() && fault.is_after(next) && fault.from < next.first
-                });
-                if overtaken || other.was_stopped((other.started, next.first)) {
-                    continue;
-                }
-                self.fences_compared += 1;
-                if run.fence > next.fence {
-                    let what = format!(
-                        "worker {later} ran after worker {number} with a smaller fencing token"
-                    );
-                    self.breaks(Promise::FencesGrow, what);
-                }
-            }
-        }
-    }
-
-    fn order(&mut self, record: &Record) {
-        // A lock with slots may need a server that does not vote yet.
-        let blank = if record.plan.has_slots() { record.plan.blank() } else { Duration::ZERO };
-        for (number, worker) in record.workers.iter().enumerate() {
-            let Some(queued) = worker.queued else { continue };
-            let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
-            let waiting = (worker.started, end);
-            if worker.was_stopped(waiting)
-                || record.strain.longest_gap(waiting) + worker.stuck(waiting)
-                    > seconds(worker.work.ttl) / 3.0
-                || record.suffers(waiting, |effect| {
-                    matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
-                })
-                || record.faults.iter().any(|fault| {
-                    let lasting = (fault.from, fault.to + seconds(blank));
-                    fault.disturbs_queue() && meets(lasting, waiting)
-                        || record.hits_a_grant(fault) && meets(fault.span(), waiting)
-                })
-            {
-                continue;
-            }
-            for (later, other) in record.workers.iter().enumerate() {
-                let Some(next) = &other.run else { continue };
-                // It may enter the hold of its owner at once.
-                if other.started <= queued || matches!(other.work.mode, Mode::Reentrant(_)) {
-                    continue;
-                }
-                // Requests that a quorum admits together take the lock at the same time.
-                let together = record.plan.kind.is_quorum()
-                    && compatible(&[worker.work.mode, other.work.mode])
-                    && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + JITTER);
-                if together {
-                    continue;
-                }
-                self.orders_compared += 1;
-                let overtakes = match (&worker.run, worker.work.limit) {
-                    (Some(run), _) => next.fence < run.fence,
-                    // It leaves the queue at its limit, and ends a little later.
-                    (None, WaitLimit::For(limit)) => {
-                        next.first < worker.ended.min(worker.started + seconds(limit))
-                    }
-                    (None, _) => false,
-                };
-                if overtakes {
-                    let what = format!("worker {later} overtook worker {number}");
-                    self.breaks(Promise::FirstComeFirstServed, what);
-                }
-            }
-        }
-    }
-
     fn idle(&mut self, record: &Record) {
         let runs = record.workers.iter().filter_map(|worker| worker.run.as_ref());
         let mut taken: Vec<Span> = runs.map(|run| (run.first, run.last)).collect();
@@ -479,58 +347,20 @@ impl Verdict {
         }
     }
 
-    fn statuses(&mut self, record: &Record) {
-        // The files of a lock are not deleted all at once.
-        let may_be_damaged = |during: Span| {
-            let during = (during.0 - 1.0, during.1);
-            record.plan.kind == Kind::Files
-                && record.suffers(during, |effect| *effect == Effect::Loses)
-        };
-        for fault in &record.faults {
-            let fine = match fault.exit {
-                None | Some(0 | 69 | 75) => true,
-                Some(status) => status == 78 && may_be_damaged(fault.span()),
-            };
-            if !fine {
-                let what = format!("{} ended with {:?}", fault.name, fault.exit);
-                self.breaks(Promise::DocumentedStatus, what);
-            }
-        }
-        for (number, worker) in record.workers.iter().enumerate() {
-            let during = (worker.started, worker.ended);
-            let own = |effect: &Effect| matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number);
-            let hit = record.suffers(during, own);
-            let done = worker.run.as_ref().is_some_and(|run| run.done);
-            let ran = worker.run.is_some();
-            let is_loss = match worker.work.style {
-                Style::Exec => worker.end == End::Status(76),
-                // The keeper stops a script that has lost its lock.
-                Style::WhilePid => {
-                    matches!(worker.end, End::Signal(9 | 15)) && !hit
-                        || worker.end == End::Status(76) && !ran
+    /// Each order of the URLs shows the same. A server may answer too late to count, so a hold that
+    /// it alone makes a majority for may be missing.
+    fn views(&mut self, record: &Record) {
+        let agree = |one: f64, other: f64| (one - other).abs() < SAME_TIME;
+        let [first, others @ ..] = &record.shown[..] else { return };
+        for one in first {
+            for other in others.iter().flatten().filter(|other| other.id == one.id) {
+                self.views_compared += 1;
+                let is_same = one.ended == other.ended
+                    && agree(one.ended_at, other.ended_at)
+                    && agree(one.acquired_at, other.acquired_at);
+                if !is_same {
+                    return self.breaks(Promise::OneView, format!("{one:?} is also {other:?}"));
                 }
-            };
-            let revokes = |effect: &Effect| matches!(effect, Effect::Revokes | Effect::Frees);
-            let (status, cause) = match worker.end {
-                _ if is_loss => (76, record.cause(number, revokes)),
-                End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
-                _ => (0, None),
-            };
-            self.causes.extend(cause.map(|cause| (status, cause)));
-            let fine = match worker.end {
-                _ if is_loss => cause.is_some(),
-                End::Status(0) => done,
-                End::Status(69) => cause.is_some() && !ran,
-                End::Status(75) => !ran && worker.work.limit != WaitLimit::Forever,
-                End::Signal(9 | 15) => hit,
-                // Slots may need the server that refuses.
-                End::Status(78) => may_be_damaged(during) || record.plan.has_slots() && !ran,
-                _ => false,
-            };
-            if !fine {
-                let what =
-                    format!("worker {number} ended with {:?}, told {:?}", worker.end, worker.told);
-                self.breaks(Promise::DocumentedStatus, what);
             }
         }
     }

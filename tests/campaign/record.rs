@@ -100,8 +100,20 @@ pub enum Rest {
     Held(String),
 }
 
+/// A hold as `inspect` shows it, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    pub id: String,
+    /// `None` if it has not ended.
+    pub ended: Option<String>,
+    pub ended_at: f64,
+    pub acquired_at: f64,
+}
+
 pub struct Record {
     pub plan: Plan,
+    /// The time of day at time 0, in microseconds.
+    pub wall: f64,
     pub workers: Vec<Worker>,
     pub faults: Vec<Happened>,
     pub strain: Strain,
@@ -110,6 +122,8 @@ pub struct Record {
     /// Whether a replica has become the master.
     pub failed_over: bool,
     pub rest: Rest,
+    /// All holds that `inspect` shows at the end, for each order of the URLs of a quorum.
+    pub shown: Vec<Vec<Shown>>,
 }
 
 /// Reads what the commands wrote down, by the number of the worker.

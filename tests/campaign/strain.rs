@@ -140,16 +140,18 @@ struct Glances {
 }
 
 impl Glances {
-    /// The time since the last look, if the process could not run in most of it.
+    /// When the process could not run, if it could not in most of the time since the last look. A
+    /// wait for a processor counts only once it is over, so it may have begun earlier.
     fn next(&mut self, threads: BTreeMap<String, Seen>) -> Option<Span> {
         let at = now();
-        let is_stuck = threads.iter().any(|(thread, seen)| {
+        let since = std::mem::replace(&mut self.at, at);
+        let waits = threads.iter().map(|(thread, seen)| {
             let was = self.threads.get(thread).map_or(0.0, |was| was.waited);
-            seen.on_disk || seen.waited - was > (at - self.at) / 2.0
+            if seen.on_disk { at - since } else { seen.waited - was }
         });
-        let from = std::mem::replace(&mut self.at, at);
+        let longest = waits.fold(0.0, f64::max);
         self.threads = threads;
-        (is_stuck && from > 0.0).then_some((from, at))
+        (since > 0.0 && longest > (at - since) / 2.0).then_some((at - longest.max(at - since), at))
     }
 }
 
@@ -157,7 +159,7 @@ impl Glances {
 /// counts, and so does the keeper of a script.
 pub fn watch_process(pid: u32, is_script: bool) -> JoinHandle<Vec<Span>> {
     std::thread::spawn(move || {
-        let (mut stuck, mut glances) = (Vec::<Span>::new(), Glances::default());
+        let (mut stuck, mut glances) = (Vec::new(), Glances::default());
         let mut keeper = None;
         for look in 0_u64.. {
             let Some(mut seen) = threads(pid) else { break };
@@ -165,10 +167,7 @@ pub fn watch_process(pid: u32, is_script: bool) -> JoinHandle<Vec<Span>> {
                 keeper = keeper_of(pid);
             }
             seen.extend(keeper.and_then(threads).unwrap_or_default());
-            match (glances.next(seen), stuck.last_mut()) {
-                (Some(span), Some(last)) if last.1 >= span.0 => last.1 = span.1,
-                (span, _) => stuck.extend(span),
-            }
+            stuck.extend(glances.next(seen));
             std::thread::sleep(GLANCE);
         }
         stuck

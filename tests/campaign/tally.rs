@@ -26,6 +26,7 @@ pub struct Tally {
     rejected: usize,
     fences_compared: usize,
     orders_compared: usize,
+    views_compared: usize,
     longest_idle: f64,
     violations: BTreeMap<Promise, usize>,
     complaints: String,
@@ -79,6 +80,7 @@ impl Tally {
         self.rejected += verdict.rejected;
         self.fences_compared += verdict.fences_compared;
         self.orders_compared += verdict.orders_compared;
+        self.views_compared += verdict.views_compared;
         self.longest_idle = self.longest_idle.max(verdict.longest_idle);
         self.complaints += &verdict.complaints(record.plan.seed);
         for violation in &verdict.violations {
@@ -140,6 +142,11 @@ impl fmt::Display for Tally {
         line("fencing tokens compared", format!("{}, {wrong} did not grow", self.fences_compared))?;
         let wrong = self.violations(Promise::FirstComeFirstServed);
         line("waiters compared", format!("{}, {wrong} were overtaken", self.orders_compared))?;
+        let wrong = self.violations(Promise::OneView);
+        line(
+            "holds inspected by several orders",
+            format!("{}, {wrong} differ", self.views_compared),
+        )?;
         line("locks without a holder", self.violations(Promise::NoLockWithoutHolder).to_string())?;
         let wrong = self.violations(Promise::NoIdleLock);
         line(

@@ -100,6 +100,9 @@ impl Started {
         if work.min_replicas > 0 {
             options.push(format!("--min-replicas={}", work.min_replicas));
         }
+        if work.next {
+            options.push("--next".into());
+        }
         options.push(lock.into());
         let mut command = match work.style {
             Style::Exec => {

@@ -6,7 +6,7 @@ use super::{Promise, judge};
 use crate::campaign::deployment::Kind;
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::{Mode, Plan, Style, WaitLimit, Work};
-use crate::campaign::record::{End, Happened, Record, Rest, Worker, runs};
+use crate::campaign::record::{End, Happened, Record, Rest, Shown, Worker, runs};
 use crate::campaign::strain::Strain;
 
 /// What a command of the worker writes each millisecond, from `first` to `last`.
@@ -32,6 +32,7 @@ fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
         lasting: Duration::from_secs(1),
         stubborn: false,
         min_replicas: 0,
+        next: false,
         start: Duration::ZERO,
     };
     Worker {
@@ -53,12 +54,14 @@ fn record(workers: Vec<Worker>) -> Record {
     let plan = Plan { kind, seed: 0, staged: false, min_replicas: 0, works, faults };
     Record {
         plan,
+        wall: 1e6,
         workers,
         faults: Vec::new(),
         strain: Strain::default(),
         counters: (0, 0),
         failed_over: false,
         rest: Rest::Free,
+        shown: Vec::new(),
     }
 }
 
@@ -276,6 +279,18 @@ fn overtaking_a_waiter_breaks_a_promise() {
         record.faults.push(fault(Effect::Frees, at, at));
         breaks(&record, promises);
     }
+    // With --next, the later one goes first, but a waiter with --next stays ahead of all others.
+    let mut record = overtaken();
+    record.workers[2].work.next = true;
+    breaks(&record, &[]);
+    record.workers[1].work.next = true;
+    breaks(&record, &[Promise::FirstComeFirstServed]);
+    record.workers[2].work.next = false;
+    for (queued, promises) in [(0.2, &[Promise::FirstComeFirstServed][..]), (0.5, &[])] {
+        record.workers[1].queued = Some(queued);
+        record.workers[2].started = 0.1;
+        breaks(&record, promises);
+    }
     // It gave up while a later one ran.
     let mut record = overtaken();
     record.workers[1].run = None;
@@ -407,5 +422,27 @@ fn a_loss_or_a_refusal_needs_a_cause() {
         record.strain.stuck.push((0.22, until));
         breaks(&record, promises);
         assert_eq!(causes(&record).len(), usize::from(promises.is_empty()));
+    }
+}
+
+#[test]
+fn orders_of_the_urls_that_show_other_times_break_a_promise() {
+    let shown = |ended: &str, ended_at, acquired_at| Shown {
+        id: "5f0c21aa".into(),
+        ended: Some(ended.into()),
+        ended_at,
+        acquired_at,
+    };
+    let first = shown("released", 9.0, 5.0);
+    for (other, promises) in [
+        (first.clone(), &[][..]),
+        (shown("expired", 9.0, 5.0), &[Promise::OneView]),
+        (shown("released", 10.0, 5.0), &[Promise::OneView]),
+        (shown("released", 9.0, 6.0), &[Promise::OneView]),
+    ] {
+        let mut record = in_order();
+        record.shown = vec![vec![first.clone()], vec![other]];
+        breaks(&record, promises);
+        assert_eq!(judge(&record).views_compared, 1);
     }
 }
