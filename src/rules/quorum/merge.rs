@@ -140,16 +140,19 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
     history
 }
 
-/// How a hold ended, as most of these entries report it. A server that got the hold late knows
-/// neither when it began nor of any wait.
+/// How a hold ended, as most of these entries report it, whatever their order. It ended when too few
+/// servers had it: one that was frozen may have released it later. A server that got the hold late
+/// knows neither when it began nor of any wait.
 fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
-    let count = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
-    let most = same.iter().map(|past| count(past)).max();
-    let entry = same.iter().find(|past| Some(count(past)) == most).unwrap_or(&same[0]);
-    let alike = same.iter().filter(|past| past.ending == entry.ending);
-    let held = alike.map(|past| past.at.since(past.acquired)).max().unwrap_or_default();
+    let mut same = same.to_vec();
+    same.sort_by_key(|past| past.at);
+    let alike = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
+    let most = same.iter().map(|past| alike(past)).max();
+    let first = same.iter().find(|past| Some(alike(past)) == most).unwrap_or(&same[0]);
+    let mut ended = same.iter().filter(|past| past.ending == first.ending);
+    let entry = ended.nth(most.unwrap_or(1).saturating_sub(1) / 2).unwrap_or(first);
     HistoryEntry {
-        acquired: entry.at - held,
+        acquired: same.iter().map(|past| past.acquired).min().unwrap_or(entry.acquired),
         waited: same.iter().map(|past| past.waited).max().flatten(),
         ..(*entry).clone()
     }
@@ -255,8 +258,8 @@ mod tests {
             // It was restarted, and got the present hold back 3 s ago.
             view(1_000_000, "c", 3_000, &[]),
             view(1_060_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 1_000)]),
-            // It got the hold of b late.
-            view(900_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 200)]),
+            // It got the hold of b late, and was frozen when that was released.
+            view(900_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 18_000, 200)]),
         ];
         for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0], [1, 0, 2]] {
             let merged = merge(&order.map(|server| views[server].clone()), 3, false);
