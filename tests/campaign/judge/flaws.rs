@@ -348,6 +348,11 @@ fn an_undocumented_exit_status_breaks_a_promise() {
         record.workers[0].end = end;
         breaks(&record, &[Promise::DocumentedStatus]);
     }
+    // Nobody asked it to give up, but its grant was freed before the reply arrived.
+    let mut record = ended_with(75, false);
+    breaks(&record, &[Promise::DocumentedStatus]);
+    record.faults.push(fault(Effect::Frees, 0.2, 0.3));
+    breaks(&record, &[]);
     // A command that was cut short did not succeed.
     let mut record = in_order();
     record.workers[0].run.as_mut().unwrap().done = false;
