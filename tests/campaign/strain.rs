@@ -21,9 +21,6 @@ const PAUSE: Duration = Duration::from_millis(3);
 /// The pauses between two looks at a process.
 const GLANCE: Duration = Duration::from_millis(25);
 
-/// How often to look for a keeper, which starts later than its script.
-const LOOKS_FOR_KEEPER: u64 = 8;
-
 /// What was seen of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Strain {
@@ -156,17 +153,18 @@ impl Glances {
 }
 
 /// Writes down when a process could not run although it should have, until it ends. Each thread
-/// counts, and so does the keeper of a script.
-pub fn watch_process(pid: u32, is_script: bool) -> JoinHandle<Vec<Span>> {
+/// counts, and so do the processes that it starts and theirs, if `with_children`.
+pub fn watch_process(pid: u32, with_children: bool) -> JoinHandle<Vec<Span>> {
     std::thread::spawn(move || {
         let (mut stuck, mut glances) = (Vec::new(), Glances::default());
-        let mut keeper = None;
-        for look in 0_u64.. {
-            let Some(mut seen) = threads(pid) else { break };
-            if is_script && keeper.is_none() && look.is_multiple_of(LOOKS_FOR_KEEPER) {
-                keeper = keeper_of(pid);
+        let mut family = BTreeSet::from([pid]);
+        while let Some(mut seen) = threads(pid) {
+            if with_children {
+                // A keeper leaves the family tree, but is still watched.
+                let new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
+                family.extend(new);
+                seen.extend(family.iter().filter_map(|one| threads(*one)).flatten());
             }
-            seen.extend(keeper.and_then(threads).unwrap_or_default());
             stuck.extend(glances.next(seen));
             std::thread::sleep(GLANCE);
         }
@@ -174,15 +172,9 @@ pub fn watch_process(pid: u32, is_script: bool) -> JoinHandle<Vec<Span>> {
     })
 }
 
-/// The keeper of this script, if it has one.
-fn keeper_of(script: u32) -> Option<u32> {
-    let argument = format!("\0--while-pid\0{script}\0");
-    let mut processes = fs::read_dir("/proc").ok()?.flatten();
-    processes.find_map(|process| {
-        let read = |name: &str| fs::read_to_string(process.path().join(name)).unwrap_or_default();
-        let is_keeper = read("comm") == "rlock-keeper\n" && read("cmdline").contains(&argument);
-        is_keeper.then(|| process.file_name().into_string().ok()?.parse().ok())?
-    })
+fn children(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    listed.unwrap_or_default().split(' ').filter_map(|child| child.parse().ok()).collect()
 }
 
 /// What a look at a thread shows.
