@@ -44,6 +44,8 @@ pub(crate) enum Error {
     ForeignLock,
     /// The token does not hold the lock, and so cannot renew or keep it.
     NotHeld(Reason),
+    /// The hold of a request was revoked before its reply arrived.
+    Revoked(Reason),
     /// The token does not hold the lock, and so cannot release it.
     NotReleased(Reason),
     /// The command cannot be started. `found` says whether the program exists.
@@ -102,7 +104,7 @@ impl Error {
                 (exit::BUSY, "busy")
             }
             Self::Superseded(_) => (exit::BUSY, "superseded"),
-            Self::Removed(_) => (exit::BUSY, "removed"),
+            Self::Removed(_) | Self::Revoked(_) => (exit::BUSY, "removed"),
             Self::NotHeld(_)
             | Self::NotReleased(_)
             | Self::UnknownId(..)
@@ -212,7 +214,9 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; check NAME and RLOCK_TOKEN")
             }
-            Self::NotHeld(why) => write!(f, "this token's hold {why}; acquire the lock again"),
+            Self::NotHeld(why) | Self::Revoked(why) => {
+                write!(f, "this token's hold {why}; acquire the lock again")
+            }
             Self::NotReleased(why) if why.is_released() => write!(f, "this token's hold {why}"),
             Self::NotReleased(why) => {
                 write!(f, "this token's hold {why}; check the work since then, which ran unlocked")

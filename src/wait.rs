@@ -146,7 +146,7 @@ fn ended(
         }
         End::Nested => Error::Nested { reentrant: request.reentrant },
         End::Upgrade => Error::Upgrade,
-        End::Over(why) => Error::NotHeld(why),
+        End::Over(why) => Error::Revoked(why),
         End::Superseded(newer) => Error::Superseded(Box::new(newer)),
         End::Removed(operator) => Error::Removed(operator),
         End::Failed(failure) => failure.into(),

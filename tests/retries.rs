@@ -151,3 +151,19 @@ fn a_forced_release_survives_an_unanswered_look_and_ends_with_the_lease() {
     assert!(told.err().ends_with("; the revoked leases have expired"), "{told:?}");
     server.signal("CONT");
 }
+
+#[test]
+fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
+    let server = server();
+    let wire = Proxy::to(server.port(), Duration::ZERO);
+    wire.drop_replies(true);
+    let exec = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", wire.url()));
+    until("the lock is held", || server.inspect("L")["state"] == "held");
+    let freed = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+    assert_eq!(freed.code(), 0, "{freed:?}");
+    wire.drop_replies(false);
+    wire.cut();
+    let told = exec.end();
+    assert_eq!(told.code(), 75, "{told:?}");
+    assert!(told.err().contains("this token's hold was revoked by "), "{told:?}");
+}

@@ -162,6 +162,30 @@ impl Deployment {
         }
     }
 
+    /// The same URLs for an operator of a quorum, with each server first once; empty without one.
+    pub fn orders(&self) -> Vec<String> {
+        let Servers::Quorum(servers) = &self.servers else { return Vec::new() };
+        let mut urls: Vec<String> = servers.iter().map(Server::tcp_url).collect();
+        let orders = (0..urls.len()).map(|_| {
+            urls.rotate_left(1);
+            urls.join(" ")
+        });
+        orders.collect()
+    }
+
+    /// The processes of the servers.
+    pub fn processes(&self) -> Vec<u32> {
+        match &self.servers {
+            Servers::One(server) => vec![server.process()],
+            Servers::Files(_) => Vec::new(),
+            Servers::Sentinel(service) => service.servers().iter().map(Server::process).collect(),
+            Servers::Cluster(cluster) => {
+                (0..cluster.count()).map(|node| cluster.node(node).process()).collect()
+            }
+            Servers::Quorum(servers) => servers.iter().map(Server::process).collect(),
+        }
+    }
+
     /// Grows with every failover.
     pub fn epoch(&self) -> u64 {
         match &self.servers {

@@ -71,8 +71,8 @@ pub enum What {
 pub enum Effect {
     /// Requests and replies are late or fail.
     Delays,
-    /// Of a quorum, and the majority goes on.
-    FailsMinority,
+    /// This server of a quorum fails, and the others go on.
+    FailsOne(usize),
     /// Connections break.
     Breaks,
     /// The server may lose grants.
@@ -161,6 +161,17 @@ impl What {
         )
     }
 
+    /// Whether the fault can be felt by this worker.
+    pub fn concerns(self, number: usize) -> bool {
+        match self {
+            Self::Part(workers)
+            | Self::PartServer(_, workers)
+            | Self::Delay(workers, _)
+            | Self::BreakReply(workers, _) => workers & (1 << number) != 0,
+            _ => true,
+        }
+    }
+
     /// What the fault may cause by docs/promises.md. `worker` is the one that it hits.
     pub fn effect(self, plan: &Plan, worker: usize) -> Effect {
         match self {
@@ -181,12 +192,12 @@ impl What {
             {
                 Effect::Delays
             }
-            Self::FreezeServer(_)
-            | Self::KillServer(_)
-            | Self::RefuseServer(_)
-            | Self::PartServer(..)
-            | Self::DeleteKeyOf(_) => Effect::FailsMinority,
-            Self::RestartEmpty(_) if plan.kind.is_quorum() => Effect::FailsMinority,
+            Self::FreezeServer(server)
+            | Self::KillServer(server)
+            | Self::RefuseServer(server)
+            | Self::PartServer(server, _)
+            | Self::DeleteKeyOf(server) => Effect::FailsOne(server),
+            Self::RestartEmpty(server) if plan.kind.is_quorum() => Effect::FailsOne(server),
             Self::RestartEmpty(_) => Effect::Loses,
             _ if self.may_replace_master(plan.kind) && !plan.survives_failovers() => {
                 Effect::FailsOver

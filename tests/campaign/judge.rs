@@ -1,13 +1,15 @@
 //! Judges a round by docs/promises.md. It is a pure function of the record.
 
 mod flaws;
+mod order;
+mod statuses;
 
 use std::time::Duration;
 
-use super::deployment::Kind;
 use super::faults::Effect;
-use super::plan::{Mode, Plan, Style, WaitLimit};
-use super::record::{End, Happened, Record, Rest, Run, Span, Worker, Write};
+use super::plan::{Mode, Plan};
+use super::record::{Happened, Record, Rest, Run, Span, Worker, Write};
+use super::strain::Strain;
 
 /// A token counts the milliseconds of the server's clock, in microseconds.
 const RESOLUTION: u64 = 1_000;
@@ -18,8 +20,8 @@ const CLAIM_WINDOW: Duration = Duration::from_secs(2);
 /// How long a loaded machine may need to start the programs of a handoff.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// How far apart a quorum may grant requests that it admits together, in seconds.
-const JITTER: f64 = 0.25;
+/// By how much two servers may differ about the time of an event, in seconds.
+const SAME_TIME: f64 = 0.5;
 
 /// The promises that the judge checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +35,7 @@ pub enum Promise {
     NoLockWithoutHolder,
     NoIdleLock,
     DocumentedStatus,
+    OneView,
 }
 
 /// The gaps in which commands may overlap.
@@ -60,8 +63,8 @@ pub struct Verdict {
     pub documented: Vec<(Gap, f64)>,
     /// Overlaps while the machine starved, and no longer than that.
     pub starved: Vec<f64>,
-    /// Locks lost without a fault while the machine starved.
-    pub starved_losses: usize,
+    /// The exit statuses of workers that were refused or lost their lock, and why.
+    pub causes: Vec<(i32, &'static str)>,
     pub updates: usize,
     /// Lost in rounds with a documented overlap.
     pub lost_updates: usize,
@@ -69,6 +72,8 @@ pub struct Verdict {
     pub rejected: usize,
     pub fences_compared: usize,
     pub orders_compared: usize,
+    /// How many holds several orders of the URLs showed.
+    pub views_compared: usize,
     /// The longest time in seconds for which no command ran although a live waiter waited and no
     /// fault was active.
     pub longest_idle: f64,
@@ -93,6 +98,7 @@ pub fn judge(record: &Record) -> Verdict {
     verdict.order(record);
     verdict.idle(record);
     verdict.statuses(record);
+    verdict.views(record);
     if let Rest::Held(told) = &record.rest {
         verdict.breaks(Promise::NoLockWithoutHolder, format!("still held: {told}"));
     }
@@ -142,11 +148,6 @@ impl Happened {
     fn is_after(&self, run: &Run) -> bool {
         run.fence <= self.wall + RESOLUTION
     }
-
-    /// Whether the server cannot hear waiters, or forgets them.
-    fn disturbs_queue(&self) -> bool {
-        matches!(self.effect, Effect::Delays | Effect::Loses | Effect::FailsOver)
-    }
 }
 
 impl Worker {
@@ -175,8 +176,7 @@ impl Worker {
 
     /// For how many seconds of this time the machine did not run it, in all.
     fn stuck(&self, during: Span) -> f64 {
-        let parts = self.stuck.iter().map(|span| span.1.min(during.1) - span.0.max(during.0));
-        parts.filter(|part| *part > 0.0).sum()
+        Strain::default().starved(during, &self.stuck)
     }
 
     fn was_stopped(&self, between: Span) -> bool {
@@ -212,17 +212,8 @@ impl Record {
         pairs.count()
     }
 
-    /// Whether the fault may have revoked a grant before its waiter has claimed it. That waiter then
-    /// goes to the end of the queue.
-    fn hits_a_grant(&self, fault: &Happened) -> bool {
-        let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
-        matches!(fault.effect, Effect::Revokes | Effect::Frees)
-            && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
-    }
-
-    /// Whether a fault of a kind was there shortly before or during this time.
-    fn suffers(&self, during: Span, before: f64, from: impl Fn(&Effect) -> bool) -> bool {
-        let during = (during.0 - before, during.1);
+    /// Whether a fault of a kind was there during this time.
+    fn suffers(&self, during: Span, from: impl Fn(&Effect) -> bool) -> bool {
         self.faults.iter().any(|fault| from(&fault.effect) && meets(fault.span(), during))
     }
 }
@@ -233,9 +224,9 @@ impl Verdict {
     }
 
     /// One line for each violation.
-    pub fn complaints(&self) -> String {
-        let line = |it: &Violation| format!("BROKEN: {:?}: {}", it.promise, it.what);
-        self.violations.iter().map(line).collect::<Vec<_>>().join("\n")
+    pub fn complaints(&self, seed: u64) -> String {
+        let line = |it: &Violation| format!("BROKEN, seed {seed}: {:?}: {}\n", it.promise, it.what);
+        self.violations.iter().map(line).collect()
     }
 
     fn overlaps(&mut self, record: &Record) {
@@ -328,87 +319,6 @@ impl Verdict {
         }
     }
 
-    fn fences(&mut self, record: &Record) {
-        for (number, worker) in record.workers.iter().enumerate() {
-            for (later, other) in record.workers.iter().enumerate() {
-                let (Some(run), Some(next)) = (&worker.run, &other.run) else { continue };
-                if number == later {
-                    continue;
-                }
-                if run.fence == next.fence {
-                    let what = format!("workers {number} and {later} have the same fencing token");
-                    self.breaks(Promise::FencesGrow, what);
-                }
-                if run.last >= next.first || compatible(&[worker.work.mode, other.work.mode]) {
-                    continue;
-                }
-                // The later one was granted the lock first if it paused or its hold was lost.
-                let overtaken = record.faults.iter().any(|fault| {
-                    fault.gap().is_some() && fault.is_after(next) && fault.from < next.first
-                });
-                if overtaken || other.was_stopped((other.started, next.first)) {
-                    continue;
-                }
-                self.fences_compared += 1;
-                if run.fence > next.fence {
-                    let what = format!(
-                        "worker {later} ran after worker {number} with a smaller fencing token"
-                    );
-                    self.breaks(Promise::FencesGrow, what);
-                }
-            }
-        }
-    }
-
-    fn order(&mut self, record: &Record) {
-        // A lock with slots may need a server that does not vote yet.
-        let blank = if record.plan.has_slots() { record.plan.blank() } else { Duration::ZERO };
-        for (number, worker) in record.workers.iter().enumerate() {
-            let Some(queued) = worker.queued else { continue };
-            let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
-            let waiting = (worker.started, end);
-            if worker.was_stopped(waiting)
-                || record.strain.longest_gap(waiting) + worker.stuck(waiting)
-                    > seconds(worker.work.ttl) / 3.0
-                || record.suffers(waiting, 0.0, |effect| {
-                    matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
-                })
-                || record.faults.iter().any(|fault| {
-                    let lasting = (fault.from, fault.to + seconds(blank));
-                    fault.disturbs_queue() && meets(lasting, waiting)
-                        || record.hits_a_grant(fault) && meets(fault.span(), waiting)
-                })
-            {
-                continue;
-            }
-            for (later, other) in record.workers.iter().enumerate() {
-                let Some(next) = &other.run else { continue };
-                // It may enter the hold of its owner at once.
-                if other.started <= queued || matches!(other.work.mode, Mode::Reentrant(_)) {
-                    continue;
-                }
-                // Requests that a quorum admits together take the lock at the same time.
-                let together = record.plan.kind.is_quorum()
-                    && compatible(&[worker.work.mode, other.work.mode])
-                    && worker.run.as_ref().is_some_and(|run| run.first < next.first + JITTER);
-                if together {
-                    continue;
-                }
-                self.orders_compared += 1;
-                let overtakes = match (&worker.run, worker.work.limit) {
-                    (Some(run), _) => next.fence < run.fence,
-                    // It leaves the queue at its limit, and ends a little later.
-                    (None, WaitLimit::For(limit)) => next.first < worker.started + seconds(limit),
-                    (None, _) => false,
-                };
-                if overtakes {
-                    let what = format!("worker {later} overtook worker {number}");
-                    self.breaks(Promise::FirstComeFirstServed, what);
-                }
-            }
-        }
-    }
-
     fn idle(&mut self, record: &Record) {
         let runs = record.workers.iter().filter_map(|worker| worker.run.as_ref());
         let mut taken: Vec<Span> = runs.map(|run| (run.first, run.last)).collect();
@@ -427,7 +337,7 @@ impl Verdict {
                 let idle = span.0.min(end) - since;
                 self.longest_idle = self.longest_idle.max(idle);
                 // A starved machine is idle too.
-                if idle > bound + record.strain.waiting((since, end)) + worker.stuck((since, end)) {
+                if idle > bound + record.strain.starved((since, end), &worker.stuck) {
                     let what = format!("nobody ran for {idle:.3} s; the bound is {bound:.3} s");
                     self.breaks(Promise::NoIdleLock, what);
                     return;
@@ -437,66 +347,20 @@ impl Verdict {
         }
     }
 
-    fn statuses(&mut self, record: &Record) {
-        // The files of a lock are not deleted all at once.
-        let may_be_damaged = |during| {
-            record.plan.kind == Kind::Files
-                && record.suffers(during, 1.0, |effect| *effect == Effect::Loses)
-        };
-        for fault in &record.faults {
-            let fine = match fault.exit {
-                None | Some(0 | 69 | 75) => true,
-                Some(status) => status == 78 && may_be_damaged(fault.span()),
-            };
-            if !fine {
-                let what = format!("{} ended with {:?}", fault.name, fault.exit);
-                self.breaks(Promise::DocumentedStatus, what);
-            }
-        }
-        for (number, worker) in record.workers.iter().enumerate() {
-            let during = (worker.started, worker.ended);
-            let own = |effect: &Effect| matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number);
-            let hit = record.suffers(during, 0.0, own);
-            let ttl = seconds(worker.work.ttl);
-            // What can make a holder lose its lock, and a server unusable.
-            let can_lose = record.suffers(during, ttl, |effect| match effect {
-                Effect::Stops(who) => *who == number,
-                Effect::Kills(_) | Effect::Terminates(_) | Effect::Breaks => false,
-                _ => true,
-            });
-            let can_fail = record.suffers(during, ttl, |effect| {
-                !matches!(effect, Effect::Stops(_) | Effect::Kills(_) | Effect::Terminates(_))
-            }) || worker.was_stopped(during)
-                || record.plan.kind.is_quorum();
-            // Requests time out after a quarter of the TTL, or a server's share of that.
-            let around = (during.0 - 0.2, during.1 + 0.2);
-            let starved = record.strain.waiting(around) > ttl / 10.0
-                || record.strain.longest_gap(during) > ttl / 10.0
-                || worker.stuck(during) > ttl / 10.0;
-            let done = worker.run.as_ref().is_some_and(|run| run.done);
-            let ran = worker.run.is_some();
-            let is_loss = match worker.work.style {
-                Style::Exec => worker.end == End::Status(76),
-                // The keeper stops a script that has lost its lock.
-                Style::WhilePid => {
-                    matches!(worker.end, End::Signal(9 | 15)) && !hit
-                        || worker.end == End::Status(76) && !ran
+    /// Each order of the URLs shows the same. A server may answer too late to count, so a hold that
+    /// it alone makes a majority for may be missing.
+    fn views(&mut self, record: &Record) {
+        let agree = |one: f64, other: f64| (one - other).abs() < SAME_TIME;
+        let [first, others @ ..] = &record.shown[..] else { return };
+        for one in first {
+            for other in others.iter().flatten().filter(|other| other.id == one.id) {
+                self.views_compared += 1;
+                let is_same = one.ended == other.ended
+                    && agree(one.ended_at, other.ended_at)
+                    && agree(one.acquired_at, other.acquired_at);
+                if !is_same {
+                    return self.breaks(Promise::OneView, format!("{one:?} is also {other:?}"));
                 }
-            };
-            let fine = match (worker.end, worker.work.style) {
-                _ if is_loss => can_lose || starved,
-                (End::Status(0), _) => done,
-                (End::Status(69), _) => (can_fail || starved) && !ran,
-                (End::Status(75), _) => !ran && worker.work.limit != WaitLimit::Forever,
-                (End::Signal(9 | 15), _) => hit,
-                // Slots may need the server that refuses.
-                (End::Status(78), _) => may_be_damaged(during) || record.plan.has_slots() && !ran,
-                _ => false,
-            };
-            self.starved_losses += usize::from(is_loss && !can_lose);
-            if !fine {
-                let what = format!("worker {number} ended with {:?}", worker.end);
-                self.breaks(Promise::DocumentedStatus, what);
             }
         }
     }

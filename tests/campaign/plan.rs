@@ -9,6 +9,9 @@ use crate::support::random::Random;
 /// The largest number of workers in a round.
 pub const WORKERS: usize = 6;
 
+/// The time between two requests of a stream: shorter than a dead waiter's turn lasts.
+const STREAM: Duration = Duration::from_millis(900);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Exclusive,
@@ -47,6 +50,8 @@ pub struct Work {
     pub stubborn: bool,
     /// How many replicas each grant and renewal waits for.
     pub min_replicas: u64,
+    /// `--next`
+    pub next: bool,
     /// When it starts, from the start of the round. Ignored if the round is staged.
     pub start: Duration,
 }
@@ -128,12 +133,28 @@ impl Plan {
                 lasting,
                 stubborn: random.below(2) == 0,
                 min_replicas,
+                next: !first && random.below(6) == 0,
                 start: if first { Duration::ZERO } else { millis(random, 0, 2_500) },
             }
         });
-        let works: Vec<Work> = works.collect();
-        let faults = Self::faults(kind, random, works.len() as u64);
+        let mut works: Vec<Work> = works.collect();
+        let mut faults = Self::faults(kind, random, works.len() as u64);
+        if !staged && works.len() > 3 && random.below(4) == 0 {
+            faults.push(Self::stream(&mut works));
+        }
         Self { kind, seed, staged, min_replicas, works, faults }
+    }
+
+    /// Lets the second worker die in the queue, and all later ones pass it with `--next`. Returns its
+    /// death.
+    fn stream(works: &mut [Work]) -> Fault {
+        for (number, work) in (0..).zip(works.iter_mut().skip(1)) {
+            work.start = Duration::from_millis(100) + number * STREAM;
+            work.next = number > 0;
+        }
+        works[1].limit = WaitLimit::Forever;
+        let what = What::Kill(Whom::Worker(1));
+        Fault { what, at: STREAM, lasting: Duration::ZERO }
     }
 
     /// The modes of the workers of one round. Most rounds are about exclusion.

@@ -82,6 +82,8 @@ pub struct Happened {
     pub what: String,
     pub name: &'static str,
     pub effect: Effect,
+    /// The workers that it concerns, by their numbers.
+    pub concerned: Vec<usize>,
     pub from: f64,
     pub to: f64,
     /// The time of day at `to`, in microseconds.
@@ -98,8 +100,20 @@ pub enum Rest {
     Held(String),
 }
 
+/// A hold as `inspect` shows it, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    pub id: String,
+    /// `None` if it has not ended.
+    pub ended: Option<String>,
+    pub ended_at: f64,
+    pub acquired_at: f64,
+}
+
 pub struct Record {
     pub plan: Plan,
+    /// The time of day at time 0, in microseconds.
+    pub wall: f64,
     pub workers: Vec<Worker>,
     pub faults: Vec<Happened>,
     pub strain: Strain,
@@ -108,6 +122,8 @@ pub struct Record {
     /// Whether a replica has become the master.
     pub failed_over: bool,
     pub rest: Rest,
+    /// All holds that `inspect` shows at the end, for each order of the URLs of a quorum.
+    pub shown: Vec<Vec<Shown>>,
 }
 
 /// Reads what the commands wrote down, by the number of the worker.
@@ -210,9 +226,11 @@ impl Record {
         }
         let gaps: Vec<_> = self.strain.gaps.iter().map(|gap| (at(gap.0), at(gap.1))).collect();
         let end = self.workers.iter().map(|worker| worker.ended).fold(origin, f64::max);
-        let waiting = self.strain.waiting((origin, end));
+        let starved = self.strain.starved((origin, end), &[]);
         let _ = writeln!(text, "  counters {:?}, rest {:?}", self.counters, self.rest);
-        let _ = writeln!(text, "  tasks waited for {waiting:.3} s; gaps of processors: {gaps:?}");
+        let stuck: Vec<_> = self.strain.stuck.iter().map(|span| (at(span.0), at(span.1))).collect();
+        let _ = writeln!(text, "  servers stuck {stuck:?}");
+        let _ = writeln!(text, "  starved for {starved:.3} s; gaps of processors: {gaps:?}");
         text
     }
 }

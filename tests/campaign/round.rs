@@ -3,16 +3,17 @@
 use std::fs;
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::deployment::Deployment;
 use super::faults::{Effect, Fault, What, Whom};
 use super::judge;
 use super::plan::{Plan, Style};
-use super::record::{Happened, Record, Rest, Worker, now, runs, time_of_day};
+use super::record::{Happened, Record, Rest, Shown, Worker, now, runs, time_of_day};
 use super::strain::Watcher;
 use super::worker::Started;
 use crate::support::{Finished, rlock, run, until};
@@ -48,6 +49,7 @@ struct Round<'a> {
     lasting: Vec<Lasting>,
     happened: Vec<Happened>,
     played: Vec<What>,
+    machine: &'a Watcher,
     /// The revocations under way, with their place in `happened`.
     revoking: Vec<(usize, JoinHandle<Revoked>)>,
 }
@@ -55,6 +57,7 @@ struct Round<'a> {
 /// Plays one round. The deployment has no faults before the round or after it.
 pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Record {
     let (origin, epoch) = (now(), deployment.epoch());
+    machine.watch_servers(deployment.processes());
     let mut round = Round {
         plan,
         deployment,
@@ -64,6 +67,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Reco
         lasting: Vec::new(),
         happened: Vec::new(),
         played: Vec::new(),
+        machine,
         revoking: Vec::new(),
     };
     if plan.min_replicas > 0 {
@@ -81,7 +85,7 @@ pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Reco
         std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
         round.act(act);
     }
-    round.finish(origin, epoch, machine)
+    round.finish(origin, epoch)
 }
 
 impl Round<'_> {
@@ -123,6 +127,8 @@ impl Round<'_> {
             Act::Begin(number) => self.begin(number),
             Act::End(number) => self.end(number),
         }
+        // One may have started.
+        self.machine.watch_servers(self.deployment.processes());
     }
 
     fn start(&mut self, number: usize) {
@@ -201,6 +207,7 @@ impl Round<'_> {
             what: format!("{what:?}"),
             name: what.name(),
             effect,
+            concerned: (0..self.plan.works.len()).filter(|worker| what.concerns(*worker)).collect(),
             from,
             to: now(),
             wall: time_of_day(),
@@ -222,7 +229,7 @@ impl Round<'_> {
         (!started.has_ended()).then_some(worker)
     }
 
-    fn finish(mut self, origin: f64, epoch: u64, machine: &Watcher) -> Record {
+    fn finish(mut self, origin: f64, epoch: u64) -> Record {
         let ended: Vec<_> = self
             .workers
             .drain(..)
@@ -267,14 +274,17 @@ impl Round<'_> {
             let text = read(&self.directory.path().join(name));
             text.split(' ').next().and_then(|value| value.parse().ok()).unwrap_or(0)
         };
+        let rest = self.rest();
         Record {
             plan: self.plan.clone(),
+            wall: time_of_day() as f64 - now() * 1e6,
             workers,
             faults: self.happened.clone(),
             counters: (counter("plain"), counter("fenced")),
             failed_over,
-            rest: self.rest(),
-            strain: machine.since(origin),
+            shown: if rest == Rest::Free { self.shown() } else { Vec::new() },
+            rest,
+            strain: self.machine.since(origin),
         }
     }
 
@@ -299,7 +309,20 @@ impl Round<'_> {
         };
         let (what, name) = ("unplanned failover".into(), "unplanned failover");
         let from = origin;
-        self.happened.push(Happened { what, name, effect, from, to, wall, exit: None });
+        let concerned = (0..self.plan.works.len()).collect();
+        self.happened.push(Happened { what, name, effect, concerned, from, to, wall, exit: None });
+    }
+
+    /// What `inspect` shows of the lock, with one hold more, for each order of the URLs.
+    fn shown(&self) -> Vec<Vec<Shown>> {
+        let at = |arguments: &[&str], url: &str| run(rlock(arguments).env("RLOCK_URL", url)).out();
+        let orders = self.deployment.orders();
+        let Some(url) = orders.first() else { return Vec::new() };
+        let token = at(&["acquire", &self.lock], url);
+        let look = |url: &String| holds(&at(&["inspect", "--json", &self.lock], url));
+        let shown = orders.iter().map(look).collect();
+        at(&["release", &self.lock, token.trim()], url);
+        shown
     }
 
     /// Waits until all leases must have expired, and looks at the lock.
@@ -323,6 +346,24 @@ impl Round<'_> {
             }
         }
     }
+}
+
+/// The holds of a lock, by the output of `inspect --json`.
+fn holds(json: &str) -> Vec<Shown> {
+    let locks: Value = serde_json::from_str(json).unwrap();
+    let time = |at: &Value| {
+        let at = at.as_str().map(|at| humantime::parse_rfc3339(at).unwrap());
+        at.map_or(0.0, |at| at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64())
+    };
+    let text = |it: &Value| it.as_str().map(str::to_owned);
+    let lists = [&locks[0]["holders"], &locks[0]["history"]].into_iter();
+    let holds = lists.flat_map(|list| list.as_array().unwrap()).map(|hold| Shown {
+        id: text(&hold["id"]).unwrap(),
+        ended: text(&hold["ended"]),
+        ended_at: time(&hold["ended_at"]),
+        acquired_at: time(&hold["acquired_at"]),
+    });
+    holds.collect()
 }
 
 fn read(file: &Path) -> String {

@@ -1,8 +1,9 @@
-//! Evidence of a starved machine: when processors did not run a thread that was due, and for how
-//! long the kernel says that any task waited.
+//! Evidence of a starved machine: when processors did not run a thread that was due, or a server or
+//! worker waited for one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,22 +18,16 @@ use super::record::{Span, now};
 const LATE: f64 = 0.01;
 /// The pauses of the threads.
 const PAUSE: Duration = Duration::from_millis(3);
-/// The pauses between two looks at the kernel's own count.
-const LOOK: Duration = Duration::from_millis(50);
-
 /// The pauses between two looks at a process.
 const GLANCE: Duration = Duration::from_millis(25);
-
-/// How often to look for a keeper, which starts later than its script.
-const LOOKS_FOR_KEEPER: u64 = 8;
 
 /// What was seen of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Strain {
     /// When a thread did not run although it was due.
     pub gaps: Vec<Span>,
-    /// A time, and for how many seconds tasks had waited for processors and disks until then.
-    pub waits: Vec<(f64, f64)>,
+    /// When a server could not run although it should have.
+    pub stuck: Vec<Span>,
 }
 
 impl Strain {
@@ -43,68 +38,86 @@ impl Strain {
         gaps.map(|gap| gap.1 - gap.0).fold(0.0, f64::max)
     }
 
-    /// For how many seconds of this time tasks waited for processors and disks.
-    pub fn waiting(&self, during: Span) -> f64 {
-        let mut waits = self.waits.iter().filter(|look| during.0 <= look.0 && look.0 <= during.1);
-        match (waits.next(), waits.next_back()) {
-            (Some(first), Some(last)) => last.1 - first.1,
-            _ => 0.0,
+    /// For how many seconds of this time the machine did not run what was due, a worker that was
+    /// stuck at these times included.
+    pub fn starved(&self, during: Span, stuck: &[Span]) -> f64 {
+        let spans = self.gaps.iter().chain(&self.stuck).chain(stuck);
+        let clipped = spans.map(|span| (span.0.max(during.0), span.1.min(during.1)));
+        let mut spans: Vec<Span> = clipped.filter(|span| span.0 < span.1).collect();
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut seconds, mut until) = (0.0, during.0);
+        for (from, to) in spans {
+            seconds += (to - from.max(until)).max(0.0);
+            until = until.max(to);
         }
+        seconds
     }
 }
 
 /// Watches the machine until it is dropped.
 pub struct Watcher {
     seen: Arc<Mutex<Strain>>,
+    /// The servers that are watched.
+    servers: Mutex<BTreeSet<u32>>,
     over: Arc<AtomicBool>,
 }
 
 impl Watcher {
     pub fn start() -> Self {
-        let watcher = Self { seen: Arc::default(), over: Arc::default() };
+        let watcher =
+            Self { seen: Arc::default(), servers: Mutex::default(), over: Arc::default() };
         let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
         for cpu in (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)) {
-            watcher.spawn(Some(cpu), PAUSE, |seen, due, woken| {
-                if woken - due > LATE {
-                    seen.lock().unwrap().gaps.push((due, woken));
-                }
-            });
+            watcher.watch_processor(cpu);
         }
-        watcher.spawn(None, LOOK, |seen, _, woken| {
-            // Not every kernel counts.
-            if let Some(waited) = waited() {
-                seen.lock().unwrap().waits.push((woken, waited));
-            }
-        });
         watcher
     }
 
-    fn spawn(
-        &self,
-        cpu: Option<usize>,
-        pause: Duration,
-        look: impl Fn(&Mutex<Strain>, f64, f64) + Send + 'static,
-    ) {
+    fn watch_processor(&self, cpu: usize) {
         let (seen, over) = (Arc::clone(&self.seen), Arc::clone(&self.over));
         std::thread::spawn(move || {
-            if let Some(cpu) = cpu {
-                let mut only = CpuSet::new();
-                // If the system refuses, the thread watches whatever processor it runs on.
-                let _ = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
-            }
+            let mut only = CpuSet::new();
+            // If the system refuses, the thread watches whatever processor it runs on.
+            let _ = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
             while !over.load(Ordering::SeqCst) {
-                let due = now() + pause.as_secs_f64();
-                std::thread::sleep(pause);
-                look(&seen, due, now());
+                let due = now() + PAUSE.as_secs_f64();
+                std::thread::sleep(PAUSE);
+                let woken = now();
+                if woken - due > LATE {
+                    seen.lock().unwrap().gaps.push((due, woken));
+                }
             }
         });
+    }
+
+    /// Watches these servers too, until they end.
+    pub fn watch_servers(&self, servers: Vec<u32>) {
+        for server in servers {
+            if !self.servers.lock().unwrap().insert(server) {
+                continue;
+            }
+            let (seen, over) = (Arc::clone(&self.seen), Arc::clone(&self.over));
+            std::thread::spawn(move || {
+                let mut glances = Glances::default();
+                // Its first thread answers all requests.
+                let thread = format!("/proc/{server}/task/{server}");
+                while !over.load(Ordering::SeqCst) {
+                    let Some(look) = Seen::look(Path::new(&thread)) else { break };
+                    let look = [(String::new(), look)].into();
+                    if let Some(stuck) = glances.next(look) {
+                        seen.lock().unwrap().stuck.push(stuck);
+                    }
+                    std::thread::sleep(GLANCE);
+                }
+            });
+        }
     }
 
     /// What was seen after `from`. Forgets what was before.
     pub fn since(&self, from: f64) -> Strain {
         let mut seen = self.seen.lock().unwrap();
         seen.gaps.retain(|gap| gap.1 >= from);
-        seen.waits.retain(|look| look.0 >= from);
+        seen.stuck.retain(|stuck| stuck.1 >= from);
         seen.gaps.sort_by(|a, b| a.0.total_cmp(&b.0));
         seen.clone()
     }
@@ -116,56 +129,52 @@ impl Drop for Watcher {
     }
 }
 
-/// For how many seconds since its start some task of the system has waited for a processor, and for
-/// how many for a disk.
-fn waited() -> Option<f64> {
-    let total = |resource: &str| {
-        let text = fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
-        text.lines().next()?.rsplit_once("total=")?.1.parse::<u64>().ok()
-    };
-    Some((total("cpu")? + total("io")?) as f64 / 1e6)
+/// Looks at the threads of a process, one after the other.
+#[derive(Default)]
+struct Glances {
+    at: f64,
+    threads: BTreeMap<String, Seen>,
+}
+
+impl Glances {
+    /// When the process could not run, if it could not in most of the time since the last look. A
+    /// wait for a processor counts only once it is over, so it may have begun earlier.
+    fn next(&mut self, threads: BTreeMap<String, Seen>) -> Option<Span> {
+        let at = now();
+        let since = std::mem::replace(&mut self.at, at);
+        let waits = threads.iter().map(|(thread, seen)| {
+            let was = self.threads.get(thread).map_or(0.0, |was| was.waited);
+            if seen.on_disk { at - since } else { seen.waited - was }
+        });
+        let longest = waits.fold(0.0, f64::max);
+        self.threads = threads;
+        (since > 0.0 && longest > (at - since) / 2.0).then_some((at - longest.max(at - since), at))
+    }
 }
 
 /// Writes down when a process could not run although it should have, until it ends. Each thread
-/// counts, and so does the keeper of a script.
-pub fn watch_process(pid: u32) -> JoinHandle<Vec<Span>> {
+/// counts, and so do the processes that it starts and theirs, if `with_children`.
+pub fn watch_process(pid: u32, with_children: bool) -> JoinHandle<Vec<Span>> {
     std::thread::spawn(move || {
-        let mut stuck = Vec::<Span>::new();
-        let mut keeper = None;
-        let mut before = (now(), BTreeMap::new());
-        for look in 0_u64.. {
-            let Some(mut seen) = threads(pid) else { break };
-            if keeper.is_none() && look.is_multiple_of(LOOKS_FOR_KEEPER) {
-                keeper = keeper_of(pid);
+        let (mut stuck, mut glances) = (Vec::new(), Glances::default());
+        let mut family = BTreeSet::from([pid]);
+        while let Some(mut seen) = threads(pid) {
+            if with_children {
+                // A keeper leaves the family tree, but is still watched.
+                let new: Vec<u32> = family.iter().flat_map(|one| children(*one)).collect();
+                family.extend(new);
+                seen.extend(family.iter().filter_map(|one| threads(*one)).flatten());
             }
-            seen.extend(keeper.and_then(threads).unwrap_or_default());
-            let at = now();
-            let is_stuck = seen.iter().any(|(thread, seen)| {
-                let was = before.1.get(thread).map_or(0.0, |was: &Seen| was.waited);
-                seen.on_disk || seen.waited - was > (at - before.0) / 2.0
-            });
-            if is_stuck {
-                match stuck.last_mut() {
-                    Some(last) if last.1 >= before.0 => last.1 = at,
-                    _ => stuck.push((before.0, at)),
-                }
-            }
-            before = (at, seen);
+            stuck.extend(glances.next(seen));
             std::thread::sleep(GLANCE);
         }
         stuck
     })
 }
 
-/// The keeper of this script, if it has one.
-fn keeper_of(script: u32) -> Option<u32> {
-    let argument = format!("\0--while-pid\0{script}\0");
-    let mut processes = fs::read_dir("/proc").ok()?.flatten();
-    processes.find_map(|process| {
-        let read = |name: &str| fs::read_to_string(process.path().join(name)).unwrap_or_default();
-        let is_keeper = read("comm") == "rlock-keeper\n" && read("cmdline").contains(&argument);
-        is_keeper.then(|| process.file_name().into_string().ok()?.parse().ok())?
-    })
+fn children(pid: u32) -> Vec<u32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    listed.unwrap_or_default().split(' ').filter_map(|child| child.parse().ok()).collect()
 }
 
 /// What a look at a thread shows.
@@ -176,17 +185,22 @@ struct Seen {
     waited: f64,
 }
 
+impl Seen {
+    /// `None` if the thread has ended.
+    fn look(thread: &Path) -> Option<Self> {
+        let read = |name: &str| fs::read_to_string(thread.join(name)).ok();
+        let (stat, times) = (read("stat")?, read("schedstat")?);
+        let waited = times.split(' ').nth(1)?.parse::<f64>().ok()? / 1e9;
+        (!stat.contains(") Z ")).then(|| Self { on_disk: stat.contains(") D "), waited })
+    }
+}
+
 /// The threads of a process; `None` if it has ended.
 fn threads(pid: u32) -> Option<BTreeMap<String, Seen>> {
-    let mut threads = BTreeMap::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        let read = |name: &str| fs::read_to_string(entry.path().join(name)).ok();
-        let (Some(stat), Some(times)) = (read("stat"), read("schedstat")) else { continue };
-        let waited = times.split(' ').nth(1).and_then(|nanos| nanos.parse::<f64>().ok());
-        let seen = Seen { on_disk: stat.contains(") D "), waited: waited? / 1e9 };
-        if !stat.contains(") Z ") {
-            threads.insert(entry.file_name().into_string().ok()?, seen);
-        }
-    }
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let threads = entries.filter_map(|entry| {
+        Some((entry.file_name().into_string().ok()?, Seen::look(&entry.path())?))
+    });
+    let threads: BTreeMap<String, Seen> = threads.collect();
     (!threads.is_empty()).then_some(threads)
 }

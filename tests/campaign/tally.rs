@@ -7,7 +7,7 @@ use super::judge::{Gap, Promise, Verdict};
 use super::record::{End, Record};
 
 /// Of the names of the counts.
-pub const WIDTH: usize = 36;
+pub const WIDTH: usize = 42;
 
 #[derive(Default)]
 pub struct Tally {
@@ -19,15 +19,17 @@ pub struct Tally {
     reminded: usize,
     documented: BTreeMap<Gap, Lengths>,
     starved: Lengths,
-    starved_losses: usize,
+    causes: BTreeMap<(i32, &'static str), usize>,
     updates: usize,
     lost_updates: usize,
     fenced_updates: usize,
     rejected: usize,
     fences_compared: usize,
     orders_compared: usize,
+    views_compared: usize,
     longest_idle: f64,
     violations: BTreeMap<Promise, usize>,
+    complaints: String,
 }
 
 /// A number of times, and the longest.
@@ -68,7 +70,9 @@ impl Tally {
         for (gap, length) in &verdict.documented {
             self.documented.entry(*gap).or_default().add(&[*length]);
         }
-        self.starved_losses += verdict.starved_losses;
+        for cause in &verdict.causes {
+            *self.causes.entry(*cause).or_default() += 1;
+        }
         self.starved.add(&verdict.starved);
         self.updates += verdict.updates;
         self.lost_updates += verdict.lost_updates;
@@ -76,7 +80,9 @@ impl Tally {
         self.rejected += verdict.rejected;
         self.fences_compared += verdict.fences_compared;
         self.orders_compared += verdict.orders_compared;
+        self.views_compared += verdict.views_compared;
         self.longest_idle = self.longest_idle.max(verdict.longest_idle);
+        self.complaints += &verdict.complaints(record.plan.seed);
         for violation in &verdict.violations {
             *self.violations.entry(violation.promise).or_default() += 1;
         }
@@ -86,8 +92,9 @@ impl Tally {
         self.violations.get(&promise).copied().unwrap_or(0)
     }
 
-    pub fn has_violations(&self) -> bool {
-        !self.violations.is_empty()
+    /// What was broken, and in which rounds.
+    pub fn complaints(&self) -> String {
+        self.complaints.clone()
     }
 }
 
@@ -135,13 +142,20 @@ impl fmt::Display for Tally {
         line("fencing tokens compared", format!("{}, {wrong} did not grow", self.fences_compared))?;
         let wrong = self.violations(Promise::FirstComeFirstServed);
         line("waiters compared", format!("{}, {wrong} were overtaken", self.orders_compared))?;
+        let wrong = self.violations(Promise::OneView);
+        line(
+            "holds inspected by several orders",
+            format!("{}, {wrong} differ", self.views_compared),
+        )?;
         line("locks without a holder", self.violations(Promise::NoLockWithoutHolder).to_string())?;
         let wrong = self.violations(Promise::NoIdleLock);
         line(
             "longest time of an idle lock",
             format!("{:.3} s, {wrong} beyond the bound", self.longest_idle),
         )?;
-        line("locks lost on a starved machine", self.starved_losses.to_string())?;
+        for ((status, cause), count) in &self.causes {
+            line(&format!("{status} caused by {cause}"), count.to_string())?;
+        }
         line("undocumented exit statuses", self.violations(Promise::DocumentedStatus).to_string())
     }
 }

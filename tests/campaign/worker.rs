@@ -100,6 +100,9 @@ impl Started {
         if work.min_replicas > 0 {
             options.push(format!("--min-replicas={}", work.min_replicas));
         }
+        if work.next {
+            options.push("--next".into());
+        }
         options.push(lock.into());
         let mut command = match work.style {
             Style::Exec => {
@@ -137,7 +140,7 @@ impl Started {
             let end = status.code().map(End::Status);
             (now(), end.unwrap_or_else(|| End::Signal(status.signal().unwrap())))
         });
-        let stuck = watch_process(pid.as_raw().unsigned_abs());
+        let stuck = watch_process(pid.as_raw().unsigned_abs(), work.style == Style::WhilePid);
         Self { pid, started, stops: Vec::new(), told, end, stuck }
     }
 

@@ -164,8 +164,12 @@ impl Server {
         self.calls_of("rpush") - u64::try_from(records).unwrap()
     }
 
+    pub fn process(&self) -> u32 {
+        self.redis().process.id()
+    }
+
     pub fn signal(&self, signal: &str) {
-        send_signal(self.redis().process.id(), signal);
+        send_signal(self.process(), signal);
     }
 
     /// Kills the server, which loses its data.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::majority::{most_common, required};
 use crate::rules::lock::Fence;
-use crate::rules::lock::view::{HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter};
+use crate::rules::lock::view::{
+    Ending, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
+};
 
 /// A holder, with what each server that knows it reports.
 struct Sighting {
@@ -20,9 +22,11 @@ struct Sighting {
 /// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the
 /// holder that most servers have counts too, however few they are.
 ///
-/// All times are by the clock of the first server.
+/// All times are by the middle one of the clocks, because a minority may be wrong.
 pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
-    let now = views.first().map_or(ServerTime(0), |view| view.now);
+    let mut clocks: Vec<ServerTime> = views.iter().map(|view| view.now).collect();
+    clocks.sort_unstable();
+    let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or(ServerTime(0));
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
     let mut seen = holders(views);
@@ -138,16 +142,19 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
     history
 }
 
-/// How a hold ended, as most of these entries report it. A server that got the hold late knows
-/// neither when it began nor of any wait.
+/// How a hold ended, as most of these entries report it, whatever their order. It ended when too few
+/// servers had it: one that was frozen may have released it later, or may only have seen it expire.
+/// A server that got the hold late knows neither when it began nor of any wait.
 fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
-    let count = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
-    let most = same.iter().map(|past| count(past)).max();
-    let entry = same.iter().find(|past| Some(count(past)) == most).unwrap_or(&same[0]);
-    let alike = same.iter().filter(|past| past.ending == entry.ending);
-    let held = alike.map(|past| past.at.since(past.acquired)).max().unwrap_or_default();
+    let mut same = same.to_vec();
+    same.sort_by_key(|past| (past.ending == Ending::Expired, past.at));
+    let alike = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
+    let most = same.iter().map(|past| alike(past)).max();
+    let first = same.iter().find(|past| Some(alike(past)) == most).unwrap_or(&same[0]);
+    let mut ended = same.iter().filter(|past| past.ending == first.ending);
+    let entry = ended.nth(most.unwrap_or(1).saturating_sub(1) / 2).unwrap_or(first);
     HistoryEntry {
-        acquired: entry.at - held,
+        acquired: same.iter().map(|past| past.acquired).min().unwrap_or(entry.acquired),
         waited: same.iter().map(|past| past.waited).max().flatten(),
         ..(*entry).clone()
     }
@@ -198,7 +205,7 @@ impl Sighting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::lock::view::{Ending, Operator, Outcome};
+    use crate::rules::lock::view::{Operator, Outcome};
     use crate::rules::lock::{ClientInfo, Mode};
 
     /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has ended
@@ -249,15 +256,18 @@ mod tests {
 
     #[test]
     fn ages_and_the_history_are_the_same_whichever_server_is_listed_first() {
-        let views = [
+        let mut views = [
             // It was restarted, and got the present hold back 3 s ago.
             view(1_000_000, "c", 3_000, &[]),
             view(1_060_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 1_000)]),
-            // It got the hold of b late.
-            view(900_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 200)]),
+            // It was away when the hold of a was released, got that of b late, and was frozen when that
+            // was released.
+            view(900_000, "c", 9_000, &[("a", 42_000, 3_000), ("b", 18_000, 200)]),
         ];
+        views[2].history[0].ending = Ending::Expired;
         for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0], [1, 0, 2]] {
             let merged = merge(&order.map(|server| views[server].clone()), 3, false);
+            assert_eq!(merged.now, ServerTime(1_000_000), "{order:?}");
             let ago = |time: ServerTime| merged.now.since(time).as_millis();
             let holder = &merged.holders[0];
             assert_eq!((ago(holder.acquired), ago(holder.renewed)), (9_000, 3_000), "{order:?}");

@@ -6,7 +6,7 @@ use super::{Promise, judge};
 use crate::campaign::deployment::Kind;
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::{Mode, Plan, Style, WaitLimit, Work};
-use crate::campaign::record::{End, Happened, Record, Rest, Worker, runs};
+use crate::campaign::record::{End, Happened, Record, Rest, Shown, Worker, runs};
 use crate::campaign::strain::Strain;
 
 /// What a command of the worker writes each millisecond, from `first` to `last`.
@@ -32,6 +32,7 @@ fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
         lasting: Duration::from_secs(1),
         stubborn: false,
         min_replicas: 0,
+        next: false,
         start: Duration::ZERO,
     };
     Worker {
@@ -53,12 +54,14 @@ fn record(workers: Vec<Worker>) -> Record {
     let plan = Plan { kind, seed: 0, staged: false, min_replicas: 0, works, faults };
     Record {
         plan,
+        wall: 1e6,
         workers,
         faults: Vec::new(),
         strain: Strain::default(),
         counters: (0, 0),
         failed_over: false,
         rest: Rest::Free,
+        shown: Vec::new(),
     }
 }
 
@@ -74,7 +77,8 @@ fn overlapping() -> Record {
 
 fn fault(effect: Effect, from: f64, to: f64) -> Happened {
     let wall = 1_000_000 + (to * 1e6) as u64;
-    Happened { what: "a fault".into(), name: "a fault", effect, from, to, wall, exit: None }
+    let (what, name, concerned) = ("a fault".into(), "a fault", (0..9).collect());
+    Happened { what, name, effect, concerned, from, to, wall, exit: None }
 }
 
 #[track_caller]
@@ -275,6 +279,18 @@ fn overtaking_a_waiter_breaks_a_promise() {
         record.faults.push(fault(Effect::Frees, at, at));
         breaks(&record, promises);
     }
+    // With --next, the later one goes first, but a waiter with --next stays ahead of all others.
+    let mut record = overtaken();
+    record.workers[2].work.next = true;
+    breaks(&record, &[]);
+    record.workers[1].work.next = true;
+    breaks(&record, &[Promise::FirstComeFirstServed]);
+    record.workers[2].work.next = false;
+    for (queued, promises) in [(0.2, &[Promise::FirstComeFirstServed][..]), (0.5, &[])] {
+        record.workers[1].queued = Some(queued);
+        record.workers[2].started = 0.1;
+        breaks(&record, promises);
+    }
     // It gave up while a later one ran.
     let mut record = overtaken();
     record.workers[1].run = None;
@@ -296,7 +312,7 @@ fn only_requests_that_a_quorum_admits_together_may_be_granted_in_another_order()
         (record.workers[1].queued, record.workers[2].started) = (Some(0.2), 0.3);
         record.plan.kind = Kind::Quorum(3);
         // On a quorum, this leaves the order as it is.
-        record.faults.push(fault(Effect::FailsMinority, 0.3, 0.4));
+        record.faults.push(fault(Effect::FailsOne(0), 0.3, 0.4));
         record
     };
     breaks(&overtaken(Mode::Shared, 0.7), &[]);
@@ -332,6 +348,11 @@ fn an_undocumented_exit_status_breaks_a_promise() {
         record.workers[0].end = end;
         breaks(&record, &[Promise::DocumentedStatus]);
     }
+    // Nobody asked it to give up, but its grant was freed before the reply arrived.
+    let mut record = ended_with(75, false);
+    breaks(&record, &[Promise::DocumentedStatus]);
+    record.faults.push(fault(Effect::Frees, 0.2, 0.3));
+    breaks(&record, &[]);
     // A command that was cut short did not succeed.
     let mut record = in_order();
     record.workers[0].run.as_mut().unwrap().done = false;
@@ -346,10 +367,87 @@ fn an_undocumented_exit_status_breaks_a_promise() {
     let mut record = in_order();
     record.faults.push(Happened { exit: Some(70), ..fault(Effect::Revokes, 0.2, 0.3) });
     breaks(&record, &[Promise::DocumentedStatus]);
-    // So does a starved machine.
+}
+
+/// Ends the first worker at 0.5 s, with a TTL of 1 s.
+fn ended_with(status: i32, ran: bool) -> Record {
     let mut record = in_order();
-    record.workers[0].end = End::Status(76);
-    record.strain.waits = vec![(0.2, 7.0), (0.3, 7.05), (0.4, 7.11)];
+    record.workers[0].end = End::Status(status);
+    if !ran {
+        record.workers[0].run = None;
+    }
+    record
+}
+
+#[test]
+fn a_loss_or_a_refusal_needs_a_cause() {
+    let causes = |record: &Record| judge(record).causes;
+    for (effect, lost, refused) in [
+        (Effect::Delays, true, true),
+        (Effect::Loses, true, true),
+        (Effect::Stops(0), true, true),
+        (Effect::Revokes, true, false),
+        (Effect::Breaks, false, true),
+        (Effect::Stops(1), false, false),
+        (Effect::Kills(1), false, false),
+        (Effect::FailsOne(0), false, false),
+    ] {
+        for (status, is_cause) in [(76, lost), (69, refused)] {
+            let mut record = ended_with(status, status == 76);
+            record.plan.kind = Kind::Quorum(3);
+            record.faults.push(fault(effect, 0.2, 0.3));
+            breaks(&record, if is_cause { &[] } else { &[Promise::DocumentedStatus] });
+            assert_eq!(!causes(&record).is_empty(), is_cause, "{effect:?}");
+            // Too early, or for others only.
+            for unrelated in [
+                fault(effect, -2.0, -1.9),
+                Happened { concerned: vec![1], ..fault(effect, 0.2, 0.3) },
+            ] {
+                let has_others = matches!(effect, Effect::Stops(_) | Effect::Kills(_));
+                let is_late = effect == Effect::Breaks && unrelated.from < 0.0;
+                if !has_others && !is_late {
+                    record.faults = vec![unrelated];
+                    breaks(&record, &[Promise::DocumentedStatus]);
+                }
+            }
+        }
+    }
+    // Most servers failed, one after another.
+    let mut record = ended_with(76, true);
+    record.plan.kind = Kind::Quorum(3);
+    record.faults =
+        vec![fault(Effect::FailsOne(0), -1.0, -1.0), fault(Effect::FailsOne(0), 0.2, 0.2)];
+    breaks(&record, &[Promise::DocumentedStatus]);
+    record.faults.push(fault(Effect::FailsOne(2), 0.3, 0.3));
     breaks(&record, &[]);
-    assert_eq!(judge(&record).starved_losses, 1);
+    // The machine starved for a tenth of the TTL.
+    for (until, promises) in [(0.25, &[Promise::DocumentedStatus][..]), (0.31, &[])] {
+        let mut record = ended_with(76, true);
+        record.strain.gaps = vec![(0.2, 0.22), (0.21, 0.23)];
+        record.strain.stuck.push((0.22, until));
+        breaks(&record, promises);
+        assert_eq!(causes(&record).len(), usize::from(promises.is_empty()));
+    }
+}
+
+#[test]
+fn orders_of_the_urls_that_show_other_times_break_a_promise() {
+    let shown = |ended: &str, ended_at, acquired_at| Shown {
+        id: "5f0c21aa".into(),
+        ended: Some(ended.into()),
+        ended_at,
+        acquired_at,
+    };
+    let first = shown("released", 9.0, 5.0);
+    for (other, promises) in [
+        (first.clone(), &[][..]),
+        (shown("expired", 9.0, 5.0), &[Promise::OneView]),
+        (shown("released", 10.0, 5.0), &[Promise::OneView]),
+        (shown("released", 9.0, 6.0), &[Promise::OneView]),
+    ] {
+        let mut record = in_order();
+        record.shown = vec![vec![first.clone()], vec![other]];
+        breaks(&record, promises);
+        assert_eq!(judge(&record).views_compared, 1);
+    }
 }

@@ -1,0 +1,128 @@
+//! The order of grants: fencing tokens, and first come, first served.
+
+use std::time::Duration;
+
+use super::{Promise, Verdict, compatible, meets, seconds};
+use crate::campaign::faults::Effect;
+use crate::campaign::plan::{Mode, WaitLimit};
+use crate::campaign::record::{Happened, Record, Run};
+
+/// How far apart a quorum may grant requests that it admits together, in microseconds.
+const JITTER: u64 = 250_000;
+
+impl Happened {
+    /// Whether the server cannot hear waiters, or forgets them.
+    fn disturbs_queue(&self) -> bool {
+        matches!(self.effect, Effect::Delays | Effect::Loses | Effect::FailsOver)
+    }
+}
+
+impl Record {
+    /// Whether the fault may have revoked a grant before its waiter has claimed it. That waiter then
+    /// goes to the end of the queue.
+    fn hits_a_grant(&self, fault: &Happened) -> bool {
+        let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
+        matches!(fault.effect, Effect::Revokes | Effect::Frees)
+            && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
+    }
+
+    /// When the server granted the lock for this run.
+    fn granted(&self, run: &Run) -> f64 {
+        (run.fence as f64 - self.wall) / 1e6
+    }
+}
+
+impl Verdict {
+    pub(super) fn fences(&mut self, record: &Record) {
+        for (number, worker) in record.workers.iter().enumerate() {
+            for (later, other) in record.workers.iter().enumerate() {
+                let (Some(run), Some(next)) = (&worker.run, &other.run) else { continue };
+                if number == later {
+                    continue;
+                }
+                if run.fence == next.fence {
+                    let what = format!("workers {number} and {later} have the same fencing token");
+                    self.breaks(Promise::FencesGrow, what);
+                }
+                if run.last >= next.first || compatible(&[worker.work.mode, other.work.mode]) {
+                    continue;
+                }
+                // The later one was granted the lock first if it paused or its hold was lost.
+                let overtaken = record.faults.iter().any(|fault| {
+                    fault.gap().is_some() && fault.is_after(next) && fault.from < next.first
+                });
+                if overtaken || other.was_stopped((other.started, next.first)) {
+                    continue;
+                }
+                self.fences_compared += 1;
+                if run.fence > next.fence {
+                    let what = format!(
+                        "worker {later} ran after worker {number} with a smaller fencing token"
+                    );
+                    self.breaks(Promise::FencesGrow, what);
+                }
+            }
+        }
+    }
+
+    pub(super) fn order(&mut self, record: &Record) {
+        // A lock with slots may need a server that does not vote yet.
+        let blank = if record.plan.has_slots() { record.plan.blank() } else { Duration::ZERO };
+        for (number, worker) in record.workers.iter().enumerate() {
+            let Some(queued) = worker.queued else { continue };
+            let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
+            let waiting = (worker.started, end);
+            if worker.was_stopped(waiting)
+                || record.strain.longest_gap(waiting) + worker.stuck(waiting)
+                    > seconds(worker.work.ttl) / 3.0
+                || record.suffers(waiting, |effect| {
+                    matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
+                })
+                || record.faults.iter().any(|fault| {
+                    let lasting = (fault.from, fault.to + seconds(blank));
+                    fault.disturbs_queue() && meets(lasting, waiting)
+                        || record.hits_a_grant(fault) && meets(fault.span(), waiting)
+                })
+            {
+                continue;
+            }
+            for (later, other) in record.workers.iter().enumerate() {
+                let Some(next) = &other.run else { continue };
+                // It may enter the hold of its owner at once.
+                if matches!(other.work.mode, Mode::Reentrant(_)) {
+                    continue;
+                }
+                // A waiter with --next goes ahead even of those that queued before it, unless they
+                // were being granted the lock just then.
+                let is_later = match (worker.work.next, other.work.next) {
+                    (false, true) => false,
+                    (true, false) => record.granted(next) > queued + JITTER as f64 / 1e6,
+                    _ => other.started > queued,
+                };
+                if !is_later {
+                    continue;
+                }
+                // Requests that a quorum admits together take the lock at the same time.
+                let together = record.plan.kind.is_quorum()
+                    && compatible(&[worker.work.mode, other.work.mode])
+                    && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + JITTER);
+                if together {
+                    continue;
+                }
+                self.orders_compared += 1;
+                let overtakes = match (&worker.run, worker.work.limit) {
+                    (Some(run), _) => next.fence < run.fence,
+                    // It leaves the queue at its limit, and ends a little later.
+                    (None, WaitLimit::For(limit)) => {
+                        next.first < worker.ended.min(worker.started + seconds(limit))
+                    }
+                    (None, _) => false,
+                };
+                if overtakes {
+                    let what = format!("worker {later} overtook worker {number}");
+                    self.breaks(Promise::FirstComeFirstServed, what);
+                }
+            }
+        }
+    }
+}

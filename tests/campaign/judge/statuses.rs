@@ -1,0 +1,114 @@
+//! Exit statuses, and the causes of those that mean a loss or a refusal.
+
+use std::collections::BTreeSet;
+
+use super::{Promise, Verdict, meets, seconds};
+use crate::campaign::deployment::Kind;
+use crate::campaign::faults::Effect;
+use crate::campaign::plan::{Style, WaitLimit};
+use crate::campaign::record::{End, Record, Span};
+
+/// A cause without a fault.
+const STARVED: &str = "a starved machine";
+
+impl Record {
+    /// Why this worker found no server to use, or lost its lock by one of the `other` effects.
+    fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
+        let (worker, kind) = (&self.workers[number], self.plan.kind);
+        let ttl = seconds(worker.work.ttl);
+        // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
+        // last renewal, and a command a third of a TTL after a loss.
+        let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
+        let during = (until - ttl * 4.0 / 3.0, worker.ended);
+        let blank = seconds(self.plan.blank());
+        // Slots need all servers.
+        let spare = if self.plan.has_slots() { 0 } else { kind.minority() };
+        let mut failing: BTreeSet<usize> =
+            (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
+        let mut cause = None;
+        for fault in self.faults.iter().filter(|fault| fault.concerned.contains(&number)) {
+            let is_cause = match fault.effect {
+                Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
+                Effect::Stops(who) => who == number && meets(fault.span(), during),
+                // A restarted one does not vote at once.
+                Effect::FailsOne(server) => {
+                    meets((fault.from, fault.to + blank), during)
+                        && failing.insert(server)
+                        && failing.len() > spare
+                }
+                // A reply may be broken off much later.
+                Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
+                _ => other(&fault.effect) && meets(fault.span(), during),
+            };
+            if is_cause {
+                cause = Some(fault.name);
+            }
+        }
+        // Requests time out after a quarter of the TTL.
+        let is_starved = || self.strain.starved(during, &worker.stuck) > ttl / 10.0;
+        cause.or_else(|| is_starved().then_some(STARVED))
+    }
+}
+
+impl Verdict {
+    pub(super) fn statuses(&mut self, record: &Record) {
+        // The files of a lock are not deleted all at once.
+        let may_be_damaged = |during: Span| {
+            let during = (during.0 - 1.0, during.1);
+            record.plan.kind == Kind::Files
+                && record.suffers(during, |effect| *effect == Effect::Loses)
+        };
+        for fault in &record.faults {
+            let fine = match fault.exit {
+                None | Some(0 | 69 | 75) => true,
+                Some(status) => status == 78 && may_be_damaged(fault.span()),
+            };
+            if !fine {
+                let what = format!("{} ended with {:?}", fault.name, fault.exit);
+                self.breaks(Promise::DocumentedStatus, what);
+            }
+        }
+        for (number, worker) in record.workers.iter().enumerate() {
+            let during = (worker.started, worker.ended);
+            let own = |effect: &Effect| matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number);
+            let hit = record.suffers(during, own);
+            let done = worker.run.as_ref().is_some_and(|run| run.done);
+            let ran = worker.run.is_some();
+            let is_loss = match worker.work.style {
+                Style::Exec => worker.end == End::Status(76),
+                // The keeper stops a script that has lost its lock.
+                Style::WhilePid => {
+                    matches!(worker.end, End::Signal(9 | 15)) && !hit
+                        || worker.end == End::Status(76) && !ran
+                }
+            };
+            let revokes = |effect: &Effect| matches!(effect, Effect::Revokes | Effect::Frees);
+            let (status, cause) = match worker.end {
+                _ if is_loss => (76, record.cause(number, revokes)),
+                End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
+                _ => (0, None),
+            };
+            self.causes.extend(cause.map(|cause| (status, cause)));
+            let fine = match worker.end {
+                _ if is_loss => cause.is_some(),
+                End::Status(0) => done,
+                End::Status(69) => cause.is_some() && !ran,
+                // A grant may be freed before its reply arrives.
+                End::Status(75) => {
+                    let frees = |effect: &Effect| *effect == Effect::Frees;
+                    let may_end = worker.work.limit != WaitLimit::Forever;
+                    !ran && (may_end || record.suffers(during, frees))
+                }
+                End::Signal(9 | 15) => hit,
+                // Slots may need the server that refuses.
+                End::Status(78) => may_be_damaged(during) || record.plan.has_slots() && !ran,
+                _ => false,
+            };
+            if !fine {
+                let what =
+                    format!("worker {number} ended with {:?}, told {:?}", worker.end, worker.told);
+                self.breaks(Promise::DocumentedStatus, what);
+            }
+        }
+    }
+}
