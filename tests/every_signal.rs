@@ -14,8 +14,11 @@ use crate::support::{Server, until};
 /// Real-time signals included.
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
-/// Appends the process ID of rlock to a file, and then "first" again and again.
-const FIRST: &str = "open F, qq(>>), $ARGV[0]; syswrite F, getppid . qq(\\n);
+/// Appends the process ID of rlock to a file, and then "first" again and again. A child does that,
+/// unless the signal is SIGKILL, against which a process can protect only its own children.
+const FIRST: &str = "my $rlock = getppid; my $child = $ARGV[0] =~ /-9$/ ? 0 : fork;
+    if ($child) { waitpid $child, 0; exit }
+    open F, qq(>>), $ARGV[0]; syswrite F, $rlock . qq(\\n);
     until (-e q(stop)) { syswrite F, qq(first\\n); select undef, undef, undef, 0.02 }";
 
 /// A holder that is sent a signal.

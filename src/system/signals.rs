@@ -79,15 +79,16 @@ impl Signals {
         Ok(Self { descriptor, listened, inherited, kept: Vec::new() })
     }
 
-    /// Also listens for the signals that concern a running command. From then on, writing to stderr
-    /// in the background of a terminal does not stop rlock, because the terminal's SIGTTOU is
-    /// blocked.
+    /// Also listens for the signals that concern a running command, and blocks all others: if one
+    /// ended rlock, what the command has started would run on without the lock. From then on, writing
+    /// to stderr in the background of a terminal does not stop rlock, because the terminal's SIGTTOU
+    /// is blocked. A fault in rlock itself still ends it.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
         let inherited = self.inherited;
         let listens =
             |signal: &Signal| *signal == Signal::SIGCHLD || inherited.lets_through(*signal);
         self.listened.extend(STOPPING.into_iter().chain(RUNNING).filter(listens));
-        self.listened.thread_block()?;
+        SigSet::all().thread_block()?;
         self.descriptor.set_mask(&self.listened).named("signalfd4")
     }
 
