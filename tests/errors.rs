@@ -953,7 +953,7 @@ fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
     assert!(first.code() == 0 && first.err().is_empty(), "{first:?}");
     assert_eq!(next.finish().out(), "ENTERED next");
     // A hold that expired.
-    acquire(&server, &["--ttl", "100ms"], "L");
+    acquire(&server, &["--ttl", "1s"], "L");
     until("it expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
     // What decides who gets the lock must be readable, before anything changes.
