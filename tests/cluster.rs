@@ -79,7 +79,7 @@ fn all_keys_of_a_lock_hash_to_one_slot_according_to_the_server() {
 }
 
 #[test]
-fn the_acl_rule_in_the_readme_is_sufficient() {
+fn the_documented_acl_rule_is_sufficient() {
     let cluster = Cluster::start(3, 0);
     let rule = rule(&[&TO_INSPECT[..], &["+asking", "+cluster|slots"]].concat());
     (0..3).for_each(|node| set_up(cluster.node(node), &rule));

@@ -566,7 +566,7 @@ fn an_unneeded_password_is_rejected_with_78_and_leaves_no_lock() {
 }
 
 #[test]
-fn the_acl_rules_in_the_readme_are_sufficient_for_every_feature() {
+fn the_documented_acl_rules_are_sufficient_for_every_feature() {
     let server = Server::start();
     set_up(&server, &rule(&TO_INSPECT));
     let ci = |arguments: &[&str]| {
@@ -717,7 +717,7 @@ fn inspect_needs_exactly_the_documented_permissions() {
     denied(&words(&all));
     let output = as_inspector(&mut server.rlock(["acquire", "-n", "M"]));
     assert_eq!(output.code(), 78, "{output:?}");
-    // The README also lists what `ci` needs for inspect.
+    // docs/authentication.md also lists what `ci` needs for inspect.
     set_up(&server, &rule(&TO_INSPECT));
     for arguments in looks {
         let output = as_ci(&mut server.rlock(*arguments));

@@ -1,4 +1,4 @@
-//! The man pages, the completions and the exit status table of the README match the program.
+//! The man pages, the completions and the exit statuses in the README match the program.
 //! `UPDATE=1 cargo test --test generated` regenerates all but the README.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -119,14 +119,14 @@ fn the_man_page_has_each_variable_of_the_sources() {
 }
 
 #[test]
-fn the_readme_has_the_exit_status_table() {
+fn the_readme_lists_each_exit_status() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("## Exit status").nth(1).unwrap().split("\n## ").next().unwrap();
-    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
-    let wanted = man::statuses(None).into_iter();
-    let wanted: Vec<String> =
-        wanted.map(|(status, meaning)| format!("| {status} | {meaning} |")).collect();
-    assert_eq!(rows, wanted, "\n{}", wanted.join("\n"));
+    let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
+    let listed: Vec<&str> = rows.map(|row| row.split('|').nth(1).unwrap().trim()).collect();
+    let statuses = man::statuses(None);
+    let defined: Vec<&str> = statuses.iter().map(|(status, _)| *status).collect();
+    assert_eq!(listed, defined);
 }
 
 /// Everything that `-h` and `--help` print, of the program and of each subcommand.

@@ -25,6 +25,7 @@ mod local_directory;
 mod modes;
 mod nested;
 mod packaging;
+mod pages;
 mod picture;
 mod precedence;
 mod quorum;

@@ -106,7 +106,7 @@ fn a_lock_on_a_majority_works_like_any_other() {
 }
 
 #[test]
-fn the_acl_rule_in_the_readme_is_sufficient() {
+fn the_documented_acl_rule_is_sufficient() {
     let servers = servers(3);
     servers
         .iter()

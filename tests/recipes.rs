@@ -1,4 +1,4 @@
-//! The recipes of the README and of docs/recipes.md, run as written there.
+//! The examples of the README, of docs/recipes.md and of other pages, run as written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,10 +15,16 @@ fn blocks(heading: &str) -> Vec<String> {
     blocks_of(include_str!("../README.md"), &format!("### {heading}"))
 }
 
-/// The first block of code below a heading of docs/recipes.md.
+/// The blocks of code below a heading of docs/recipes.md.
+#[track_caller]
+fn recipes(heading: &str) -> Vec<String> {
+    blocks_of(include_str!("../docs/recipes.md"), &format!("## {heading}"))
+}
+
+/// The first of them.
 #[track_caller]
 fn recipe(heading: &str) -> String {
-    blocks_of(include_str!("../docs/recipes.md"), &format!("## {heading}")).remove(0)
+    recipes(heading).remove(0)
 }
 
 #[track_caller]
@@ -86,7 +92,7 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/backup.sh"]);
     let blocks = blocks("Run a cron job on one host at a time");
-    let command = command_of(&blocks[1]);
+    let command = command_of(&blocks[0]);
     let hosts: Vec<_> = (0..3).map(|_| Running::start(&mut place.shell(&command))).collect();
     let mut codes: Vec<i32> = hosts.into_iter().map(|host| host.end().code()).collect();
     codes.sort_unstable();
@@ -97,10 +103,40 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
     assert_eq!(place.log(), ["backup.sh  []"]);
 
     // The systemd service runs the same command.
-    let start = blocks[2].lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let units = recipes("systemd timer");
+    let start = units[0].lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     assert_eq!(run(&mut place.shell(start)).code(), 75);
     assert!(start.ends_with(&command), "{start}");
-    assert!(blocks[2].contains("SuccessExitStatus=75") && blocks[3].contains("[Timer]"));
+    assert!(units[0].contains("SuccessExitStatus=75") && units[1].contains("[Timer]"));
+}
+
+#[test]
+fn a_command_is_wrapped_in_a_pod_in_a_playbook_and_inside_another_hold() {
+    let server = Server::start();
+    let programs = ["bin/backup.sh", "bin/ansible-playbook", "bin/prepare", "bin/make"];
+    let place = Place::new(&server, &programs);
+    let pod = recipe("Kubernetes");
+    let pod = pod.split_once("command: [").unwrap().1.split(']').next().unwrap();
+    for command in [pod.replace(", ", " "), recipe("Ansible"), recipe("Reenter a lock")] {
+        succeeds(&run(place.shell(&command).env("RLOCK_LABEL", "")));
+    }
+    let ran = ["backup.sh  []", "ansible-playbook site.yml []", "prepare  []", "make deploy []"];
+    assert_eq!(place.log(), ran);
+}
+
+#[test]
+fn a_job_runs_without_the_lock_while_the_server_is_down() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/backup.sh"]);
+    let command = recipe("Run a job even if the server is down");
+    let first = holder(&server, &[], "backup");
+    assert_eq!(run(&mut place.shell(&command)).code(), 75);
+    first.finish();
+    drop(server);
+    let output = run(&mut place.shell(&command));
+    succeeds(&output);
+    assert!(output.err().contains("without"), "{output:?}");
+    assert_eq!(place.log(), ["backup.sh  []"]);
 }
 
 #[test]
@@ -131,19 +167,19 @@ fn each_job_gets_its_own_gpu() {
 fn a_deployment_waits_for_the_one_before_it() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/make"]);
-    let blocks = blocks("Run one deployment at a time in CI");
-    let own = |prefix: &str| {
-        let lines = blocks.iter().flat_map(|block| block.lines());
-        let mut found =
-            lines.filter_map(|line| line.trim_start().strip_prefix(prefix)).collect::<Vec<_>>();
-        found.pop().unwrap().to_owned()
+    let of = |page: &str, before: &str, after: &str| {
+        let block = recipe(page);
+        let lines = block.lines().filter_map(|line| line.trim_start().strip_prefix(before));
+        let command = lines.map(|line| line.trim_end_matches(after)).find(|it| it.contains("exec"));
+        (command.unwrap().to_owned(), "RLOCK_LABEL")
     };
     let deployments = [
-        (blocks[0].trim().to_owned(), "JOB_URL", "[https://ci/1]"),
-        (own("- run: "), "RLOCK_LABEL", "[https://ci/1]"),
-        (own("- rlock").replacen("", "rlock", 1), "RLOCK_LABEL", "[https://ci/1]"),
+        (blocks("Run one deployment at a time in CI")[0].trim().to_owned(), "JOB_URL"),
+        of("GitHub Actions", "- run: ", ""),
+        of("GitLab CI", "- ", ""),
+        of("Jenkins", "sh '", "'"),
     ];
-    for (command, variable, _) in &deployments {
+    for (command, variable) in &deployments {
         let mut first = holder(&server, &[], "deploy:prod");
         let mut deployment = place.shell(command);
         deployment.env(variable, "https://ci/1");
@@ -162,7 +198,10 @@ fn a_deployment_waits_for_the_one_before_it() {
 fn a_stuck_lock_is_inspected_and_revoked() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let [look, evict, free, one] = &blocks("Release a stuck lock")[..] else { panic!("four") };
+    let [look_and_evict, free] = &blocks("Release a stuck lock")[..] else { panic!("two") };
+    let (look, evict) = look_and_evict.split_once('\n').unwrap();
+    let page = include_str!("../docs/troubleshooting.md");
+    let one = blocks_of(page, "## A lock is stuck").remove(0);
     let mut stuck = holder(&server, &["--ttl", "3s"], "deploy:prod");
     let looked = run(&mut place.shell(look));
     succeeds(&looked);
@@ -190,7 +229,9 @@ fn a_stuck_lock_is_inspected_and_revoked() {
 fn locks_are_monitored() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let [check, metrics] = &blocks("Monitor locks")[..] else { panic!("two blocks") };
+    let page = include_str!("../docs/monitoring.md");
+    let check = &blocks_of(page, "## Check for locks that need attention")[0];
+    let metrics = &blocks_of(page, "## Write metrics for Prometheus")[0];
     let read = || fs::read_to_string(place.directory.path().join("rlock.prom")).unwrap();
     succeeds(&run(&mut place.shell(check)));
     succeeds(&run(&mut place.shell(metrics)));
@@ -229,7 +270,9 @@ fn locks_are_monitored() {
 #[test]
 fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
     let server = Server::start();
-    let blocks = blocks("Lock a script that you cannot wrap");
+    let blocks =
+        [blocks("Lock a script that you cannot wrap"), recipes("Renew a lock in a script")]
+            .concat();
     for (number, script) in blocks.iter().enumerate() {
         let place = Place::new(&server, &["first-half", "second-half"]);
         let mut shell = place.shell(&format!("{script}\n: the end"));
@@ -258,7 +301,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
 fn a_resource_that_checks_the_fencing_token_rejects_a_late_holder() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let block = &blocks("Reject late holders")[0];
+    let block = &recipe("Reject late holders");
     succeeds(&run(&mut place.shell(
         "sqlite3 report.db 'CREATE TABLE report (total, fence); INSERT INTO report VALUES (0, 0)'",
     )));

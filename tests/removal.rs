@@ -133,7 +133,7 @@ fn a_reason_is_recorded_when_all_holds_are_revoked() {
 }
 
 #[test]
-fn the_acl_rule_in_the_readme_allows_removing_one_client() {
+fn the_documented_acl_rule_allows_removing_one_client() {
     let server = Server::on_tcp(&[]);
     acl::set_up(&server, &acl::rule(&["+zrevrangebyscore", "+zscan"]));
     let token = acl::as_ci(&mut server.rlock(["acquire", "L"])).out();

@@ -41,7 +41,7 @@ fn a_lock_is_on_the_master_that_the_sentinels_name() {
 }
 
 #[test]
-fn the_acl_rule_in_the_readme_is_sufficient() {
+fn the_documented_acl_rule_is_sufficient() {
     let service = Service::start(0, &[], &[]);
     set_up(&service.servers()[0], &rule(&[&TO_INSPECT[..], &["+role"]].concat()));
     let output = as_ci(&mut on(&service, &["exec", "L", "true"]));

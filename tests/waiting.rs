@@ -10,7 +10,7 @@ use crate::support::{
     waiter,
 };
 
-/// Just before the command starts, it would be too late: see docs/decisions.md.
+/// Just before the command starts, it would be too late: see docs/design.md.
 #[test]
 fn a_waiter_has_made_the_group_of_its_command_before_the_grant() {
     let server = Server::start();

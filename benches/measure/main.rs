@@ -1,4 +1,4 @@
-//! Measures the figures that the README and docs/sizing.md state: `cargo bench`. `cargo bench --
+//! Measures the figures that the README and docs/servers.md state: `cargo bench`. `cargo bench --
 //! server` measures one part. `RLOCK_TEST_BINARY` names another binary to measure.
 
 #![allow(

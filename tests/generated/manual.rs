@@ -9,8 +9,7 @@ pub(crate) const ALL: Subcommands = &["exec", "acquire", "renew", "release", "in
 /// What an exit status means to some subcommands.
 pub(crate) type Meaning = (Subcommands, &'static str);
 
-/// The exit statuses as the man pages list them. A test compares the table in the README with this
-/// one.
+/// The exit statuses as the man pages list them. A test checks that the README lists each of them.
 pub(crate) const TABLE: &[(&str, &[Meaning])] = &[
     (
         "the command's",
@@ -294,9 +293,9 @@ pub(crate) const SECURITY: &[&str] = &[
      command, on the standard output of acquire, in the environment of the keeper of --while-pid, and \
      among the keys of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
      because all users of the host can see arguments.",
-    "Any client that can access the keys on the server can revoke a lock. The README has an ACL rule \
-     with the permissions that rlock needs. rlock replaces control characters in text that comes from \
-     other users.",
+    "Any client that can access the keys on the server can revoke a lock. docs/authentication.md has \
+     an ACL rule with the permissions that rlock needs. rlock replaces control characters in text that \
+     comes from other users.",
     "A lock is advisory: it excludes only processes that request it. A resource that checks \
      RLOCK_FENCE also rejects holders that have lost the lock.",
 ];

@@ -1,31 +1,29 @@
-//! Users with exactly the permissions that the README lists.
+//! Users with exactly the permissions that docs/authentication.md lists.
 
 use std::process::{Command, Output};
 
 use super::{Server, run};
 
-/// The ACL SETUSER rule of the README, with additional permissions that the README names elsewhere.
+const PAGE: &str = include_str!("../../docs/authentication.md");
+
+/// The ACL SETUSER rule of the page, with additional permissions that it names elsewhere.
 #[track_caller]
 pub fn rule(more: &[&str]) -> Vec<String> {
-    let readme = include_str!("../../README.md");
-    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
+    let line = PAGE.lines().find(|line| line.starts_with("ACL SETUSER ci on >secret")).unwrap();
     for permission in more {
-        assert!(
-            readme.contains(&format!("`{permission}`")),
-            "the README does not name {permission}"
-        );
+        let is_named = PAGE.contains(&format!("`{permission}`"));
+        assert!(is_named, "docs/authentication.md does not name {permission}");
     }
     line.split(' ').chain(more.iter().copied()).map(str::to_owned).collect()
 }
 
-/// The permissions that the README adds for `inspect`.
+/// The permissions that the page adds for `inspect`.
 pub const TO_INSPECT: [&str; 2] = ["+zrevrangebyscore", "+scan"];
 
-/// The rule of the README for a user that only inspects.
+/// The rule of the page for a user that only inspects.
 #[track_caller]
 pub fn rule_to_inspect() -> Vec<String> {
-    let mut lines = include_str!("../../README.md").lines();
-    let line = lines.find(|line| line.starts_with("ACL SETUSER viewer on >secret")).unwrap();
+    let line = PAGE.lines().find(|line| line.starts_with("ACL SETUSER viewer on >secret")).unwrap();
     line.split(' ').map(str::to_owned).collect()
 }
 

@@ -1,0 +1,65 @@
+//! What the pages point to exists: other pages, their sections, and the files of the project.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The Markdown files of the project with their texts.
+fn pages() -> HashMap<PathBuf, String> {
+    let folders = [Path::new(ROOT).to_owned(), Path::new(ROOT).join("docs")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let files = files.map(|file| file.unwrap().path());
+    let pages = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// The anchor that GitHub gives to a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The lines outside of blocks of code.
+fn prose(page: &str) -> impl Iterator<Item = &str> {
+    page.split("\n```").step_by(2).flat_map(str::lines)
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let pages = pages();
+    for (path, page) in &pages {
+        let links = prose(page).flat_map(|line| line.split("](").skip(1));
+        let links = links.map(|rest| rest.split(')').next().unwrap());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => {
+                    let target = path.parent().unwrap().join(file).canonicalize();
+                    target.unwrap_or_else(|_| panic!("{}: no file {link}", path.display()))
+                }
+            };
+            let is_section = |line: &str| line.starts_with('#') && anchor(line) == section;
+            let leads = section.is_empty() || prose(&pages[&target]).any(is_section);
+            assert!(leads, "{}: no section {link}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_that_a_page_names_exists() {
+    const FOLDERS: [&str; 9] =
+        ["src/", "lua/", "tests/", "docs/", "build/", "benches/", "fuzz/", "packaging/", ".ci/"];
+    for (path, page) in pages() {
+        let words = page.split(|c: char| c.is_whitespace() || "`()[],;:".contains(c));
+        let words = words.map(|word| word.trim_start_matches("./").trim_end_matches(['.', '\'']));
+        for word in words.filter(|word| FOLDERS.iter().any(|folder| word.starts_with(folder))) {
+            let file = word.split('#').next().unwrap();
+            let exists = Path::new(ROOT).join(file).exists();
+            assert!(exists, "{} names {file}, which does not exist", path.display());
+        }
+    }
+}
