@@ -216,19 +216,6 @@ fn a_waiter_that_died_under_another_clock_is_passed_over() {
 }
 
 #[test]
-fn a_waiter_whose_details_were_lost_in_a_power_failure_is_not_shown() {
-    let host = Host::new();
-    run(&mut host.rlock(Own, &["acquire", "--ttl", "1h", "L"]));
-    let mut dead = Running::start(&mut host.rlock(Own, &["exec", "L", "true"]));
-    dead.told("waiting at position 1");
-    dead.signal("KILL");
-    dead.process.wait().unwrap();
-    state_file::lose_details(&host.locks().join(".rlock:L.state"), 0);
-    let shown = run(&mut host.rlock(Boot(1), &["inspect", "L"]));
-    assert!(shown.out().contains("held by") && !shown.out().contains("waiting"), "{shown:?}");
-}
-
-#[test]
 fn a_cooling_lock_stays_busy_under_every_clock() {
     let host = Host::new();
     let output = run(&mut host.rlock(Own, &["exec", "--at-least", "3s", "L", "true"]));

@@ -30,6 +30,8 @@ end
 local before = ARGV[5] == '' and view_of_revoked() or {}
 if lock.leftovers then return { 'again', before, 0 } end
 if lock.foreign and not NOW then return { 'revoked', before } end
+-- The other tool's key has voided every hold.
+if lock.foreign then UP_TO = math.huge end
 bypass_oom()
 if lock.live then revoke_up_to(math.min(UP_TO, last_fence()), 'revoked', BY) end
 

@@ -17,20 +17,13 @@ use crate::store::location::Location;
 use crate::store::{Store, copies};
 
 /// Checks the files of `local:`. The first byte selects a request, whether the lock has a guard, and
-/// whether the rest is the whole state file or only the content of a copy in it, and after a NUL the
-/// details of its waiters. A state that cannot be read is left as it is, and what rlock writes can be
-/// read again.
+/// whether the rest is the whole state file or only the content of a copy in it. A state that cannot
+/// be read is left as it is, and what rlock writes can be read again.
 pub fn lock_files(bytes: &[u8]) {
     let Some((request, state)) = bytes.split_first() else { return };
     let state = &*match request & 0x20 {
         0 => state.to_vec(),
-        _ => {
-            let mut parts = state.splitn(2, |&byte| byte == 0);
-            let mut part = || parts.next().unwrap_or_default();
-            let (copy, details) = (vec![part().into()], part().to_vec());
-            let room = details.len();
-            copies::new_file(&copies::State { copy, details: vec![(0..room, details)], room })
-        }
+        _ => copies::new_file(state),
     };
     let directory = Directory::with(state, request & 0x10 == 0).expect("a temporary directory");
     let url = format!("local:{}", directory.0.display());

@@ -34,9 +34,12 @@ use crate::rules::lock::view::{Outcome, View};
 use crate::rules::lock::{Fence, Id, Token};
 use crate::rules::request::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};
 
-/// The times at which a hold ends, for comparison.
+/// The times of a hold or a waiter, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times([u64; 3]);
+pub(crate) enum Times {
+    Hold([u64; 3]),
+    Waiter(u64),
+}
 
 impl Lock {
     /// Requests the lock, for the first time or again: `attempt` grows each time.
@@ -94,8 +97,9 @@ impl Lock {
         Transaction::begin(&mut self.clone(), now).inspect()
     }
 
-    /// Converts the end of each hold to another clock, by adding the milliseconds that `by` returns
-    /// for its token. The start times stay as they are, because they are only for display.
+    /// Converts the end of each hold and waiter to another clock, by adding the milliseconds that
+    /// `by` returns for its token. The start times stay as they are, because they are only for
+    /// display.
     pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
@@ -106,6 +110,9 @@ impl Lock {
                 hold.keep_until = hold.keep_until.saturating_add_signed(by);
             }
         }
+        for waiter in self.queue.iter_mut() {
+            waiter.alive = waiter.alive.saturating_add_signed(by(&waiter.token));
+        }
         let latest = self.holds.iter().map(|hold| hold.deadline).max();
         if let (Some(guard), Some(latest)) = (&mut self.guard, latest) {
             guard.until = Some(latest);
@@ -114,10 +121,12 @@ impl Lock {
 
     /// The times that `shift` moves, by token.
     pub(crate) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
-        self.holds.iter().map(|hold| {
+        let holds = self.holds.iter().map(|hold| {
             let times = [hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until];
-            (hold.token.as_str(), Times(times))
-        })
+            (hold.token.as_str(), Times::Hold(times))
+        });
+        let waiters = self.queue.iter();
+        holds.chain(waiters.map(|waiter| (waiter.token.as_str(), Times::Waiter(waiter.alive))))
     }
 
     /// Whether the lock has a guard, which is what other tools see.
@@ -150,14 +159,16 @@ impl Lock {
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
-    /// Whether all times, fencing tokens and TTLs are small enough that no sum of them overflows.
-    /// Waiters are checked when they are parsed.
+    /// Whether all times, fencing tokens, tickets and TTLs are small enough that no sum of them
+    /// overflows.
     pub(crate) fn is_plausible(&self) -> bool {
         let is_time = |time: u64| time < lock::TOO_FAR;
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;
         is_fence(self.fence)
             && is_fence(self.floor.fence)
+            && is_fence(self.ticket)
+            && self.newest.iter().all(|newest| is_fence(newest.ticket))
             && is_time(self.floor.at)
             && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
             && self.over.iter().all(|mark| is_time(mark.until))
@@ -167,14 +178,13 @@ impl Lock {
                     && is_fence(hold.fence)
                     && is_ttl(hold.ttl)
             })
+            && self
+                .queue
+                .iter()
+                .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
             && self.history.iter().all(|entry| {
                 let times = [entry.at, entry.acquired];
                 times.into_iter().chain(entry.since).all(is_time) && is_fence(entry.fence)
             })
-    }
-
-    /// Whether a hold or a waiter has this token.
-    pub(crate) fn knows(&self, token: &str) -> bool {
-        self.holds.iter().any(|hold| hold.token == token) || self.queue.position(token).is_some()
     }
 }

@@ -3,7 +3,6 @@
 
 mod clock;
 pub(crate) mod copies;
-mod details;
 mod directory;
 mod draft;
 mod error;
@@ -16,12 +15,14 @@ mod sweep;
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
 pub(crate) use directory::Directory;
 use error::Error;
 use file::{LockFile, Purpose};
+use folder::Folder;
 use mailbox::Mailbox;
 
 use super::waiting::{answered, pause_of_a_head};
@@ -34,7 +35,7 @@ use crate::rules::instant::Instant;
 use crate::rules::lock::pattern::Pattern;
 use crate::rules::lock::view::{Outcome, State, View};
 use crate::rules::lock::{Fence, Id, Key, Name, Prefix, Token};
-use crate::rules::model::{Lock, Message};
+use crate::rules::model::{Lock, Mail};
 use crate::rules::request::{
     Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen, Verdict,
 };
@@ -86,7 +87,7 @@ impl Local {
         purpose: Purpose,
         interrupt: Interrupt<'_>,
         act: impl FnOnce(&mut Lock, u64) -> T,
-        keep_mail: impl FnOnce(&mut Self, &mut LockFile, &T) -> Result<(), Failure>,
+        keep_mail: impl FnOnce(&mut Self, &Arc<Folder>, &T) -> Result<(), Failure>,
     ) -> Result<T, Failure> {
         let Some(mut file) = self.open(key, purpose, interrupt)? else {
             // An unknown lock is free, and only a request, which creates it, can take it.
@@ -95,50 +96,37 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks(now);
-        file.remember_mail();
-        // The mailbox must exist before another process can see the waiter.
-        keep_mail(self, &mut file, &answer)?;
-        let woken = file.lock.take_mail();
-        let woken: Vec<(String, Message)> = woken
-            .iter()
-            .filter_map(|it| Some((file.mailbox(&it.token)?.to_owned(), it.message)))
-            .collect();
-        // Waiters that were killed did not remove their mailboxes.
-        let orphaned = file.take_orphaned_mail();
         let folder = file.folder().clone();
-        file.write().map_err(|error| self.failure(error))?;
-        // A waiter that was removed has an orphaned mailbox too, and must learn of it.
-        for (mail, message) in &woken {
-            mailbox::wake(&folder, mail, *message);
+        // The mailbox must exist before another process can see the waiter.
+        keep_mail(self, &folder, &answer)?;
+        let woken = file.lock.take_mail();
+        let gone = file.write().map_err(|error| self.failure(error))?;
+        // A waiter that was removed must learn of it.
+        for Mail { token, message } in &woken {
+            mailbox::wake(&folder, token, *message);
         }
-        for mail in &orphaned {
-            mailbox::remove(&folder, mail);
+        // Waiters that were killed did not remove their mailboxes.
+        for token in &gone {
+            mailbox::remove(&folder, token);
         }
         Ok(answer)
     }
 
-    /// Makes a mailbox for a request that is queued, and records it in the lock's file.
+    /// Makes a mailbox for a request that is queued.
     fn keep_mailbox(
         &mut self,
-        file: &mut LockFile,
+        folder: &Arc<Folder>,
         token: &str,
         verdict: &Verdict,
     ) -> Result<(), Failure> {
-        match verdict {
-            Verdict::Answer(Answer::Queued { .. }) => {}
-            Verdict::Again => return Ok(()),
-            Verdict::Answer(_) | Verdict::Placed(_) | Verdict::FenceAhead { .. } => {
-                file.set_mailbox(token, None);
-                return Ok(());
-            }
+        let is_queued = matches!(verdict, Verdict::Answer(Answer::Queued { .. }));
+        if is_queued && self.mailbox.as_ref().is_none_or(|mailbox| !mailbox.is_in(folder)) {
+            // The old one has the same name: drop it first.
+            self.mailbox = None;
+            let mailbox = Mailbox::open(folder, token)
+                .map_err(|error| self.failure(Error::of(self.directory.path(), &error)))?;
+            self.mailbox = Some(mailbox);
         }
-        let mailbox = match self.mailbox.take_if(|mailbox| mailbox.is_in(file.folder())) {
-            Some(mailbox) => mailbox,
-            None => Mailbox::open(file.folder())
-                .map_err(|error| self.failure(Error::of(self.directory.path(), &error)))?,
-        };
-        file.set_mailbox(token, Some(mailbox.name()));
-        self.mailbox = Some(mailbox);
         Ok(())
     }
 
@@ -181,7 +169,7 @@ impl Store for Local {
                 Purpose::Create,
                 interrupt,
                 |lock, now| lock.acquire(request, attempt, seen, now),
-                |this, file, verdict| this.keep_mailbox(file, token, verdict),
+                |this, folder, verdict| this.keep_mailbox(folder, token, verdict),
             )
         })?;
         if !matches!(answer, Answer::Queued { .. }) {
@@ -266,8 +254,7 @@ impl Store for Local {
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let file = self.open(key, Purpose::Inspect, None)?;
-        let view = file.map_or_else(|| Ok(Lock::default().inspect(0)), |file| file.inspect());
-        view.map_err(|error| self.failure(error))
+        Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.inspect()))
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {

@@ -146,8 +146,8 @@ impl Server {
             return self.cli(&["ZRANGE", &format!("{{rlock:{name}}}?queue"), "0", "0"]);
         }
         let state = state_file::read(&self.file_of(name));
-        let waiter: Value = serde_json::from_str(state.lines().nth(1).unwrap()).unwrap();
-        waiter["token"].as_str().unwrap().to_owned()
+        let state: Value = serde_json::from_str(&state).unwrap();
+        state["lock"]["queue"][0]["token"].as_str().unwrap().to_owned()
     }
 
     /// The list on which a waiter with this token blocks.

@@ -3,11 +3,9 @@
 mod queue;
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 
-pub(crate) use queue::{Details, Extent, Layout, Queue};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+pub(crate) use queue::Queue;
+use serde::{Deserialize, Serialize};
 
 use crate::rules::lock::view::{Ending, HoldState};
 use crate::rules::lock::{Mode, Slot};
@@ -44,30 +42,21 @@ pub(crate) struct Lock {
     /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
     pub(crate) fence: u64,
     /// A random mark that changes when the lock is forgotten.
-    #[serde(default)]
     pub(crate) life: String,
     pub(crate) holds: Vec<Hold>,
-    #[serde(skip)]
     pub(crate) queue: Queue,
     /// The last number assigned in the queue.
-    #[serde(default)]
     pub(crate) ticket: u64,
     /// The waiters that are called; see `Transaction::is_called`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) called: Vec<String>,
     /// The last request that supersedes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) newest: Option<Newest>,
     /// The waiter that knows it is the head of the queue.
-    #[serde(default, rename = "told")]
     pub(crate) notified: Option<String>,
-    #[serde(default, rename = "revocation")]
     pub(crate) floor: Floor,
     /// How the last holds ended, the latest last.
-    #[serde(default, rename = "past")]
     pub(crate) history: Vec<HistoryEntry>,
     /// Tokens that were released or given up.
-    #[serde(default)]
     pub(crate) over: Vec<Mark>,
     /// The messages to waiters since the last call of `take_mail`.
     #[serde(skip)]
@@ -85,35 +74,28 @@ pub(crate) struct Hold {
     pub(crate) token: String,
     pub(crate) owner: String,
     /// Whether a user chose the owner's name, so that it can enter from anywhere.
-    #[serde(default)]
     pub(crate) named: bool,
     pub(crate) mode: Mode,
     pub(crate) about: String,
     pub(crate) fence: u64,
     pub(crate) acquired: u64,
     /// When its holder first asked for it; `None` if unknown, as for a reinstated hold.
-    #[serde(default)]
     pub(crate) since: Option<u64>,
     /// When its holder last asked for it; `None` if it was granted to a waiter that has not claimed
     /// it yet.
     pub(crate) renewed: Option<u64>,
     pub(crate) deadline: u64,
     /// The time until which it is kept even if released sooner; 0 for none.
-    #[serde(rename = "keep")]
     pub(crate) keep_until: u64,
     /// The length of its lease.
-    #[serde(default)]
     pub(crate) ttl: u64,
     /// Its number in a lock with slots; `None` in another mode, or on one of several servers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slot: Option<Slot>,
     /// The number of the request that was granted.
-    #[serde(default)]
     pub(crate) attempt: u64,
     /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
     pub(crate) standing: HoldState,
     /// Set if it was revoked individually, not with all up to the floor.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) revoked: Option<Revoked>,
 }
 
@@ -128,7 +110,6 @@ pub(crate) struct Revoked {
 /// Holds with a fence up to this one are revoked.
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct Floor {
-    #[serde(rename = "floor")]
     pub(crate) fence: u64,
     pub(crate) how: Option<Ending>,
     /// Who revoked them; empty if unknown.
@@ -163,7 +144,6 @@ pub(crate) struct HistoryEntry {
     pub(crate) id: String,
     pub(crate) acquired: u64,
     /// When its holder first asked for it, if known.
-    #[serde(default)]
     pub(crate) since: Option<u64>,
     pub(crate) fence: u64,
     pub(crate) mode: Mode,
@@ -177,7 +157,6 @@ pub(crate) struct Waiter {
     pub(crate) token: String,
     pub(crate) owner: String,
     /// Whether a user chose the owner's name.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) named: bool,
     pub(crate) mode: Mode,
     pub(crate) about: String,
@@ -185,43 +164,14 @@ pub(crate) struct Waiter {
     /// The time until which it is presumed alive.
     pub(crate) alive: u64,
     /// Whether it may enter a lock that its owner holds.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reentrant: bool,
-    #[serde(default)]
     pub(crate) ttl: u64,
-    #[serde(default)]
     pub(crate) attempt: u64,
     /// The number that orders the queue.
-    #[serde(default)]
     pub(crate) ticket: u64,
-    #[serde(default, skip_serializing_if = "Origin::is_counted")]
     pub(crate) origin: Origin,
     /// Whether it goes ahead of all waiters without this.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) next: bool,
-    /// The file name of its mailbox. Only `local:` uses this and `stamp`.
-    #[serde(default)]
-    pub(crate) mailbox: String,
-    #[serde(default)]
-    pub(crate) stamp: Stamp,
-}
-
-/// When a hold on `local:` was last granted or renewed, or a waiter last asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Stamp {
-    /// The index of the clock that measured its times.
-    pub(crate) clock: usize,
-    #[serde(deserialize_with = "plausible")]
-    pub(crate) at: u64,
-    /// When processes with other clocks first saw it in this form, by their own clocks.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) seen: BTreeMap<usize, u64>,
-}
-
-/// Reads a time, and rejects one that is so large that adding a lease to it might overflow.
-pub(crate) fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let time = u64::deserialize(deserializer)?;
-    if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
 }
 
 /// Where the ticket of a waiter comes from.
@@ -254,23 +204,10 @@ pub(crate) enum Message {
     Look,
 }
 
-impl Origin {
-    /// Takes a reference, as serde requires.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
-    fn is_counted(&self) -> bool {
-        *self == Self::Counted
-    }
-}
-
 impl Waiter {
     /// The order of the queue.
     pub(crate) fn place(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
-    }
-
-    /// Whether only its token is known, because its details are invalid.
-    fn is_lost(&self) -> bool {
-        self.alive == 0
     }
 }
 

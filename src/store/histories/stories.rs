@@ -46,6 +46,20 @@ fn position(verdict: &Verdict) -> Option<u64> {
 }
 
 #[test]
+fn freeing_the_lock_of_another_tool_ends_every_hold_that_its_key_has_voided() {
+    play(|both| {
+        let shared = |client| Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) });
+        both.play(&shared(0));
+        both.play(&shared(1));
+        both.play(&Step::Write(None));
+        // The operator has not seen the second hold.
+        both.play(&Step::Revoke(Revocation::Now, 1));
+        both.play(&shared(1));
+        assert!(both.model.holds.is_empty(), "{:?}", both.model);
+    });
+}
+
+#[test]
 fn a_late_duplicate_does_not_end_the_senders_revoked_hold() {
     play(|both| {
         let (first, second) = (a_client(0), a_client(1));

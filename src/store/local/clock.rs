@@ -6,11 +6,12 @@ use std::fs;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::rules::duration::millis;
 use crate::rules::instant::Instant;
-use crate::rules::model::lock::{Stamp, plausible};
+use crate::rules::model::lock::TOO_FAR;
 use crate::rules::model::{Lock, Times};
 
 /// The name of a clock that runs since boot and cannot be set.
@@ -36,8 +37,20 @@ impl Clock {
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Dates {
     clocks: Vec<Epoch>,
-    /// One for each hold, in the same order. Each waiter contains its own.
+    /// One for each hold, and then one for each waiter, in the same order.
     stamps: Vec<Stamp>,
+}
+
+/// When a hold was last granted or renewed, or a waiter last asked.
+#[derive(Serialize, Deserialize)]
+struct Stamp {
+    /// The index of the clock that measured its times.
+    clock: usize,
+    #[serde(deserialize_with = "plausible")]
+    at: u64,
+    /// When processes with other clocks first saw it in this form, by their own clocks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    seen: BTreeMap<usize, u64>,
 }
 
 /// When a clock started, from one reading of the wall clock. It makes the times in the file
@@ -50,16 +63,23 @@ struct Epoch {
     start: u64,
 }
 
+/// Reads a time, and rejects one that is so large that adding a lease to it might overflow.
+fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let time = u64::deserialize(deserializer)?;
+    if time >= TOO_FAR { Err(D::Error::custom("a time too far in the future")) } else { Ok(time) }
+}
+
 /// The times of a lock by the clock of this process.
 ///
 /// A hold that was granted under another clock counts from when this clock first saw it, because
 /// its holder may have renewed it just before. That moment is stored, so that each clock extends a
-/// hold once. A hold ends for all clocks when it has expired by the first one.
+/// hold once. A hold ends for all clocks when it has expired by the first one. The same applies to
+/// how long a waiter is presumed alive.
 pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,
     now: u64,
-    /// The times of the holds as they were read, by token.
+    /// The times of the holds and waiters as they were read, by token.
     read: HashMap<String, Read>,
     first_sight: bool,
 }
@@ -108,10 +128,6 @@ impl Timeline {
                 }
             }
         }
-        // With a single clock, no stamp is needed, and the waiters can stay as they are.
-        if clocks.len() > 1 {
-            lock.queue.shift(by);
-        }
         lock.is_plausible().then_some(Self { clocks, own, now, read, first_sight })
     }
 
@@ -126,13 +142,10 @@ impl Timeline {
     }
 
     /// Converts the times back to the clocks that they were stored by. Times that have changed are
-    /// stored by this clock from now on.
-    pub(super) fn write(self, lock: &mut Lock) -> Dates {
+    /// stored by this clock from now on. Also returns the tokens of holds and waiters that are gone.
+    pub(super) fn write(self, lock: &mut Lock) -> (Dates, Vec<String>) {
         let Self { mut clocks, own, now, mut read, .. } = self;
         let fresh = || Stamp { clock: own, at: now, seen: BTreeMap::new() };
-        for waiter in lock.queue.changed_mut() {
-            waiter.stamp = fresh();
-        }
         let mut moved = HashMap::new();
         let mut stamps = Vec::new();
         for (token, times) in lock.times() {
@@ -149,17 +162,12 @@ impl Timeline {
         if !moved.is_empty() {
             lock.shift(|token| moved.get(token).copied().unwrap_or(0));
         }
-        if clocks.len() > 1 {
-            lock.queue.shift_back();
-            let waiting = lock.queue.iter().map(|waiter| &waiter.stamp);
-            let is_own = |stamp: &Stamp| stamp.clock == own && stamp.seen.is_empty();
-            // Drop the other clocks once no time refers to them.
-            if stamps.iter().chain(waiting).all(is_own) {
-                clocks = clocks.into_iter().skip(own).take(1).collect();
-                let waiting = lock.queue.iter_mut().map(|waiter| &mut waiter.stamp);
-                stamps.iter_mut().chain(waiting).for_each(|stamp| stamp.clock = 0);
-            }
+        // Drop the other clocks once no time refers to them.
+        let is_own = |stamp: &Stamp| stamp.clock == own && stamp.seen.is_empty();
+        if stamps.iter().all(is_own) {
+            clocks = clocks.into_iter().skip(own).take(1).collect();
+            stamps.iter_mut().for_each(|stamp| stamp.clock = 0);
         }
-        Dates { clocks, stamps }
+        (Dates { clocks, stamps }, read.into_keys().collect())
     }
 }

@@ -10,23 +10,23 @@ use std::os::unix::fs::{FileExt, fchown};
 use nix::sys::stat::FileStat;
 use nix::unistd::geteuid;
 
-use super::copies::{self, State};
+use super::copies;
 use super::directory::Place;
 use super::folder::Folder;
 use super::names::new_draft;
 
 /// Replaces the state file `old`, which this process has locked, by one with this state.
-pub(super) fn replace(place: &Place, old: &FileStat, state: &State<'_>) -> io::Result<()> {
+pub(super) fn replace(place: &Place, old: &FileStat, content: &[u8]) -> io::Result<()> {
     let draft = Draft::new(&place.folder, old)?;
-    fill(&draft.file, state)?;
+    fill(&draft.file, content)?;
     draft.rename(&place.state)
 }
 
-/// Writes the first state to a new file. If this is interrupted, the file is empty or
-/// all zeros, which counts as new.
-pub(super) fn fill(file: &File, state: &State<'_>) -> io::Result<()> {
-    state.check_size()?;
-    let bytes = copies::new_file(state);
+/// Writes the first state to a new file. If this is interrupted, the file is empty or all zeros,
+/// which counts as new.
+pub(super) fn fill(file: &File, content: &[u8]) -> io::Result<()> {
+    copies::check_size(content)?;
+    let bytes = copies::new_file(content);
     file.set_len(bytes.len() as u64)?;
     file.write_all_at(&bytes, 0)
 }

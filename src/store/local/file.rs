@@ -5,12 +5,9 @@
 //! the key on a server. The state still has the holders, so the lock stays taken until they have
 //! released it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::iter::once;
-use std::mem;
-use std::rc::Rc;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +16,7 @@ use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Clock, Dates, Timeline};
-use super::copies::{self, Room, State};
-use super::details::{StoredDetails, read_at};
+use super::copies::{self, CopySlot};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
@@ -29,7 +25,6 @@ use crate::rules::fault::Fault;
 use crate::rules::lock::Key;
 use crate::rules::lock::view::View;
 use crate::rules::model::Lock;
-use crate::rules::model::lock::{Layout, Queue};
 use crate::system::poll::Interrupt;
 
 /// The content of a guard, for users who open it.
@@ -38,17 +33,13 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
     place: Place,
-    locked: Rc<Flock<File>>,
+    locked: Flock<File>,
     status: FileStat,
-    /// The details of the waiters; `None` if the file is new.
-    details: Option<Rc<StoredDetails>>,
-    /// Where in the file the next state goes; `None` if it needs a new file.
-    next: Option<Room>,
+    /// Where in the file the next state goes; `None` if the file is new.
+    next: Option<CopySlot>,
     has_guard: bool,
     timeline: Timeline,
     pub(super) lock: Lock,
-    /// The mailbox names of waiters that were granted the lock but have not claimed it, by token.
-    mail: BTreeMap<String, String>,
 }
 
 /// What a state is opened for.
@@ -61,44 +52,11 @@ pub(super) enum Purpose {
     Create,
 }
 
-/// The first line of a copy. The index of the waiters follows it.
+/// What a copy contains, as JSON.
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     lock: Lock,
     dates: Dates,
-    mail: BTreeMap<String, String>,
-}
-
-impl Content {
-    /// Parses the content of a copy; `None` if rlock did not write it.
-    fn parse(copy: Vec<u8>, details: Rc<StoredDetails>) -> Option<Self> {
-        let text = String::from_utf8(copy).ok()?;
-        let (first, _) = text.split_once('\n')?;
-        let mut content: Self = serde_json::from_str(first).ok()?;
-        let index = first.len() + 1;
-        content.lock.queue = Queue::read(text, index, details)?;
-        Some(content)
-    }
-
-    /// The state to write to this room of a file; `None` if it does not fit.
-    fn in_place(&self, room: Room) -> io::Result<Option<State<'_>>> {
-        let Some(layout) = self.lock.queue.changes(room.details().len())? else { return Ok(None) };
-        Ok(Some(self.state(layout)?).filter(|state| room.fits(state)))
-    }
-
-    /// The state to write to a new file.
-    fn whole(&self) -> io::Result<State<'_>> {
-        self.state(self.lock.queue.whole()?)
-    }
-
-    fn state<'a>(&self, queue: Layout<'a>) -> io::Result<State<'a>> {
-        let mut first = serde_json::to_vec(self)?;
-        first.push(b'\n');
-        let room = queue.room();
-        let Layout { index, details, .. } = queue;
-        let copy = once(first.into()).chain(index).collect();
-        Ok(State { copy, details, room })
-    }
 }
 
 impl LockFile {
@@ -150,21 +108,20 @@ impl LockFile {
         may_create: bool,
         clock: &Clock,
     ) -> Result<Option<Self>, Error> {
-        let locked = Rc::new(locked);
         let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
         let size = locked.metadata().map_err(fail)?.len();
         if size > copies::LARGEST {
             return Err(unusable(&place, "lock file exceeds 64 MiB"));
         }
-        let part = |offset, length| read_at(&locked, offset, length);
+        let part = |offset, length| {
+            let mut part = vec![0; length];
+            locked.read_exact_at(&mut part, offset as u64).map(|()| part)
+        };
         let size = usize::try_from(size).unwrap_or(0);
-        let mut details = None;
         let (content, next) = match copies::newest(size, part).map_err(fail)? {
             Some((copy, next)) => {
-                let stored = StoredDetails::new(locked.clone(), next.details());
-                let stored = details.insert(Rc::new(stored)).clone();
-                (Content::parse(copy, stored).ok_or_else(|| damaged(&place))?, Some(next))
+                (serde_json::from_slice(&copy).map_err(|_| damaged(&place))?, Some(next))
             }
             // If there is a guard, the content was lost.
             None if has_guard || !is_blank(&locked).map_err(fail)? => return Err(damaged(&place)),
@@ -172,19 +129,20 @@ impl LockFile {
             None => {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
-                if let Err(error) = new.whole().and_then(|state| draft::fill(&locked, &state)) {
+                let bytes = serde_json::to_vec(&new).map_err(io::Error::from);
+                if let Err(error) = bytes.and_then(|bytes| draft::fill(&locked, &bytes)) {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
                 (new, None)
             }
         };
-        let Content { mut lock, dates, mail } = content;
+        let Content { mut lock, dates } = content;
         if !has_guard {
             lock.lose_guard();
         }
         let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
-        Ok(Some(Self { place, locked, status, details, next, has_guard, timeline, lock, mail }))
+        Ok(Some(Self { place, locked, status, next, has_guard, timeline, lock }))
     }
 
     /// The time for the lock, in milliseconds since the epoch.
@@ -197,94 +155,50 @@ impl LockFile {
         &self.place.folder
     }
 
-    /// Records the mailbox of a waiter; `None` if it has claimed the lock, or is not waiting. The
-    /// mailbox name does not contain the token, because other users may list the directory.
-    pub(super) fn set_mailbox(&mut self, token: &str, mailbox: Option<&str>) {
-        self.mail.remove(token);
-        if let Some(mailbox) = mailbox
-            && let Some(waiter) = self.lock.queue.find_mut(token)
-        {
-            mailbox.clone_into(&mut waiter.mailbox);
-        }
-    }
-
-    /// The mailbox of a waiter, or of a former waiter that has not claimed its grant yet.
-    pub(super) fn mailbox(&self, token: &str) -> Option<&str> {
-        let waiting = || Some(&self.lock.queue.find(token)?.mailbox);
-        self.mail.get(token).or_else(waiting).map(String::as_str)
-    }
-
-    /// Remembers the mailboxes of waiters that have left the queue.
-    pub(super) fn remember_mail(&mut self) {
-        let queue = &self.lock.queue;
-        let left = queue.replaced().filter(|waiter| queue.position(&waiter.token).is_none());
-        self.mail.extend(left.map(|waiter| (waiter.token, waiter.mailbox)));
-    }
-
-    /// Removes and returns the mailboxes of waiters that are gone.
-    pub(super) fn take_orphaned_mail(&mut self) -> Vec<String> {
-        let mail = mem::take(&mut self.mail).into_iter();
-        let (known, orphaned): (_, BTreeMap<_, _>) =
-            mail.partition(|(token, _)| self.lock.knows(token));
-        self.mail = known;
-        orphaned.into_values().collect()
-    }
-
     /// The lock as users see it.
-    pub(super) fn inspect(&self) -> Result<View, Error> {
-        let view = self.lock.inspect(self.now());
-        self.check_reads().map(|()| view)
+    pub(super) fn inspect(&self) -> View {
+        self.lock.inspect(self.now())
     }
 
-    /// Fails if details of waiters could not be read.
-    fn check_reads(&self) -> Result<(), Error> {
-        let read = self.details.as_ref().map_or(Ok(()), |details| details.check());
-        read.map_err(|error| Error::of(&self.place.path(&self.place.state), &error))
-    }
-
-    /// Writes the lock as the new state, in one step, and unlocks the file.
-    pub(super) fn write(self) -> Result<(), Error> {
-        let Self { place, locked, status, details, next, has_guard, timeline, mut lock, mail } =
-            self;
+    /// Writes the lock as the new state, in one step, and unlocks the file. Returns the tokens of
+    /// holds and waiters that are gone.
+    pub(super) fn write(self) -> Result<Vec<String>, Error> {
+        let Self { place, locked, status, next, has_guard, timeline, mut lock } = self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
         if lock.is_guarded() && !has_guard {
             make_guard(&place)?;
         }
-        let dates = timeline.write(&mut lock);
-        let content = Content { lock, dates, mail };
-        let check = || details.as_ref().map_or(Ok(()), |details| details.check());
+        let (dates, gone) = timeline.write(&mut lock);
         let write = || {
-            let in_place = match next {
-                Some(room) => content.in_place(room)?.map(|state| (room, state)),
-                None => None,
-            };
+            let content = serde_json::to_vec(&Content { lock, dates })?;
+            let in_place = next.filter(|slot| slot.fits(&content));
             // A new file also gets the mode that a directory shared since then requires.
-            if let Some((room, state)) = &in_place
-                && room.suits(state)
+            if let Some(slot) = in_place
+                && slot.suits(&content)
                 && place.folder.has_mode(&status)
             {
-                return check().and_then(|()| room.write(&locked, state));
+                return slot.write(&locked, &content);
             }
-            let state = content.whole()?;
-            check()?;
-            match (draft::replace(&place, &status, &state), &in_place) {
+            match (draft::replace(&place, &status, &content), in_place) {
                 // The old file still has room for the state. Without this, a holder that others no
                 // longer wait for could not renew on a full disk.
-                (Err(_), Some((room, state))) => room.write(&locked, state),
+                (Err(_), Some(slot)) => slot.write(&locked, &content),
                 (replaced, _) => replaced,
             }
         };
-        write().map_err(|error| Error::of(&place.path(&place.state), &error))
+        match write() {
+            Ok(()) => Ok(gone),
+            Err(error) => Err(Error::of(&place.path(&place.state), &error)),
+        }
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
     /// the epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
     pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Error> {
-        let is_unused = self.lock.is_unused_since(moment);
-        self.check_reads()?;
-        if !is_unused {
-            return if self.timeline.has_first_sight() { self.write() } else { Ok(()) };
+        if !self.lock.is_unused_since(moment) {
+            let is_new = self.timeline.has_first_sight();
+            return if is_new { self.write().map(drop) } else { Ok(()) };
         }
         let Place { folder, guard, state, .. } = &self.place;
         // Remove the guard first: a guard without a state means that the state was lost.

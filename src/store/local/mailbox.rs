@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nix::fcntl::OFlag;
 
 use super::folder::Folder;
-use super::names::{is_mail, new_mail};
+use super::names;
 use crate::rules::model::Message;
 
 /// The message to a new head of the queue.
@@ -25,18 +25,13 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Makes a new mailbox in a folder.
-    pub(super) fn open(folder: &Arc<Folder>) -> io::Result<Self> {
-        let name = new_mail();
+    /// Makes the mailbox of the waiter with this token.
+    pub(super) fn open(folder: &Arc<Folder>, token: &str) -> io::Result<Self> {
+        let name = names::mail(token);
         folder.make_pipe(&name)?;
         // Open it for writing too: a pipe without a writer always counts as ended.
-        let pipe = folder.pipe(&name, OFlag::O_RDWR).inspect_err(|_| remove(folder, &name))?;
+        let pipe = folder.pipe(&name, OFlag::O_RDWR).inspect_err(|_| remove(folder, token))?;
         Ok(Self { folder: folder.clone(), name, pipe })
-    }
-
-    /// The file name, which a lock's state records.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Whether other processes can still find it in the folder. A user may have removed it.
@@ -62,26 +57,23 @@ impl Mailbox {
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        remove(&self.folder, &self.name);
+        let _ = self.folder.remove(&self.name);
     }
 }
 
-/// Wakes the waiter that reads a mailbox. A dead waiter does not respond, and loses its position.
-pub(super) fn wake(folder: &Folder, name: &str, message: Message) {
+/// Wakes the waiter with this token. A dead waiter does not respond, and loses its position.
+pub(super) fn wake(folder: &Folder, token: &str, message: Message) {
     let byte = match message {
         Message::Head => HEAD,
         Message::Look | Message::Called(_) => b'!',
     };
-    if is_mail(name) {
-        let _ = folder.pipe(name, OFlag::O_WRONLY).and_then(|mut pipe| pipe.write_all(&[byte]));
-    }
+    let pipe = folder.pipe(&names::mail(token), OFlag::O_WRONLY);
+    let _ = pipe.and_then(|mut pipe| pipe.write_all(&[byte]));
 }
 
 /// Removes the mailbox of a dead waiter.
-pub(super) fn remove(folder: &Folder, name: &str) {
-    if is_mail(name) {
-        let _ = folder.remove(name);
-    }
+pub(super) fn remove(folder: &Folder, token: &str) {
+    let _ = folder.remove(&names::mail(token));
 }
 
 /// Whether a live waiter reads the mailbox, whatever its age. If permissions make it
@@ -100,10 +92,11 @@ mod tests {
     #[test]
     fn only_a_waiter_that_has_no_other_message_learns_that_it_is_the_head() {
         let directory = tempfile::tempdir().unwrap();
-        let mailbox = Mailbox::open(&Arc::new(Folder::open(directory.path()).unwrap())).unwrap();
+        let folder = Arc::new(Folder::open(directory.path()).unwrap());
+        let mailbox = Mailbox::open(&folder, "token").unwrap();
         let says_head = |messages: &[Message]| {
             for message in messages {
-                wake(&mailbox.folder, mailbox.name(), *message);
+                wake(&folder, "token", *message);
             }
             mailbox.says_head()
         };

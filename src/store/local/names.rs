@@ -1,5 +1,7 @@
 //! The names of the files of locks.
 
+use sha1_smol::Sha1;
+
 /// The suffix of a lock's guard, the file that users see and may delete.
 pub(super) const GUARD: &str = ".lock";
 
@@ -12,12 +14,13 @@ pub(super) const MAIL: &str = ".mail";
 /// The suffix of a new file that does not have its final name yet, which is hidden.
 pub(super) const DRAFT: &str = ".draft";
 
-/// The name of a new mailbox.
-pub(super) fn new_mail() -> String {
-    hidden(&uuid::Uuid::new_v4().to_string(), MAIL)
+/// The name of the mailbox of the waiter with this token. It does not reveal the token, because
+/// other users may list the directory.
+pub(super) fn mail(token: &str) -> String {
+    let [hash @ .., _, _, _, _] = Sha1::from(token).digest().bytes();
+    hidden(&uuid::Builder::from_sha1_bytes(hash).into_uuid().to_string(), MAIL)
 }
 
-/// Whether a name is that of a mailbox. Such a name cannot lead out of the directory.
 pub(super) fn is_mail(name: &str) -> bool {
     hidden_as(name, MAIL).is_some_and(is_unique)
 }

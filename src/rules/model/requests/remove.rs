@@ -21,7 +21,8 @@ impl Transaction<'_> {
             self.reconcile();
         }
         let held = self.lock.holds.iter().filter(|hold| self.unexpired_hold(&hold.token).is_some());
-        let tokens = held.map(|hold| hold.token.as_str()).chain(self.lock.queue.tokens());
+        let waiting = self.lock.queue.iter().map(|waiter| waiter.token.as_str());
+        let tokens = held.map(|hold| hold.token.as_str()).chain(waiting);
         let mut matching: Vec<String> =
             tokens.filter(|token| id.is_of(token)).map(str::to_owned).collect();
         matching.sort();
@@ -63,7 +64,6 @@ impl Transaction<'_> {
                 self.remove_waiter(target, "", EndedBy::Operator, by);
                 (Removal::Removed(shown, ServerTime(self.now)), None)
             }
-            // It is a waiter whose details are lost.
             (None, None) => return Removal::Unknown(self.brief_view()),
         };
         self.admit("");

@@ -48,6 +48,8 @@ impl Transaction<'_> {
         if self.foreign() && revocation == Revocation::Graceful {
             return (before, None);
         }
+        // The other tool's key has voided every hold.
+        let up_to = if self.foreign() { u64::MAX } else { up_to };
         if self.live {
             self.revoke_up_to(up_to.min(self.lock.fence), Ending::Revoked, by);
         }
