@@ -1,8 +1,6 @@
 //! acquire --while-pid: a keeper holds the lock for as long as a process lives, and no longer.
 
-use std::io::Read;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
@@ -126,53 +124,6 @@ fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
         let told = "rlock: L: the lock was lost while the keeper started; acquire it again";
         assert_eq!(output.err(), told);
     }
-}
-
-/// The socket through which a keeper hears about a release, without its leading zero byte.
-fn socket_of(keeper: &str) -> String {
-    let descriptors = std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().flatten();
-    let inodes: Vec<String> = descriptors
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-        .filter_map(|target| {
-            Some(target.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())
-        })
-        .collect();
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
-    let mut found = sockets.lines().filter_map(|line| line.split_once('@')).filter(|(line, _)| {
-        let inode = line.split_whitespace().last().unwrap();
-        inodes.iter().any(|ours| ours == inode)
-    });
-    found.next().unwrap().1.to_owned()
-}
-
-/// Connects to that socket again and again: as another user, if these tests may start such a process.
-fn flood(socket: &str) -> Running {
-    let script = "use Socket; $SIG{PIPE} = 'IGNORE'; my $to = pack_sockaddr_un(\"\\0$ARGV[0]\"); $| = 1; my $said; my $test = getppid;
-        # Another user's process gets no signal when its parent dies.
-        while (getppid == $test) {
-            for my $type (SOCK_STREAM, SOCK_DGRAM) {
-                socket(my $socket, PF_UNIX, $type, 0);
-                connect($socket, $to) and syswrite($socket, $ARGV[1]);
-            }
-            print \"READY\\n\" if !$said++;
-        }";
-    let as_another: &[&str] = match nix::unistd::geteuid().is_root() {
-        true => &["setpriv", "--reuid=65534", "--clear-groups"],
-        false => &["env"],
-    };
-    let mut flooder = Command::new(as_another[0]);
-    flooder.args(&as_another[1..]).args(["perl", "-e", script, socket, "notice"]);
-    let mut flooder = Running::start(&mut flooder);
-    assert_eq!(flooder.line(), "READY");
-    flooder
-}
-
-/// The CPU time of a process.
-fn time_used(pid: &str) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
 }
 
 #[test]
@@ -330,53 +281,19 @@ fn the_keeper_does_not_keep_the_callers_stderr_open() {
 }
 
 #[test]
-fn a_notice_makes_the_keeper_ask_and_only_the_server_ends_it() {
+fn a_signal_makes_the_keeper_ask_and_only_the_server_ends_it() {
     let server = Server::start();
     let mut running = Running::start(script(&server, "read _").env("TTL", "1h"));
     assert_eq!(running.line(), "HELD");
     let keeper = keeper_of(running.pid()).unwrap();
     let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
     let before = renewed();
-    let address = SocketAddr::from_abstract_name(socket_of(&keeper)).unwrap();
-    let mut notice = UnixStream::connect_addr(&address).unwrap();
-    // It ends when the server has answered.
-    assert_eq!(notice.read(&mut [0]).unwrap(), 0);
-    assert_ne!(renewed(), before);
+    support::send_signal(keeper.parse().unwrap(), "USR1");
+    until("it has asked", || renewed() != before);
     assert!(!is_gone(&keeper));
     running.say("");
     running.finish();
     until("it is freed", || server.is_free("L"));
-}
-
-#[test]
-fn other_local_processes_can_neither_end_a_keeper_nor_keep_it_busy() {
-    let server = Server::start();
-    let undisturbed = Server::start();
-    let start = |server: &Server| {
-        let mut running = Running::start(script(server, "sleep 1000").env("TTL", "3s"));
-        assert_eq!(running.line(), "HELD");
-        let keeper = keeper_of(running.pid()).unwrap();
-        (running, keeper)
-    };
-    let (running, keeper) = start(&server);
-    let (_other, other_keeper) = start(&undisturbed);
-    let socket = socket_of(&keeper);
-    let flooders: Vec<Running> = (0..8).map(|_| flood(&socket)).collect();
-    let used_by_both = || [&keeper, &other_keeper].map(|keeper| time_used(keeper));
-    let before = used_by_both();
-    let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
-    for _ in 0..6 {
-        let last = renewed();
-        until("it is renewed", || renewed() != last);
-    }
-    let after = used_by_both();
-    let (used, usual) = (after[0] - before[0], after[1] - before[1]);
-    // The kernel counts in steps of 10 ms.
-    assert!(used < 5 * usual + Duration::from_millis(100), "{used:?}, and {usual:?} undisturbed");
-    server.revoke("L");
-    let output = running.end();
-    assert!(output.err().contains("the lock was deleted"), "{output:?}");
-    drop(flooders);
 }
 
 #[test]
@@ -498,9 +415,9 @@ fn after_releasing_its_lock_a_script_survives_a_frozen_server() {
 fn a_keeper_that_misses_the_release_does_not_stop_the_script() {
     let server = Server::start();
     let rlock = binary();
-    // The keeper's socket is of another network, and the history remembers fewer holds.
+    // The release does not see the keeper's process, and the history remembers fewer holds.
     let body = format!(
-        "RLOCK_TOKEN=$t unshare -n {rlock} release L || exit
+        "RLOCK_TOKEN=$t unshare --pid --fork {rlock} release L || exit
         for i in $(seq 18); do {rlock} exec L true; done; echo FREE; read _; echo done"
     );
     let mut running = Running::start(&mut script(&server, &body));
@@ -618,7 +535,7 @@ support::also_on_local! {
     the_keeper_survives_every_signal_that_can_be_blocked,
     a_stopped_keeper_is_continued_in_time_to_stop_its_script,
     a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr,
-    a_notice_makes_the_keeper_ask_and_only_the_server_ends_it,
+    a_signal_makes_the_keeper_ask_and_only_the_server_ends_it,
     a_waiter_whose_process_ends_leaves_the_queue,
 }
 

@@ -5,7 +5,7 @@
 //! process rather than a fork, because a fork would copy the connections and only one of the
 //! threads.
 
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Write, stdin, stdout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::libc;
+use nix::sys::prctl;
 use nix::sys::signal::{SigSet, kill};
 use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -32,7 +33,7 @@ use crate::rules::lock::view::Outcome;
 use crate::rules::lock::{ProcessId, Token};
 use crate::rules::loss::LockOutcome;
 use crate::rules::policy::LossPolicy;
-use crate::supervise::notice::Notice;
+use crate::supervise::notice::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Descriptors, RenewableHold, watch};
 use crate::system::call::{Named, failed};
@@ -154,21 +155,20 @@ pub(super) fn run(
     // without it, the script would run on unguarded. A fault in the keeper still ends it.
     // setsid(2) works because a process that was just started does not lead a group.
     let _ = setsid();
-    let _ = nix::sys::prctl::set_name(c"rlock-keeper");
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     let client = identity::of_watched(process, terms.label.clone());
     let grant = Grant::obtain(terms, token, client, None, inherited, report)?;
-    // From now on nothing reads the signals, so they have no effect.
-    let Grant { store, request, acquired, signals: _ } = grant;
+    let Grant { store, request, acquired, signals } = grant;
+    // By this name a release finds it.
+    let _ = CString::new(name_of_keeper(&request.token)).map(|name| prctl::set_name(&name));
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
-    let notice = Notice::await_for(&request.token).context("cannot listen for releases")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
     let descriptors = Descriptors::open()?;
     tell_ready().context("cannot report that the keeper is ready")?;
     let (key, token) = (request.key.clone(), request.token.clone());
     let hold = RenewableHold { key, token, lease: acquired.lease };
     let (store, lock) =
-        watch::run(watched, notice, descriptors, hold, store, LossPolicy::DEFAULT, report);
+        watch::run(watched, signals, descriptors, hold, store, LossPolicy::DEFAULT, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,

@@ -11,7 +11,7 @@ use crate::rules::lock::Token;
 use crate::rules::lock::view::Outcome;
 use crate::rules::request;
 use crate::store::Store;
-use crate::supervise::notice::Notice;
+use crate::supervise::notice;
 
 pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
     let mut store = reported::open(&options.server, report)?;
@@ -32,7 +32,7 @@ fn release(
     match retry.run(report, || store.release(&options.key, token, Outcome::Unknown))? {
         request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         request::Release::Released | request::Release::Unknown => {
-            Notice::give(token);
+            notice::give(token);
             report.detail("released");
             if options.output == Output::Json {
                 output::document(&Done::new("released", &options.name))?;

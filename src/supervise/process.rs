@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nix::unistd::{Pid, getpid};
+use rustix::process::{PidfdFlags, pidfd_open};
 
 /// How long rlock lets processes react to a signal before it looks at them again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
@@ -33,15 +35,26 @@ impl Process {
 
     /// All processes; none if they cannot be found.
     pub(super) fn all() -> HashMap<Pid, Self> {
-        if !Self::can_be_found() {
-            return HashMap::new();
-        }
-        let Ok(entries) = fs::read_dir("/proc") else { return HashMap::new() };
-        entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
-            .filter_map(|pid| Some((pid, Self::read(pid)?)))
-            .collect()
+        Self::ids().filter_map(|pid| Some((pid, Self::read(pid)?))).collect()
+    }
+
+    /// The IDs of all processes; none if they cannot be found.
+    fn ids() -> impl Iterator<Item = Pid> {
+        let entries = Self::can_be_found().then(|| fs::read_dir("/proc").ok()).flatten();
+        let entries = entries.into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid::from_raw))
+    }
+
+    /// A pidfd of the process that has given itself this name.
+    pub(super) fn named(name: &str) -> Option<OwnedFd> {
+        let has_name = |pid: &Pid| {
+            let found = fs::read(format!("/proc/{pid}/comm"));
+            found.is_ok_and(|found| found.strip_suffix(b"\n") == Some(name.as_bytes()))
+        };
+        let pid = Self::ids().find(has_name)?;
+        let opened = pidfd_open(rustix::process::Pid::from_raw(pid.as_raw())?, PidfdFlags::empty());
+        // Its ID may have been reused before it was opened.
+        opened.ok().filter(|_| has_name(&pid))
     }
 
     pub(super) fn read(pid: Pid) -> Option<Self> {

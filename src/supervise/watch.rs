@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::notice::Notice;
 use super::renewer::{Descriptors, RenewableHold, Renewer};
 use super::watched::{Remaining, Watched, has_ended};
 use crate::error::Error;
@@ -17,12 +16,13 @@ use crate::store::Store;
 use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
 use crate::system::poll::{Want, ready};
+use crate::system::signals::Signals;
 
 /// Keeps the lease until the process has ended or has released the lock itself. Returns the store
-/// for the release, unless nothing is left to release.
+/// for the release, unless nothing is left to release. A signal makes it ask the server at once.
 pub(crate) fn run(
     watched: Watched,
-    notice: Notice,
+    signals: Signals,
     descriptors: Descriptors,
     hold: RenewableHold,
     store: Box<dyn Store>,
@@ -35,7 +35,7 @@ pub(crate) fn run(
     let lock = LockOutcome::Kept;
     let continue_timer = ContinueTimer::new();
     let mut watcher =
-        Watcher { watched, notice, renewer, machine, alarm, continue_timer, report, lock };
+        Watcher { watched, signals, renewer, machine, alarm, continue_timer, report, lock };
     let over = watcher.run_to_the_end();
     if over.is_err() {
         watcher.watched.kill();
@@ -59,7 +59,7 @@ enum Over {
 /// The state of one run.
 struct Watcher<'a> {
     watched: Watched,
-    notice: Notice,
+    signals: Signals,
     renewer: Renewer,
     machine: Machine,
     alarm: Alarm,
@@ -78,9 +78,6 @@ impl Watcher<'_> {
                     return Ok(Over::Released);
                 }
                 self.handle(event);
-            }
-            if self.notice.is_given(Instant::now()) {
-                self.renewer.hurry();
             }
             if self.machine.is_over() {
                 return Ok(Over::Ended);
@@ -135,23 +132,20 @@ impl Watcher<'_> {
     }
 
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
-        let check_at = self.notice.wake_at(Instant::now());
-        let wake_at = [self.machine.wake_at(), self.renewer.wake_at(), check_at];
+        let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
         self.alarm.set(wake_at.into_iter().flatten().min())?;
         let alarm = self.alarm.as_fd();
-        // Between two checks only the alarm counts.
-        let notice = if check_at.is_some() { alarm } else { self.notice.as_fd() };
         let end = self.end_of_awaited().unwrap_or(alarm);
-        let wanted = [alarm, notice, end, self.renewer.arrival()];
-        let [_, _, _, renewed] = ready(wanted.map(|descriptor| (descriptor, Want::Read)), None)?;
+        let wanted = [alarm, end, self.signals.arrival(), self.renewer.arrival()];
+        let [_, _, signaled, renewed] =
+            ready(wanted.map(|descriptor| (descriptor, Want::Read)), None)?;
+        if signaled {
+            self.signals.pending();
+            self.renewer.hurry();
+        }
         let mut events = if renewed { self.renewer.events() } else { Vec::new() };
         events.extend(self.renewer.start_if_due(Instant::now()).err());
         events.push(Event::Tick);
-        // If the lock is not held, the releases that gave notice wait until the keeper ends.
-        let is_held = |event: &Event| matches!(event, Event::Renewed(_) | Event::Unanswered(_));
-        if events.iter().any(is_held) {
-            self.notice.answer();
-        }
         Ok(events)
     }
 }
