@@ -242,7 +242,7 @@ fn a_frozen_node_in_the_url_delays_a_request_by_only_50_ms() {
         let exec = ["exec", "-v", "-n", "--ttl", "240s", "--io-timeout", "60s", name, "true"];
         let output = run(&mut at(&url, &exec));
         assert_eq!(output.code(), 0, "{output:?}");
-        let told = format!("{}: silent, but {} answers", cluster.address(0), cluster.address(1));
+        let told = format!("{}: silent, but ", cluster.address(0));
         assert!(output.err().contains(&told), "{output:?}");
     }
     longer.is_not_over();
@@ -260,13 +260,16 @@ fn a_release_that_reaches_a_slow_master_twice_succeeds() {
     let cluster = Cluster::start(3, 0);
     let name = names(&cluster, 1).remove(0);
     let token = run(&mut at(&cluster.url(), &["acquire", "--ttl", "240s", &name])).out();
-    let (owner, other) = (cluster.node(0), cluster.node(1));
-    other.cli(&["CONFIG", "RESETSTAT"]);
+    let (owner, others) = (cluster.node(0), [cluster.node(1), cluster.node(2)]);
+    for other in others {
+        other.cli(&["CONFIG", "RESETSTAT"]);
+    }
     owner.signal("STOP");
     let release = ["release", "-v", "--io-timeout", "60s", &name, &token];
     let release = Running::start(&mut at(&cluster.url(), &release));
-    until("the other node has redirected it", || {
-        other.cli(&["INFO", "commandstats"]).contains("rejected_calls=1")
+    until("another node has redirected it", || {
+        let stats = others.map(|other| other.cli(&["INFO", "commandstats"]));
+        stats.concat().contains("rejected_calls=1")
     });
     owner.signal("CONT");
     let output = release.end();

@@ -1,6 +1,7 @@
 //! Locks on Redis or Valkey, kept by the scripts of `lua/`: on one server, on the master behind
 //! Sentinel, or on a cluster.
 
+mod answers;
 mod cluster;
 mod eviction;
 #[cfg(any(test, fuzzing))]
@@ -13,7 +14,6 @@ mod scripted;
 mod scripts;
 mod sentinel;
 mod single;
-mod standby;
 mod topology;
 
 pub(super) use cluster::Cluster;

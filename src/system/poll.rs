@@ -19,42 +19,28 @@ pub(crate) enum Want {
 /// What may cut a wait short; `None` if nothing does.
 pub(crate) type Interrupt<'a> = Option<Interrupter<'a>>;
 
-/// Cuts a wait short.
-#[derive(Clone, Copy)]
+/// Cuts a wait short when one of these becomes readable.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Interrupter<'a> {
-    /// Cut the wait short when one of them becomes readable.
-    stops: [Option<BorrowedFd<'a>>; 2],
-    aside: Option<&'a dyn Aside>,
-}
-
-/// Work that a thread attends to while it waits for something else.
-pub(crate) trait Aside {
-    /// Becomes readable when there is something to attend to; `None` if nothing is under way.
-    fn news(&self) -> Option<BorrowedFd<'_>>;
-
-    /// When to attend to it even without news.
-    fn due(&self) -> Option<Instant>;
-
-    /// Does what has become due. Returns whether that cuts the wait short.
-    fn attend(&self) -> bool;
+    stops: [Option<BorrowedFd<'a>>; 3],
 }
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
     fn from(stop: BorrowedFd<'a>) -> Self {
-        Self { stops: [Some(stop), None], aside: None }
+        Self::either(stop, None)
     }
 }
 
 impl<'a> Interrupter<'a> {
     /// Whichever of the two becomes readable first.
     pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other], aside: None }
+        Self { stops: [Some(one), other, None] }
     }
 
-    /// The stops of `interrupt`, with other work beside the wait.
-    pub(crate) fn with(interrupt: Interrupt<'a>, aside: &'a dyn Aside) -> Self {
-        let stops = interrupt.map(|interrupt| interrupt.stops).unwrap_or_default();
-        Self { stops, aside: Some(aside) }
+    /// `interrupt`, and one more reason to cut the wait short.
+    pub(crate) fn or(interrupt: Interrupt<'a>, stop: BorrowedFd<'a>) -> Self {
+        let [one, other, _] = interrupt.unwrap_or_default().stops;
+        Self { stops: [one, other, Some(stop)] }
     }
 }
 
@@ -66,28 +52,20 @@ pub(crate) enum Woken {
     TimedOut,
 }
 
-/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. A stop takes
-/// precedence over the descriptor, and the descriptor over the work beside the wait.
+/// Waits until the descriptor is ready, the interrupt comes or `until` is reached. The interrupt
+/// takes precedence.
 pub(crate) fn wait(
     descriptor: Option<(BorrowedFd<'_>, Want)>,
     interrupt: Interrupt<'_>,
     until: Instant,
 ) -> io::Result<Woken> {
-    let [one, other] = interrupt.map(|interrupt| interrupt.stops).unwrap_or_default();
-    let aside = interrupt.and_then(|interrupt| interrupt.aside);
-    let to_read = |descriptor| (descriptor, Want::Read);
-    loop {
-        let next = aside.and_then(Aside::due).map_or(until, |due| due.min(until));
-        let news = aside.and_then(Aside::news);
-        let stops = [one.map(to_read), other.map(to_read)];
-        match poll([stops[0], stops[1], descriptor, news.map(to_read)], Some(next))? {
-            [true, ..] | [_, true, ..] => return Ok(Woken::Interrupted),
-            [_, _, true, _] => return Ok(Woken::Ready),
-            _ if aside.is_some_and(Aside::attend) => return Ok(Woken::Interrupted),
-            _ if Instant::now() >= until => return Ok(Woken::TimedOut),
-            _ => {}
-        }
-    }
+    let stops = interrupt.unwrap_or_default().stops;
+    let [one, other, last] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
+    Ok(match poll([descriptor, one, other, last], Some(until))? {
+        [is_ready, false, false, false] if is_ready => Woken::Ready,
+        [_, false, false, false] => Woken::TimedOut,
+        _ => Woken::Interrupted,
+    })
 }
 
 /// Waits until at least one descriptor is ready and returns which are; none if `until` came first.
@@ -144,7 +122,6 @@ fn timeout(left: Option<Duration>) -> PollTimeout {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
     use std::os::fd::AsFd;
 
     use super::*;
@@ -165,52 +142,6 @@ mod tests {
         assert_eq!(wait(3_600_000), Woken::Interrupted);
         answer.clear();
         assert_eq!(wait(3_600_000), Woken::Interrupted);
-    }
-
-    /// Ends a wait when it has been attended to so often.
-    struct Chore {
-        news: Wakeup,
-        due: Cell<Option<Instant>>,
-        left: Cell<u32>,
-    }
-
-    impl Aside for Chore {
-        fn news(&self) -> Option<BorrowedFd<'_>> {
-            Some(self.news.as_fd())
-        }
-
-        fn due(&self) -> Option<Instant> {
-            self.due.get()
-        }
-
-        fn attend(&self) -> bool {
-            self.due.set(None);
-            self.left.set(self.left.get().saturating_sub(1));
-            self.left.get() == 0
-        }
-    }
-
-    #[test]
-    fn background_work_runs_when_due_or_notified_and_may_end_the_wait() {
-        let (answer, stop) = (Wakeup::new().unwrap(), Wakeup::new().unwrap());
-        let due = Cell::new(Some(Instant::now() + Duration::from_millis(5)));
-        let chore = Chore { news: Wakeup::new().unwrap(), due, left: Cell::new(3) };
-        let wait = |time| {
-            let interrupt = Some(Interrupter::with(Some(stop.as_fd().into()), &chore));
-            let until = Instant::now() + Duration::from_millis(time);
-            super::wait(Some((answer.as_fd(), Want::Read)), interrupt, until).unwrap()
-        };
-        chore.news.wake();
-        assert_eq!(wait(3_600_000), Woken::Interrupted);
-        assert_eq!(chore.left.get(), 0);
-        answer.wake();
-        assert_eq!(wait(3_600_000), Woken::Ready);
-        stop.wake();
-        assert_eq!(wait(3_600_000), Woken::Interrupted);
-        let until = Instant::now() + Duration::from_millis(20);
-        let idle = Chore { news: Wakeup::new().unwrap(), due: Cell::new(None), left: Cell::new(9) };
-        let interrupt = Some(Interrupter::with(None, &idle));
-        assert_eq!(super::wait(None, interrupt, until).unwrap(), Woken::TimedOut);
     }
 
     #[test]

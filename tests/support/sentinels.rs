@@ -85,7 +85,7 @@ impl Service {
         });
     }
 
-    fn ask(&self, sentinel: usize, arguments: &[&str]) -> String {
+    pub fn ask(&self, sentinel: usize, arguments: &[&str]) -> String {
         let port = self.sentinels[sentinel].port.to_string();
         let mut command = Command::new("redis-cli");
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());

@@ -2,13 +2,13 @@
 //! with MOVED or ASK, which name the node that does.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use super::answers::{Answers, First, details};
 use super::node::{Node, Reply};
 use super::refusal::Refusal;
 use super::scripts::Call;
-use super::standby::{Answer, Question, Relief, Standbys, details, first_answer};
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::back_off::BackOff;
@@ -18,6 +18,7 @@ use crate::rules::instant::Instant;
 use crate::store::Interrupt;
 use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::system::poll::Interrupter;
 
 /// How many redirections in a row are followed before they count as a loop.
 const MAX_REDIRECTIONS: u32 = 8;
@@ -25,48 +26,21 @@ const MAX_REDIRECTIONS: u32 = 8;
 /// The pause between two attempts while the lock's keys are divided between two nodes.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
 
+/// How long a node about which nothing is known may be silent before others are asked too.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// The nodes known so far.
 pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
     /// The indices of the nodes that have answered or were named by one that has. The others may be
     /// silent without anything being wrong with the cluster.
     known: BTreeSet<usize>,
-    /// Where the masters listen, as a node says.
-    question: Question<Vec<Endpoint>>,
     /// The index of the node to ask first.
     owner: usize,
     /// The index of the node that ran the last script, and whether that took an ASKING.
     last: (usize, bool),
     io_timeout: Duration,
     diagnostics: Vec<Diagnostic>,
-}
-
-/// What became of a script that was sent to a node.
-enum Ran {
-    Replied(Reply),
-    Refused(Refusal),
-    /// The node failed or is silent, but another one answers.
-    Relieved {
-        failure: Failure,
-        by: usize,
-    },
-    /// Neither the node nor any of those asked beside it answers.
-    Unanswered {
-        failure: Failure,
-        others: Vec<Failure>,
-    },
-}
-
-impl Ran {
-    /// Whether the script may have run, or may still run, although there is no reply.
-    fn maybe_executed(&self) -> bool {
-        match self {
-            Self::Refused(Refusal::Failed(failure))
-            | Self::Relieved { failure, .. }
-            | Self::Unanswered { failure, .. } => failure.maybe_executed(),
-            Self::Replied(_) | Self::Refused(_) => false,
-        }
-    }
 }
 
 impl Cluster {
@@ -77,7 +51,6 @@ impl Cluster {
         Ok(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             known: BTreeSet::new(),
-            question: Arc::new(ask_for_masters),
             owner: 0,
             last: (0, false),
             io_timeout,
@@ -115,47 +88,49 @@ impl Cluster {
     }
 
     /// Runs a script on one node. If nothing is known about that node yet and it is silent, other
-    /// such nodes are asked beside it.
+    /// such nodes are asked whether they are there. The second value is one that answers instead.
     fn run_at(
         &mut self,
         (at, asking): (usize, bool),
         call: &Call,
         absent: &[(usize, Failure)],
         interrupt: Interrupt<'_>,
-    ) -> Ran {
-        let (before, rest) = self.nodes.split_at_mut(at);
-        let (node, after) = rest.split_at_mut(1);
-        let is_new = |index: usize| {
-            !self.known.contains(&index) && absent.iter().all(|(node, _)| *node != index)
+    ) -> (Result<Reply, Refusal>, Option<usize>) {
+        let others = match self.known.contains(&at) {
+            true => None,
+            false => self.others_beside(at, absent),
         };
-        let others = (at + 1..).zip(&*after).chain((0..).zip(&*before));
-        let others = others.filter(|(index, _)| is_new(at) && is_new(*index)).collect();
-        let standbys = Standbys::new(others, &self.question, self.io_timeout);
-        let failure = match node[0].run_script(call, asking, standbys.beside(interrupt)) {
-            Ok(reply) => return Ran::Replied(reply),
-            Err(Refusal::Failed(failure))
-                if standbys.were_asked() && may_pass_elsewhere(&failure) =>
-            {
-                failure
-            }
-            Err(refusal) => return Ran::Refused(refusal),
-        };
-        match standbys.relief(&failure, interrupt) {
-            Relief::Answered { index, node, .. } => {
-                let what = match failure.is_transient() {
-                    true => failure.to_string(),
-                    false => format!("silent, but {} answers", node.endpoint()),
-                };
-                self.diagnostic(at, &what);
-                self.nodes[index] = *node;
-                self.known.insert(index);
-                Ran::Relieved { failure, by: index }
-            }
-            Relief::Interrupted => {
-                Ran::Refused(Failure::Interrupted { sent: failure.maybe_executed() }.into())
-            }
-            Relief::None(failures) => Ran::Unanswered { failure, others: failures },
+        let arrival = others.as_ref().map(|others| others.arrival.as_fd());
+        let beside = arrival.map(|arrival| Interrupter::or(interrupt, arrival)).or(interrupt);
+        let ran = self.nodes[at].run_script(call, asking, beside);
+        if let Err(Refusal::Failed(Failure::Interrupted { .. })) = ran
+            && let Some((by, node, ())) = others.and_then(|others| others.next())
+        {
+            self.diagnostic(at, &format!("silent, but {} answers", node.endpoint()));
+            self.nodes[by] = node;
+            return (ran, Some(by));
         }
+        (ran, None)
+    }
+
+    /// Asks the nodes about which nothing is known, unless this one answers soon. A node that refuses
+    /// to answer is there, and its refusal is what the user must know.
+    fn others_beside(&self, at: usize, absent: &[(usize, Failure)]) -> Option<Answers<()>> {
+        let is_new = |index: usize| {
+            index != at
+                && !self.known.contains(&index)
+                && absent.iter().all(|(node, _)| *node != index)
+        };
+        let others = self.nodes.iter().enumerate().filter(|(index, _)| is_new(*index));
+        let others = others.filter_map(|(index, node)| Some((index, another(node).ok()?)));
+        let others: Vec<_> = others.collect();
+        let is_there =
+            |node: &mut Node| match node.ask(wire::cmd("PING"), None).map_err(Failure::from) {
+                Err(failure) if failure.is_transient() => None,
+                _ => Some(()),
+            };
+        // If no thread can be started, the request itself still has its whole timeout.
+        (!others.is_empty()).then(|| Answers::of(others, PATIENCE, is_there).ok()).flatten()
     }
 
     /// Runs a script on the node that has its lock. `copies` receives the nodes that did not answer
@@ -178,32 +153,28 @@ impl Cluster {
                 // Another node has redirected the request to this one.
                 return Err(failure.while_others_answer());
             }
-            let ran = self.run_at((at, asking), call, &absent, interrupt);
-            if ran.maybe_executed() {
+            let (ran, answers_instead) = self.run_at((at, asking), call, &absent, interrupt);
+            if let Err(Refusal::Failed(failure)) = &ran
+                && failure.maybe_executed()
+            {
                 copies.push(at);
             }
+            if let Some(by) = answers_instead {
+                // If it redirects to the silent node, that is asked again.
+                self.known.insert(by);
+                self.owner = by;
+                (at, asking) = (by, false);
+                another_answered = true;
+                continue;
+            }
             let refusal = match ran {
-                Ran::Replied(mut reply) => {
+                Ok(mut reply) => {
                     self.last = (at, asking);
                     self.known.insert(at);
                     reply.repeated |= copies.contains(&at);
                     return Ok(reply);
                 }
-                Ran::Relieved { failure, by } => {
-                    // A node that was only silent is asked again if the other redirects to it.
-                    if failure.is_transient() {
-                        absent.push((at, failure));
-                    }
-                    self.owner = by;
-                    (at, asking) = (by, false);
-                    another_answered = true;
-                    continue;
-                }
-                Ran::Unanswered { failure, mut others } => {
-                    others.insert(0, failure);
-                    return Err(none_of(others, another_answered));
-                }
-                Ran::Refused(refusal) => refusal,
+                Err(refusal) => refusal,
             };
             if !matches!(refusal, Refusal::Failed(_)) {
                 self.known.insert(at);
@@ -256,9 +227,11 @@ impl Cluster {
 
     /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let Self { nodes, question, .. } = self;
-        let answer = first_answer(nodes, question, self.io_timeout, None);
-        let Answer { index, value: masters, failures } = answer.map_err(|failures| {
+        let nodes = self.nodes.iter().map(another).collect::<Result<Vec<_>, _>>()?;
+        let nodes = nodes.into_iter().enumerate().collect();
+        let answers = Answers::of(nodes, Duration::ZERO, |node| Some(ask_for_masters(node)))?;
+        let first = answers.first(&mut self.nodes, self.io_timeout, None);
+        let First { index, value: masters, failures } = first.map_err(|failures| {
             self.diagnostics.extend(details("node", &failures));
             none_of(failures, false)
         })?;
@@ -268,16 +241,16 @@ impl Cluster {
     }
 }
 
-/// Where all masters listen, according to one node.
-fn ask_for_masters(node: &mut Node, interrupt: Interrupt<'_>) -> Result<Vec<Endpoint>, Failure> {
-    let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), interrupt)?;
-    let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
-    masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
+/// The same node on another connection.
+fn another(node: &Node) -> Result<Node, Failure> {
+    node.sibling(node.endpoint().clone())
 }
 
-/// Whether another node may be of use although this one failed, or was left because it is silent.
-fn may_pass_elsewhere(failure: &Failure) -> bool {
-    failure.is_transient() || matches!(failure, Failure::Interrupted { .. })
+/// Where all masters listen, according to one node.
+fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
+    let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
+    let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
+    masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
 }
 
 /// The failure to report when these nodes failed: one that the user can fix, or else the first.

@@ -85,19 +85,9 @@ impl Node {
         self.link.take_diagnostics()
     }
 
-    /// What bounds each connection attempt, and the replies to each pipeline.
-    pub(in crate::store) fn io_timeout(&self) -> Duration {
-        self.link.io_timeout
-    }
-
     /// Makes this interrupt every request that has no interrupt.
     pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
         self.link.withdrawal = withdrawal;
-    }
-
-    /// Changes the I/O timeout from the next call on.
-    pub(in crate::store) fn set_io_timeout(&mut self, io_timeout: Duration) {
-        self.link.io_timeout = io_timeout;
     }
 
     /// Runs a script. It travels as its hash, together with AUTH on a new connection; if the server

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answers::{Answers, First, details};
 use super::node::{Node, Probe, Reply};
 use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
-use super::standby::{Answer, Question, details, first_answer};
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::failure::{Failure, Fate};
@@ -15,12 +15,15 @@ use crate::rules::fault::Fault;
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 
+/// How much longer than the first sentinel another one may take to name a master.
+const PATIENCE: Duration = Duration::from_millis(50);
+
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
-    /// The one that answered last comes first.
     sentinels: Vec<Node>,
-    /// Where the master of the service listens.
-    question: Question<Endpoint>,
+    service: Arc<str>,
+    /// What the sentinels have answered to the last question, or will.
+    answers: Option<Answers<Result<Endpoint, Failure>>>,
     master: Node,
     io_timeout: Duration,
     database: u32,
@@ -40,10 +43,10 @@ impl Sentinel {
     ) -> Result<Self, String> {
         let sentinels =
             sentinels.iter().map(|sentinel| Node::new(sentinel.clone(), io_timeout, None));
-        let service = service.to_owned();
         Ok(Self {
             sentinels: sentinels.collect::<Result<_, _>>()?,
-            question: Arc::new(move |sentinel, interrupt| ask(sentinel, &service, interrupt)),
+            service: service.into(),
+            answers: None,
             master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
             io_timeout,
             database: master.database,
@@ -53,36 +56,78 @@ impl Sentinel {
 
     /// The master that the first sentinel to answer names.
     fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
-        let Self { sentinels, question, .. } = self;
-        let answer = first_answer(sentinels, question, self.io_timeout, interrupt);
-        let Answer { index, value: endpoint, failures } = answer.map_err(|failures| {
+        self.ask_all()?;
+        let master = self.answer(self.io_timeout, interrupt).map_err(|failures| {
             self.diagnostics.extend(details("sentinel", &failures));
             none_of(failures, self.sentinels.len())
         })?;
+        self.use_master(master)
+    }
+
+    /// Asks all sentinels for the master.
+    fn ask_all(&mut self) -> Result<(), Failure> {
+        // Those that answered after the first one keep their connections.
+        while let Some((index, sentinel, _)) = self.answers.as_ref().and_then(Answers::next) {
+            self.sentinels[index] = sentinel;
+        }
+        let mut asked = Vec::new();
+        for (index, sentinel) in self.sentinels.iter_mut().enumerate() {
+            let another = sentinel.sibling(sentinel.endpoint().clone())?;
+            asked.push((index, std::mem::replace(sentinel, another)));
+        }
+        let service = Arc::clone(&self.service);
+        let question = move |sentinel: &mut Node| Some(ask(sentinel, &service));
+        self.answers = Some(Answers::of(asked, Duration::ZERO, question)?);
+        Ok(())
+    }
+
+    /// The master that the next sentinel to answer names.
+    fn answer(
+        &mut self,
+        timeout: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Endpoint, Vec<Failure>> {
+        let Some(answers) = &self.answers else { return Err(Vec::new()) };
+        let First { index, value: master, failures } =
+            answers.first(&mut self.sentinels, timeout, interrupt)?;
         self.diagnostics.extend(details("sentinel", &failures));
-        self.sentinels[..=index].rotate_right(1);
-        if *self.master.endpoint() != endpoint {
-            let sentinel = self.sentinels[0].endpoint();
-            let what = format!("sentinel {sentinel}: {endpoint} is the master");
+        if *self.master.endpoint() != master {
+            let sentinel = self.sentinels[index].endpoint();
+            let what = format!("sentinel {sentinel}: {master} is the master");
             self.diagnostics.push(Diagnostic::Detail(what));
-            self.master = self.master.sibling(endpoint)?;
+        }
+        Ok(master)
+    }
+
+    /// A master other than the present one, if a sentinel already knows it.
+    fn other_master(&mut self, interrupt: Interrupt<'_>) -> Option<Endpoint> {
+        loop {
+            let master = self.answer(PATIENCE, interrupt).ok()?;
+            if *self.master.endpoint() != master {
+                return Some(master);
+            }
+        }
+    }
+
+    fn use_master(&mut self, master: Endpoint) -> Result<&mut Node, Failure> {
+        if *self.master.endpoint() != master {
+            self.master = self.master.sibling(master)?;
         }
         Ok(&mut self.master)
     }
 }
 
 /// Where the master of the service listens, according to one sentinel.
-fn ask(sentinel: &mut Node, service: &str, interrupt: Interrupt<'_>) -> Result<Endpoint, Failure> {
+fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    let answer =
-        sentinel.ask(question, interrupt).map_err(|refusal| match Failure::from(refusal) {
-            failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-                let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
-                let remedy = "use the addresses of the sentinels (usually port 26379)";
-                Failure::misconfigured(fault.with_remedy(remedy))
-            }
-            failure => failure,
-        });
+    let answer = sentinel.ask(question, None).map_err(|refusal| match Failure::from(refusal) {
+        failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
+            let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
+            let remedy = "use the addresses of the sentinels (usually port 26379)";
+            Failure::misconfigured(fault.with_remedy(remedy))
+        }
+        failure => failure,
+    });
     match answer? {
         Value::Nil => {
             let what =
@@ -124,7 +169,14 @@ impl Topology for Sentinel {
         // It follows an earlier request, wherever that went.
         let is_unawaited = call.is_unawaited();
         let master = if is_unawaited { &mut self.master } else { self.master(interrupt)? };
-        let reply = master.run_script(call, false, interrupt);
+        let mut reply = master.run_script(call, false, interrupt);
+        // During a failover, another sentinel may already name the new master.
+        if matches!(reply, Err(Refusal::Demoted { .. }))
+            && !is_unawaited
+            && let Some(other) = self.other_master(interrupt)
+        {
+            reply = self.use_master(other)?.run_script(call, false, interrupt);
+        }
         reply.map_err(|refusal| match refusal {
             Refusal::Demoted { peer } => {
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");
