@@ -82,6 +82,15 @@ local function remove_waiter(token, how, by)
   if token ~= TOKEN then wake(token) end
 end
 
+-- Wakes the first waiter that is alive, so that it asks for the lock.
+local function wake_first()
+  local waiters = lock.ticket and redis.call('ZRANGE', QUEUE, 0, BATCH - 1) or {}
+  for _, token in ipairs(waiters) do
+    if (tonumber(details_of(token).alive) or 0) >= now then return wake(token) end
+  end
+  if #waiters == 0 and not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
+end
+
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock
 -- alone, else the first one.
 local function awaited(mode)

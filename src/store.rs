@@ -135,8 +135,7 @@ pub(crate) trait Store: Send {
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure>;
 
     /// Undoes a request: afterward it is neither queued nor granted, and its token is refused.
-    /// Returns the lock as it is then.
-    fn leave(&mut self, request: &Request) -> Result<View, Failure>;
+    fn leave(&mut self, request: &Request) -> Result<(), Failure>;
 
     /// Undoes a request as `leave` does, without awaiting the reply: for a server that has not
     /// answered, which would only delay the end again.

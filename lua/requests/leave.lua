@@ -1,16 +1,19 @@
 -- Gives up a request: removes it from the queue, or drops a grant that it did not claim. A later
--- request with its token is rejected, and the queue moves up.
+-- request with its token is rejected. If the lock may now be another waiter's, the first one is woken
+-- and asks for it. The script is short, because it must reach a frozen server at once; see build/.
 --
 -- ARGV[3] ttl  of the request, in ms
 --
 -- Replies:
--- { 'left', view }
+-- { 'left' }
 
 reconcile()
 
+local is_first = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN) == 0
+local held = unexpired_hold(TOKEN)
 redis.call('ZREM', QUEUE, TOKEN)
 redis.call('DEL', MAIL)
 mark_over(TOKEN, tonumber(ARGV[3]))
-if unexpired_hold(TOKEN) then drop_hold(TOKEN) else delete_details(TOKEN) end
-admit()
-return { 'left', brief_view() }
+if held then drop_hold(TOKEN) else delete_details(TOKEN) end
+if is_first or held or is_called(TOKEN) then wake_first() end
+return { 'left' }

@@ -10,7 +10,6 @@ use crate::rules::failure::{Failure, Fate};
 use crate::rules::instant::Instant;
 use crate::rules::lease::Lease;
 use crate::rules::lock::Slot;
-use crate::rules::lock::view::View;
 use crate::rules::policy::LossPolicy;
 use crate::rules::renewals::Schedule;
 use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
@@ -163,7 +162,7 @@ impl World {
                 self.tell_waiter(index, Event::Answered { sent, answer: Ok(answer) });
             }
             (Reply::Left, Phase::Waiting(_, Pending::Withdrawal(end))) => {
-                self.tell_waiter(index, Event::Withdrawn(end, Ok(blank_view())));
+                self.tell_waiter(index, Event::Withdrawn(end, Ok(())));
             }
             (Reply::Renewal(renewal), Phase::Holding(..)) => {
                 self.renewed(index, sent, Ok(renewal));
@@ -316,8 +315,4 @@ impl World {
             _ => {}
         }
     }
-}
-
-fn blank_view() -> View {
-    crate::rules::model::Lock::default().inspect(0)
 }

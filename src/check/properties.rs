@@ -8,7 +8,7 @@ use super::monitor::{Call, Fact, Monitor, facts};
 use super::scope::{Scope, stranger, whose};
 use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
-use crate::rules::lock::view::HoldState;
+use crate::rules::lock::view::{HoldState, Outcome};
 use crate::rules::lock::{Mode, Slot};
 use crate::rules::model::lock::CLAIM_WINDOW;
 
@@ -225,7 +225,7 @@ fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// All clients have ended, and all leases have expired. The next call must find the lock free.
 fn is_something_left(world: &World) -> bool {
     let mut lock = world.lock.clone();
-    lock.leave(&stranger(), world.scope.clients[0].requests[0].ttl, NOW);
+    lock.release(&stranger(), Outcome::Unknown, NOW);
     !lock.holds.is_empty()
         || !lock.queue.is_empty()
         || lock.guard.is_some()

@@ -74,7 +74,7 @@ impl Store for Reported {
         self.ask(|store| store.release(key, token, outcome))
     }
 
-    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         self.ask(|store| store.leave(request))
     }
 

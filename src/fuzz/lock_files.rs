@@ -59,7 +59,7 @@ fn change(store: &mut dyn Store, key: &Key, what: u8) -> Result<(), Failure> {
         },
         1 => drop(store.renew(key, &token, None, None)?),
         2 => drop(store.release(key, &token, Outcome::Exit(0))?),
-        3 => view(&store.leave(&request)?),
+        3 => store.leave(&request)?,
         4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
         5 => view(&store.revoke(key, Revocation::Now, "me")?),
         6 => drop(store.acquire(&Request { mode: Mode::Shared, ..request }, &[], None)?),

@@ -66,7 +66,7 @@ fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         }
         1 => drop(store.renew(key, token, None, None)?),
         2 => drop(store.release(key, token, Outcome::Exit(0))?),
-        3 => view(&store.leave(&request)?),
+        3 => store.leave(&request)?,
         4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
         5 => view(&store.inspect(key)?),
         _ => {

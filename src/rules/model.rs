@@ -64,8 +64,8 @@ impl Lock {
     }
 
     /// Gives up a request.
-    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) -> View {
-        Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis())
+    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) {
+        Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis());
     }
 
     /// Revokes the holds with a fence up to this one, and returns the lock as it was before, with

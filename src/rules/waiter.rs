@@ -84,9 +84,8 @@ pub(crate) enum Event {
     },
     Woken(Result<(), Failure>),
     Rested,
-    /// The reply describes the lock after the request was withdrawn. Without a reply, the request
-    /// expires on the server.
-    Withdrawn(End, Result<View, Failure>),
+    /// Without a reply, the request expires on the server.
+    Withdrawn(End, Result<(), Failure>),
     /// The request was withdrawn without awaiting a reply.
     Abandoned(End),
 }
@@ -165,9 +164,7 @@ impl Waiter {
             Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
             Event::Woken(Ok(())) | Event::Rested => self.ask(now),
             Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
-            // The reply is more recent than the view that the waiter has.
-            Event::Withdrawn(End::TimedOut(_), Ok(view)) => Step::End(End::TimedOut(view)),
-            Event::Withdrawn(end, Ok(_)) | Event::Abandoned(end) => Step::End(end),
+            Event::Withdrawn(end, Ok(())) | Event::Abandoned(end) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
                 notes.push(Note::NotWithdrawn(failure));
                 Step::End(end)

@@ -224,7 +224,7 @@ impl Store for Local {
         })
     }
 
-    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         self.mailbox = None;
         self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
     }

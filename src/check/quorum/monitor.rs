@@ -10,7 +10,7 @@ use crate::check::scope::stranger;
 use crate::check::search::Play;
 use crate::check::world::TICK;
 use crate::rules::lock::Mode;
-use crate::rules::lock::view::HoldState;
+use crate::rules::lock::view::{HoldState, Outcome};
 use crate::rules::model::lock::{CLAIM_WINDOW, Waiter};
 use crate::rules::quorum::required;
 
@@ -209,7 +209,7 @@ fn has_left_a_place(world: &World) -> bool {
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
-        lock.leave(&stranger(), world.scope.clients[0].request.ttl, server.clock);
+        lock.release(&stranger(), Outcome::Unknown, server.clock);
         !lock.holds.is_empty()
             || !lock.queue.is_empty()
             || !lock.called.is_empty()

@@ -1,8 +1,6 @@
 //! The moves of a client: they carry out what the waiter, the acquisition and the decisions about
 //! renewals say, as `store::quorum` does, and decide nothing.
 
-use std::time::Duration;
-
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing};
@@ -13,7 +11,6 @@ use crate::check::world::{TICK, now};
 use crate::rules::failure::Failure;
 use crate::rules::fault::Fault;
 use crate::rules::lease::Lease;
-use crate::rules::lock::view::{ServerTime, State, View};
 use crate::rules::quorum::{
     Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
 };
@@ -51,7 +48,7 @@ impl World {
             waiter::Step::Rest { until } => *doing = Doing::Rest(until),
             waiter::Step::Withdraw(end) => {
                 self.post(index, What::Leave);
-                self.on(index, Event::Withdrawn(end, Ok(free())), None);
+                self.on(index, Event::Withdrawn(end, Ok(())), None);
             }
             waiter::Step::End(end) => {
                 let how = match end {
@@ -289,22 +286,5 @@ impl World {
                 }
             }
         }
-    }
-}
-
-/// A view of a lock that is free.
-fn free() -> View {
-    View {
-        now: ServerTime(0),
-        state: State::Free,
-        mode: None,
-        ttl: None::<Duration>,
-        fence: None,
-        life: String::new(),
-        holder_count: 0,
-        holders: Vec::new(),
-        waiter_count: 0,
-        waiters: Vec::new(),
-        history: Vec::new(),
     }
 }

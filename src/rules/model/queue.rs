@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
+use super::lock::{BATCH, CLAIM_WINDOW, Mail, Message, Waiter};
 use super::over::EndedBy;
 use super::transaction::Transaction;
 use crate::rules::lock::Mode;
@@ -69,6 +69,21 @@ impl Transaction<'_> {
         self.mark_ended(token, ttl, how, by);
         if token != caller {
             self.wake(token, Message::Look);
+        }
+    }
+
+    /// Wakes the first waiter that is alive, so that it asks for the lock.
+    pub(crate) fn wake_first(&mut self) {
+        let alive = self.lock.queue.iter().take(BATCH).find(|waiter| waiter.alive >= self.now);
+        let first = alive.map(|waiter| waiter.token.clone());
+        if let Some(first) = first {
+            self.wake(&first, Message::Look);
+        } else if self.lock.queue.is_empty()
+            && !self.live
+            && !self.foreign()
+            && self.lock.holds.is_empty()
+        {
+            self.become_idle();
         }
     }
 

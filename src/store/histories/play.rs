@@ -338,8 +338,8 @@ impl<'a> Both<'a> {
                 let request =
                     Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
                 let request = Request { token, ..request };
-                let reply = self.server.leave(&request).unwrap();
-                assert_eq!(reply, self.model.leave(&request.token, request.ttl, now));
+                self.server.leave(&request).unwrap();
+                self.model.leave(&request.token, request.ttl, now);
                 // After an early one, the client keeps asking with a token that is over.
                 if let Step::Leave(_) = step {
                     self.tokens.used_up(*client);

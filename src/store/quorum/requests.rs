@@ -123,7 +123,7 @@ impl Store for Quorum {
         }
     }
 
-    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         self.has_written = true;
         self.granted = None;
         // Those that only listen for a message can be asked at once.
@@ -132,10 +132,10 @@ impl Store for Quorum {
         let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
-        let left = |_: &View| "request withdrawn".into();
+        let left = |(): &()| "request withdrawn".into();
         let majority = Some(self.majority());
         let votes = self.ask(majority, IfBusy::SkipThese(posted), leave, |_| false, left, None)?;
-        self.merged(votes)
+        self.check_majority(&votes)
     }
 
     fn abandon(&mut self, request: &Request) {
@@ -173,10 +173,7 @@ impl Store for Quorum {
         };
         let majority = Some(self.majority());
         let votes = self.ask(majority, IfBusy::Queue, remove, |_| false, describe, None)?;
-        let (answered, majority) = (votes.count(|_| true), self.majority());
-        if answered < majority {
-            return Err(self.too_few(answered, majority, &votes));
-        }
+        self.check_majority(&votes)?;
         Ok(decide_removal(&votes))
     }
 
@@ -205,10 +202,7 @@ impl Store for Quorum {
             |locks| format!("locks: {}", locks.len()),
             None,
         )?;
-        let (answered, majority) = (votes.count(|_| true), self.majority());
-        if answered < majority {
-            return Err(self.too_few(answered, majority, &votes));
-        }
+        self.check_majority(&votes)?;
         Ok(merge_listings(votes.into_values().collect(), self.members.len()))
     }
 
@@ -237,12 +231,17 @@ impl Quorum {
         required(Mode::Exclusive, self.members.len())
     }
 
+    fn check_majority<T>(&self, votes: &Votes<T>) -> Result<(), Failure> {
+        let (answered, majority) = (votes.count(|_| true), self.majority());
+        match answered < majority {
+            true => Err(self.too_few(answered, majority, votes)),
+            false => Ok(()),
+        }
+    }
+
     /// The lock as a majority sees it. An error means that too few members answered.
     fn merged(&self, votes: Votes<View>) -> Result<View, Failure> {
-        let (answered, majority) = (votes.count(|_| true), self.majority());
-        if answered < majority {
-            return Err(self.too_few(answered, majority, &votes));
-        }
+        self.check_majority(&votes)?;
         Ok(merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false))
     }
 }

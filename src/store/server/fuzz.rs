@@ -36,7 +36,8 @@ pub(crate) fn replies(bytes: &[u8]) {
     }
     let before = reply::revoked(value.clone()).and_then(|(before, _)| before);
     let page = reply::page(value.clone()).map(|(page, _)| page);
-    let views = [reply::left(value.clone()), page, before];
+    let _ = reply::left(value.clone());
+    let views = [page, before];
     views.iter().flatten().for_each(view);
     let _ = is_master(&value);
     let _ = Run::from_info(&value);

@@ -165,13 +165,9 @@ pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     }
 }
 
-/// Parses the reply of LEAVE: the lock as it is afterward.
-pub(in crate::store) fn left(reply: Value) -> Option<View> {
-    let mut fields = Fields::of(reply)?;
-    match fields.text()?.as_str() {
-        "left" => view(fields.0.next()?),
-        _ => None,
-    }
+/// Parses the reply of LEAVE.
+pub(in crate::store) fn left(reply: Value) -> Option<()> {
+    (Fields::of(reply)?.text()? == "left").then_some(())
 }
 
 /// Parses the reply of REVOKE: the lock as it was before, in the reply to the first call; and the

@@ -298,9 +298,9 @@ impl<T: Topology> Store for Scripted<T> {
         Ok(self.run(&call, reply::release, None)?.settled())
     }
 
-    fn leave(&mut self, request: &Request) -> Result<View, Failure> {
+    fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         let call = self.leave_call(request);
-        Ok(self.run(&call, reply::left, None)?.value)
+        self.run(&call, reply::left, None).map(|_| ())
     }
 
     /// As `post_release` does.
