@@ -40,10 +40,6 @@ const INNER: &str = "return (function()\n";
 /// The requests in `lua/requests/`. Each becomes a script.
 const REQUESTS: [&str; 7] = ["acquire", "renew", "release", "leave", "revoke", "remove", "inspect"];
 
-/// Names that must not be shortened, because the tests replace these functions or use these names.
-const USED_BY_TESTS: [&str; 8] =
-    ["clock", "micros", "read_guard", "write_guard", "guard_left", "GUARD", "BATCH", "BLOCK"];
-
 /// Prepends to each request the parts that it needs, and computes the hash by which a server knows
 /// the script.
 pub(crate) fn assemble() -> io::Result<()> {
@@ -58,16 +54,16 @@ pub(crate) fn assemble() -> io::Result<()> {
     let mut generated = String::new();
     for name in REQUESTS {
         let request = read_script(&format!("requests/{name}"))?;
-        let source = with_short_names(&with_parts(&request, &parts));
-        let lines: Vec<_> = source.lines().map(|line| without_spaces(line.trim())).collect();
-        // A local name is shorter, and Lua finds it faster.
+        let source = with_parts(&request, &parts);
+        let lines: Vec<_> = source.lines().map(str::trim).collect();
+        // Lua finds a local name faster.
         let source = lines.join("\n").replace("redis.call(", "call(");
-        let source = format!("local call=redis.call\n{source}");
-        // These two undo a request that may still be under way. They are written right after it, and
-        // then the connection is closed. A server reads 16 KiB at a time, and discards the rest if
-        // it cannot answer the first request. The limit leaves room for the keys and arguments.
-        let undoes = name == "leave" || name == "release";
-        assert!(!undoes || source.len() < 14 * 1024, "{name} takes {} bytes", source.len());
+        let source = format!("local call = redis.call\n{source}");
+        // It undoes a request that may still be under way. It is written right after that, and then
+        // the connection is closed. A server reads 16 KiB at a time, and discards the rest if it
+        // cannot answer the first request. The limit leaves room for the keys and arguments.
+        let is_small = source.len() < 14 * 1024;
+        assert!(is_small || name != "leave", "{name} takes {} bytes", source.len());
         let hash = sha1_smol::Sha1::from(&source).hexdigest();
         let constant = name.to_uppercase();
         // Writing to a string cannot fail.
@@ -141,69 +137,6 @@ fn declarations(script: &str) -> Vec<String> {
     declarations
 }
 
-/// A script with short names for its functions and variables, because a server reads no more than
-/// 16 KiB at once. A field that has the name of one of them changes with it.
-fn with_short_names(script: &str) -> String {
-    let is_library = |name: &&str| {
-        ["math", "redis", "string", "table"]
-            .iter()
-            .any(|library| script.contains(&format!("{library}.{name}")))
-    };
-    let mut names: Vec<&str> = script.lines().flat_map(names_in).collect();
-    names.retain(|name| name.len() > 3 && !USED_BY_TESTS.contains(name) && !is_library(name));
-    names.sort_unstable();
-    names.dedup();
-    let shortened = |text: &str| -> String {
-        let with_separator = text.split_inclusive(|c| !is_word(c));
-        let short = with_separator.map(|text| {
-            let word = text.trim_end_matches(|c| !is_word(c));
-            match names.binary_search(&word) {
-                Ok(index) => format!("_{index}{}", &text[word.len()..]),
-                Err(_) => text.to_owned(),
-            }
-        });
-        short.collect()
-    };
-    // Every second part is in quotes.
-    let parts = script.split('\'').enumerate();
-    let parts =
-        parts.map(|(index, part)| if index % 2 == 0 { shortened(part) } else { part.into() });
-    parts.collect::<Vec<String>>().join("'")
-}
-
-/// The names that a line declares: those of a function and its parameters, or of variables.
-fn names_in(line: &str) -> impl Iterator<Item = &str> {
-    let line = line.trim_start();
-    let declared = match (line.strip_prefix("local function "), line.strip_prefix("local ")) {
-        (Some(function), _) => function.split(')').next(),
-        (None, Some(variables)) => variables.split(" =").next(),
-        (None, None) => line
-            .strip_prefix("for ")
-            .and_then(|names| names.split(" =").next()?.split(" in ").next()),
-    };
-    words(declared.unwrap_or_default())
-}
-
-/// A line without the spaces that Lua does not need, because they count toward the 16 KiB too.
-fn without_spaces(line: &str) -> String {
-    let characters: Vec<char> = line.chars().collect();
-    let mut quoted = false;
-    let needed = |(index, &c): (usize, &char)| {
-        quoted ^= c == '\'';
-        if c != ' ' || quoted {
-            return Some(c);
-        }
-        let (before, after) = (characters[index - 1], characters[index + 1]);
-        // Two minus signs begin a comment, and a digit and a dot are one number.
-        let joins = is_word(before) && is_word(after)
-            || before == '-' && after == '-'
-            || before.is_ascii_digit() && after == '.'
-            || before == '.' && after.is_ascii_digit();
-        joins.then_some(c)
-    };
-    characters.iter().enumerate().filter_map(needed).collect()
-}
-
 fn declared_name(declaration: &str) -> Option<&str> {
     let local = declaration.strip_prefix("local ")?;
     match local.strip_prefix("function ") {
@@ -213,9 +146,5 @@ fn declared_name(declaration: &str) -> Option<&str> {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c| !is_word(c))
-}
-
-fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
 }

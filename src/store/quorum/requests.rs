@@ -9,6 +9,7 @@ use super::{Granted, Quorum};
 use crate::report::Diagnostic;
 use crate::rules::duration::Ttl;
 use crate::rules::failure::Failure;
+use crate::rules::instant::Instant;
 use crate::rules::lock::pattern::Pattern;
 use crate::rules::lock::view::{Outcome, View};
 use crate::rules::lock::{Id, Key, Mode, Prefix, Token};
@@ -93,9 +94,18 @@ impl Store for Quorum {
         self.has_written = true;
         let required = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
+        // A frozen server can miss a release, which is large, but not a withdrawal. A withdrawal
+        // would drop a hold that must be kept for its minimum time.
+        let now = Instant::now();
+        let granted = self.granted.as_ref().filter(|granted| granted.request.token == *token);
+        let granted = granted.filter(|it| it.request.at_least <= now.since(it.at));
+        let withdrawn = granted.map(|granted| granted.request.clone());
         let posted = self.post_if_busy(|| {
-            let (key, token) = (key.clone(), its_token.clone());
-            move |store: &mut MemberStore| store.post_release(&key, &token, outcome)
+            let (key, token, withdrawn) = (key.clone(), its_token.clone(), withdrawn.clone());
+            move |store: &mut MemberStore| match withdrawn {
+                Some(request) => store.abandon(&request),
+                None => store.post_release(&key, &token, outcome),
+            }
         });
         let has_posted = !posted.is_empty();
         let votes = self.ask(

@@ -29,8 +29,8 @@ end
 ";
 
 /// Sizes that are small in tests, so that short histories exceed them.
-const BATCH: &str = "local BATCH=100";
-const BLOCK: &str = "local BLOCK=500";
+const BATCH: &str = "local BATCH = 100";
+const BLOCK: &str = "local BLOCK = 500";
 
 thread_local! {
     /// One of each script, because their sources are never freed.
@@ -43,12 +43,12 @@ impl Script {
         let change = || {
             let source = self.source();
             let start = source.find("local function clock()").expect("every script has a clock");
-            let end = source.find("local now,micros=clock()").expect("and used after it");
+            let end = source.find("local now, micros = clock()").expect("and used after it");
             let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
             // The model has the same small batches in tests. Not every script has batches.
             assert!(!source.contains("BATCH") || source.contains(BATCH), "the size of a batch");
             assert!(!source.contains("BLOCK") || source.contains(BLOCK), "the size of a block");
-            let source = source.replace(BATCH, "local BATCH=3").replace(BLOCK, "local BLOCK=2");
+            let source = source.replace(BATCH, "local BATCH = 3").replace(BLOCK, "local BLOCK = 2");
             Self::of(Box::leak(source.into_boxed_str()))
         };
         CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))
