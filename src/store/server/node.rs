@@ -33,7 +33,6 @@ pub(in crate::store) struct Node {
     read_only_verbs: Verbs,
 }
 
-/// The reply to a script.
 pub(in crate::store) struct Reply {
     pub(in crate::store) value: Value,
     /// Whether an earlier copy of the request may have been executed too.
@@ -303,12 +302,10 @@ impl Node {
         }
     }
 
-    /// What an error reply of this server means.
     pub(in crate::store) fn refused(&self, error: &ServerError) -> Refusal {
         self.link.refused(error)
     }
 
-    /// What an error reply to a script means.
     pub(in crate::store) fn refused_script(&self, error: &ServerError, call: &Call) -> Refusal {
         refusal::of_script(error, &self.link.address, call)
     }

@@ -142,7 +142,6 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     }))
 }
 
-/// Parses the reply of RENEW.
 pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
@@ -155,7 +154,6 @@ pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     }
 }
 
-/// Parses the reply of RELEASE.
 pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
@@ -165,7 +163,6 @@ pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     }
 }
 
-/// Parses the reply of LEAVE.
 pub(in crate::store) fn left(reply: Value) -> Option<()> {
     (Fields::of(reply)?.text()? == "left").then_some(())
 }

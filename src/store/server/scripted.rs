@@ -74,7 +74,6 @@ fn parsed<R>(reply: Reply, read: impl FnOnce(Value) -> Option<R>) -> Result<Read
     Ok(Read { value, repeated, unconfirmed })
 }
 
-/// A reply that was parsed.
 pub(in crate::store) struct Read<T> {
     pub(in crate::store) value: T,
     repeated: bool,
@@ -100,7 +99,6 @@ impl<T> Read<T> {
 }
 
 impl<T: Topology> Scripted<T> {
-    /// Makes one attempt.
     pub(in crate::store) fn ask(
         &mut self,
         request: &Request,

@@ -29,7 +29,6 @@ impl Script {
     }
 }
 
-/// A script with its arguments.
 pub(in crate::store) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
@@ -60,7 +59,6 @@ impl Call {
         Self { script, arguments, min_replicas: 0, is_unawaited: false }.with(database).with(token)
     }
 
-    /// Adds an argument.
     pub(in crate::store) fn with(mut self, argument: impl ToString) -> Self {
         self.arguments.push(argument.to_string().into_bytes());
         self
@@ -76,7 +74,6 @@ impl Call {
         Self { is_unawaited: true, ..self }
     }
 
-    /// Whether nobody awaits the reply.
     pub(in crate::store) fn is_unawaited(&self) -> bool {
         self.is_unawaited
     }
@@ -115,12 +112,10 @@ impl Call {
         self.command(verbs.eval(), self.script.source)
     }
 
-    /// Whether the script changes nothing.
     pub(in crate::store) fn is_read_only(&self) -> bool {
         self.script.hash == INSPECT.hash
     }
 
-    /// Whether the script undoes an earlier request.
     pub(in crate::store) fn is_undo(&self) -> bool {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
     }

@@ -15,7 +15,6 @@ use crate::store::wire::{Address, Cmd, Endpoint, Value};
 use crate::system::poll::Interrupt;
 use crate::system::wakeup::Wakeup;
 
-/// One server.
 pub(in crate::store) struct Single {
     pub(super) node: Node,
     database: u32,
@@ -41,12 +40,10 @@ impl Scripted<Single> {
         self.topology.node.run()
     }
 
-    /// See `Node::set_withdrawal`.
     pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
         self.topology.node.set_withdrawal(withdrawal);
     }
 
-    /// Where the server listens.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         self.topology.node.endpoint()
     }

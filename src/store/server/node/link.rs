@@ -17,7 +17,6 @@ use crate::system::wakeup::Wakeup;
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const FAREWELL: Duration = Duration::from_millis(50);
 
-/// A link to one server.
 pub(super) struct Link {
     pub(super) address: Address,
     pub(super) io_timeout: Duration,
@@ -109,17 +108,14 @@ impl Link {
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
     }
 
-    /// See `Node::run`.
     pub(super) fn run(&self) -> Option<&Run> {
         self.run.as_ref()
     }
 
-    /// See `Node::take_diagnostics`.
     pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         std::mem::take(&mut self.diagnostics)
     }
 
-    /// What an error reply of this server means.
     pub(super) fn refused(&self, error: &ServerError) -> Refusal {
         refusal::of(error, &self.address)
     }
