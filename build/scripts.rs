@@ -20,7 +20,7 @@ const PARTS: [&str; 16] = [
     "holds",
     "owners",
     "history",
-    "over",
+    "tombstones",
     "reinstate",
     "reconcile",
     "queue",

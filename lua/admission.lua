@@ -1,17 +1,19 @@
 -- Admission: which requests are granted the lock, and in which order.
 --
 -- Reads:   queue, state; lock, now
--- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'called', the
---          counters, the slots and details; lock.called, lock.count, lock.live, lock.mode, lock.fence,
---          lock.leftovers, own.standing, own.fence; through become_idle() all of `lock` and `own`
+-- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'nominated',
+--          the counters, the slots and details; lock.nominated, lock.count, lock.live, lock.mode,
+--          lock.fence, lock.cleanup_pending, own.status, own.fence; through become_idle() all of `lock`
+--          and `own`
 
--- Whether the present holds, and `called` more with the mode `their_mode`, allow a grant of this mode
--- now: 'exclusive', 'shared' or 'slots:N'.
-local function admissible(mode, called, their_mode)
-  if lock.live or called > 0 then
+-- Whether the present holds, and `nominated` more with the mode `their_mode`, allow a grant of this
+-- mode now: 'exclusive', 'shared' or 'slots:N'.
+local function admissible(mode, nominated, their_mode)
+  if lock.live or nominated > 0 then
     return mode == (lock.live and lock.mode or their_mode) and mode ~= 'exclusive'
       and lock.reinstated == 0
-      and (mode == 'shared' or (lock.live and lock.count or 0) + called < tonumber(string.sub(mode, 7)))
+      and (mode == 'shared'
+        or (lock.live and lock.count or 0) + nominated < tonumber(string.sub(mode, 7)))
   end
   return not lock.foreign
 end
@@ -25,35 +27,38 @@ local function grant(token, details, deadline, wanted, ...)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = details.mode end
   if wanted == 0 then slots('take', token, details) end
   lock.count, lock.live = lock.count + 1, true
-  details.fence, details.acquired, details.standing = lock.fence, int(now), ''
+  details.fence, details.acquired, details.status = lock.fence, int(now), ''
   set_deadline(token, details, deadline, 'fence', lock.fence, 'mode', lock.mode, ...)
   if details.named ~= '' then change_owner_count(details.owner, 1) end
 end
 
--- On one of several servers, a waiter is not granted the lock but called: it may now settle here,
--- that is, ask this server for a hold. It does so once enough servers have called it. A call is
+-- On one of several servers, a waiter is not granted the lock but nominated: it may now commit, that
+-- is, ask this server for a hold. It does so once enough servers have nominated it. A nomination is
 -- only a hint. It passes to an older waiter that arrives later, and lapses unless the waiter asks
 -- again in time.
-local function is_called(token) return string.find(' ' .. lock.called, ' ' .. token .. ' ', 1, true) ~= nil end
+local function is_nominated(token)
+  return string.find(' ' .. lock.nominated, ' ' .. token .. ' ', 1, true) ~= nil
+end
 
 local function set_called(tokens)
-  if tokens == lock.called then return end
-  lock.called = tokens
-  if tokens == '' then return redis.call('HDEL', STATE, 'called') end
-  redis.call('HSET', STATE, 'called', tokens)
+  if tokens == lock.nominated then return end
+  lock.nominated = tokens
+  if tokens == '' then return redis.call('HDEL', STATE, 'nominated') end
+  redis.call('HSET', STATE, 'nominated', tokens)
 end
 
 -- Grants or calls waiters from the head of the queue while it can, and drops dead ones. Sends one
--- message to each waiter that is called, and one to the new head. Adds those that are granted the lock
--- to `granted_to`. Returns the same as admit().
+-- message to each waiter that is nominated, and one to the new head. Adds those that are granted the
+-- lock to `granted_to`. Returns the same as admit().
 local function move_up(granted_to)
-  local work, called, tokens, their_mode = 0, 0, '', nil
+  local work, nominated, tokens, their_mode = 0, 0, '', nil
   while work < BATCH do
-    local head = redis.call('ZRANGE', QUEUE, called, called)[1]
+    local head = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
     if not head then
       set_called(tokens)
-      if called == 0 and not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
-      return nil, called
+      local is_free = not lock.live and not lock.foreign and lock.count == 0
+      if nominated == 0 and is_free then become_idle() end
+      return nil, nominated
     end
     local details = details_of(head)
     local mode, comes_alone = details.mode, details.origin == ''
@@ -61,19 +66,19 @@ local function move_up(granted_to)
       redis.call('ZREM', QUEUE, head)
       delete_details(head)
       work = work + 1
-    elseif lock.leftovers then
+    elseif lock.cleanup_pending then
       wake(head)
-      return head, called
-    elseif called < BATCH and (not comes_alone or called == 0) and not is_ahead(last_fence())
-      and (admissible(mode, called, their_mode) or may_enter(details)) then
+      return head, nominated
+    elseif nominated < BATCH and (not comes_alone or nominated == 0) and not is_ahead(last_fence())
+      and (admissible(mode, nominated, their_mode) or may_enter(details)) then
       if not comes_alone then
-        if not is_called(head) then
-          -- Another client's call does not show that the waiter is alive.
+        if not is_nominated(head) then
+          -- Another client's request does not show that the waiter is alive.
           details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
           write_details(head, details)
           if head ~= TOKEN then wake(head, next_fence(0)) end
         end
-        called, tokens, their_mode = called + 1, tokens .. head .. ' ', their_mode or mode
+        nominated, tokens, their_mode = nominated + 1, tokens .. head .. ' ', their_mode or mode
       else
         redis.call('ZREM', QUEUE, head)
         details.renewed = ''
@@ -84,29 +89,29 @@ local function move_up(granted_to)
     else
       set_called(tokens)
       notify_head(head)
-      return head, called
+      return head, nominated
     end
   end
   set_called(tokens)
-  local rest = redis.call('ZRANGE', QUEUE, called, called)[1]
+  local rest = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
   if rest then
-    lock.leftovers = true
+    lock.cleanup_pending = true
     wake(rest)
   end
-  return rest, called
+  return rest, nominated
 end
 
 -- Admits waiters from the head of the queue while the lock can be granted to them. Runs after any
 -- change that could admit a waiter or change the head. Returns the head, which is the first waiter
--- that is not called, if it must keep waiting, and how many are called.
+-- that is not nominated, if it must keep waiting, and how many are nominated.
 local function admit()
   -- A ticket exists while there may be waiters.
   if not lock.ticket then return nil, 0 end
   local granted_to = {}
-  local head, called = move_up(granted_to)
+  local head, nominated = move_up(granted_to)
   -- A server writes to the client of the last message first, and the new head can wait.
   for _, token in ipairs(granted_to) do wake(token) end
-  return head, called
+  return head, nominated
 end
 
 -- Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is only

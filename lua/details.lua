@@ -3,8 +3,8 @@
 -- Reads:   state, fields
 -- Changes: in the state 'details:<TOKEN>'; own
 --
--- One field of the state contains all details of a token, one per line, because each field costs time.
--- A missing detail is ''. Times are in milliseconds.
+-- One field of the state contains all details of a token, one per line, because each field costs
+-- time. A missing detail is ''. Times are in milliseconds.
 --   mode        'exclusive', 'shared' or 'slots:N'
 --   owner       lets a request enter a lock again; see owners.lua
 --   named       '1' if a user chose the owner
@@ -17,7 +17,7 @@
 --   since       when it was queued; '' for a hold that was granted at once
 --   alive       when a waiter stops being presumed alive
 --   keep_until  until when a hold is kept even if it is released sooner
---   standing    see revocation.lua
+--   status    see revocation.lua
 --   reentrant   '1' if a waiter may enter a lock that its owner holds
 --   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
 --   slot        the number of a hold; see slots.lua
@@ -28,11 +28,11 @@ local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', 15) .. '(.*)$'
 -- All details are '' if the text is '' or not in this form.
 local function decoded(text)
   local mode, owner, named, ttl, attempt, fence, acquired, renewed, since, alive, keep_until,
-    standing, reentrant, origin, slot, about = string.match(text, ONE_PER_LINE)
+    status, reentrant, origin, slot, about = string.match(text, ONE_PER_LINE)
   return { mode = mode or '', owner = owner or '', named = named or '', ttl = ttl or '',
     attempt = attempt or '', fence = fence or '', acquired = acquired or '', renewed = renewed or '',
     since = since or '', alive = alive or '', keep_until = keep_until or '',
-    standing = standing or '', reentrant = reentrant or '', origin = origin or '', slot = slot or '',
+    status = status or '', reentrant = reentrant or '', origin = origin or '', slot = slot or '',
     about = about or '' }
 end
 
@@ -50,7 +50,7 @@ end
 local function encoded(it)
   return it.mode .. '\n' .. it.owner .. '\n' .. it.named .. '\n' .. it.ttl .. '\n'
     .. it.attempt .. '\n' .. it.fence .. '\n' .. it.acquired .. '\n' .. it.renewed .. '\n' .. it.since
-    .. '\n' .. it.alive .. '\n' .. it.keep_until .. '\n' .. it.standing .. '\n' .. it.reentrant .. '\n'
+    .. '\n' .. it.alive .. '\n' .. it.keep_until .. '\n' .. it.status .. '\n' .. it.reentrant .. '\n'
     .. it.origin .. '\n' .. it.slot .. '\n' .. it.about
 end
 

@@ -1,6 +1,6 @@
 -- History: how the last holds ended.
 --
--- Reads:   history, holds, state; lock.written, lock.floor, now
+-- Reads:   history, holds, state; lock.written, lock.revoked_up_to, now
 -- Changes: history
 --
 -- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
@@ -17,9 +17,9 @@ local MAX_ENTRY = 6 * MAX_DETAIL
 -- `otherwise` says. Nil for a hold that is cooling, because its release is on record, and for one
 -- whose details are lost.
 local function ending_of(details, otherwise)
-  if details.standing == 'cooling' or details.fence == '' then return nil end
-  if details.standing == 'revoked' then return 'forgotten', '' end
-  if hold_state(details) == 'revoked' then return revocation(details.standing) end
+  if details.status == 'cooling' or details.fence == '' then return nil end
+  if details.status == 'revoked' then return 'forgotten', '' end
+  if hold_state(details) == 'revoked' then return revocation(details.status) end
   return otherwise, ''
 end
 

@@ -16,7 +16,7 @@ end
 -- When a holder first asked for its hold; '' if unknown, as for a reinstated hold.
 local function first_asked(details)
   if details.since ~= '' then return details.since end
-  return details.standing ~= 'revoked' and details.acquired or ''
+  return details.status ~= 'revoked' and details.acquired or ''
 end
 
 -- The deadline of the calling token's hold if it holds the lock: unexpired and neither revoked nor

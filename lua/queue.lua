@@ -9,13 +9,14 @@ local GRACE = 500
 -- How often the head checks another tool's lock, which sends no messages, in ms.
 local FOREIGN_POLL = 1000
 
--- The mailbox of any waiter. KEYS cannot declare it, because only the script determines which
--- waiter it wakes, and asking first would cost a round trip. Its hash tag is that of the declared
--- keys, so it is in the same slot on the same server, and matches the same ACL pattern. Others see the
--- names of keys, so this one has a hash in place of the token.
+-- The mailbox of any waiter. KEYS cannot declare it, because only the script determines which waiter
+-- it wakes, and asking first would cost a round trip. Its hash tag is that of the declared keys, so
+-- it is in the same slot on the same server, and matches the same ACL pattern. Others see the names
+-- of keys, so this one has a hash in place of the token.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. redis.sha1hex(token) end
 
--- The message is 'head' for a new head, the fence that a called waiter would get, or nil for any other.
+-- The message is 'head' for a new head, the fence that a nominated waiter would get, or nil for any
+-- other.
 local function wake(token, message)
   local mailbox = mailbox_of(token)
   local length = redis.pcall('RPUSH', mailbox, message or 'look')
@@ -48,13 +49,13 @@ local function own_ticket()
 end
 
 -- Puts the caller at the end of the queue, or of those with --next, or leaves it where it is. One of
--- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows with
--- its clock. Returns its position, from 1, and its ticket.
+-- several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
+-- with its clock. Returns its position, from 1, and its ticket.
 local function enqueue(agreed, goes_next)
   local score = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
   local ticket = score and ticket_of(score)
   if not ticket then own.since = int(now) end
-  redis.call('HSET', STATE, 'life', lock.life, 'details:' .. TOKEN, encoded(own))
+  redis.call('HSET', STATE, 'generation', lock.generation, 'details:' .. TOKEN, encoded(own))
   if not ticket or agreed and agreed > 0 then
     local last = tonumber(lock.ticket or 0)
     if agreed == 0 then
@@ -100,12 +101,12 @@ local function awaited(mode)
 end
 
 -- How many milliseconds a waiter sleeps unless a message wakes it. The head watches for the end of
--- a lease, or of the time that a called waiter has. The second checks a little later, in case the
+-- a lease, or of the time that a nominated waiter has. The second checks a little later, in case the
 -- head is dead. Any other waiter gets a message when it becomes the head. The position does not count
--- the waiters that are called.
+-- the waiters that are nominated.
 local function millis_to_sleep(position, mode, heartbeat, head)
   local sleep = heartbeat
-  if position <= 2 and lock.called ~= '' then
+  if position <= 2 and lock.nominated ~= '' then
     sleep = math.min(sleep, CLAIM_WINDOW + (position - 1) * GRACE)
   end
   if position == 1 and lock.foreign then

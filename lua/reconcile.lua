@@ -3,20 +3,20 @@
 -- Reads:   holds, queue; lock, now
 -- Changes: guard, holds, state, history; lock, own
 
--- An idle lock keeps its fence, its life and the newest request with --supersede, and nothing else.
--- `...` are more keys to delete.
+-- An idle lock keeps its fence, its generation and the newest request with --supersede, and nothing
+-- else. `...` are more keys to delete.
 local function become_idle(...)
   redis.call('UNLINK', STATE, ...)
   if lock.fence then
-    redis.call('HSET', STATE, 'fence', lock.fence, 'life', lock.life or '')
+    redis.call('HSET', STATE, 'fence', lock.fence, 'generation', lock.generation or '')
   else
-    lock.life = nil
+    lock.generation = nil
   end
   if lock.newest then redis.call('HSET', STATE, 'newest', lock.newest) end
   redis.call('PEXPIREAT', STATE, int(now + DAY))
   lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
-  lock.called = ''
-  lock.reinstated, lock.floor = 0, 0
+  lock.nominated = ''
+  lock.reinstated, lock.revoked_up_to = 0, 0
   own = decoded('')
 end
 
@@ -36,7 +36,7 @@ local function drop_expired()
   redis.call('ZREM', HOLDS, unpack(tokens))
   record(entries)
   lock.count = lock.count - #tokens
-  lock.leftovers = #tokens == BATCH
+  lock.cleanup_pending = #tokens == BATCH
     and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) > 0
 end
 
@@ -46,9 +46,9 @@ local function reconcile()
     revoke_up_to(last_fence(), 'deleted', '')
     set_guard_to_latest()
     lock.deleted = false
-  elseif lock.written and (lock.foreign or lock.count == 0) and lock.floor < last_fence() then
+  elseif lock.written and (lock.foreign or lock.count == 0) and lock.revoked_up_to < last_fence() then
     -- When the other tool's key is gone, these holds exclude others again until they end. If they are
-    -- lost, raising the floor also invalidates their counters.
+    -- lost, raising revoked_up_to also invalidates their counters.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')
   end

@@ -9,18 +9,19 @@
 -- as a revoked one. This happens once: no later reminder extends it. The hold is stored under its
 -- id, because only its holder knows the token. An id is shorter than any token.
 local function reinstate(id, about, fence, acquired, ttl, slot)
-  if string.len(id) > 8 or is_over(id) or is_ahead(tonumber(fence)) or redis.call('ZSCORE', HOLDS, id) then
+  if string.len(id) > 8 or has_tombstone(id) or is_ahead(tonumber(fence))
+    or redis.call('ZSCORE', HOLDS, id) then
     return
   end
   drop_remains()
-  mark_over(id, tonumber(ttl))
+  add_tombstone(id, tonumber(ttl))
   if not lock.live then lock.mode = 'exclusive' end
   lock.count, lock.live, lock.reinstated = lock.count + 1, true, lock.reinstated + 1
   lock.fence = int(math.max(last_fence(), tonumber(fence)))
   local details = decoded('')
   details.mode, details.about, details.fence = 'exclusive', string.sub(about, 1, MAX_DETAIL), fence
   details.acquired, details.renewed = acquired, int(now)
-  details.standing, details.slot = 'revoked', slot
+  details.status, details.slot = 'revoked', slot
   set_deadline(id, details, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
     'reinstated', int(lock.reinstated))
 end

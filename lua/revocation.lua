@@ -1,9 +1,9 @@
--- Revocation: a single mark, the floor, revokes all holds up to a fence. The standing of a hold
+-- Revocation: a single mark, `revoked_up_to`, revokes all holds up to a fence. The status of a hold
 -- that was revoked individually is 'revoked', the time and the operator; that of a reinstated hold
 -- is only 'revoked'.
 --
--- Reads:   lock.floor, now
--- Changes: lock.floor; in the state 'floor', 'floor:how', 'floor:by', 'floor:at'
+-- Reads:   lock.revoked_up_to, now
+-- Changes: lock.revoked_up_to; in the state 'revoked_up_to' and its details
 
 -- The state of a hold with these details:
 --   'held'     it holds the lock
@@ -12,24 +12,25 @@
 --   'cooling'  its holder released it before its minimum time was up
 -- A hold whose fence was lost, because a key was evicted, counts as revoked.
 local function hold_state(details)
-  if details.standing ~= '' then return string.match(details.standing, '^%l+') end
-  return (tonumber(details.fence) or 0) <= lock.floor and 'revoked' or 'held'
+  if details.status ~= '' then return string.match(details.status, '^%l+') end
+  return (tonumber(details.fence) or 0) <= lock.revoked_up_to and 'revoked' or 'held'
 end
 
 -- Revokes all holds with a fence up to this one. Each excludes others until its holder releases it
 -- or its lease expires. `how` is 'revoked', 'deleted' or 'overwritten'.
 local function revoke_up_to(fence, how, by)
-  if fence <= lock.floor then return end
-  lock.floor = fence
-  redis.call('HSET', STATE, 'floor', int(fence), 'floor:how', how,
-    'floor:by', string.sub(by, 1, MAX_DETAIL), 'floor:at', int(now))
+  if fence <= lock.revoked_up_to then return end
+  lock.revoked_up_to = fence
+  redis.call('HSET', STATE, 'revoked_up_to', int(fence), 'revoked_up_to:how', how,
+    'revoked_up_to:by', string.sub(by, 1, MAX_DETAIL), 'revoked_up_to:at', int(now))
 end
 
--- How, by whom and when a hold with this standing was revoked: individually, or with all up to the
--- floor.
-local function revocation(standing)
-  local since, operator = string.match(standing, '^revoked (%d+) (.*)$')
+-- How, by whom and when a hold with this status was revoked: individually, or with all up to the
+-- revoked_up_to.
+local function revocation(status)
+  local since, operator = string.match(status, '^revoked (%d+) (.*)$')
   if since then return 'revoked', operator, tonumber(since) end
-  local how, by, at = unpack(redis.call('HMGET', STATE, 'floor:how', 'floor:by', 'floor:at'))
+  local how, by, at = unpack(redis.call('HMGET', STATE, 'revoked_up_to:how', 'revoked_up_to:by',
+    'revoked_up_to:at'))
   return how or 'revoked', by or '', tonumber(at or now)
 end

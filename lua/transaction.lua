@@ -10,7 +10,8 @@
 --                  live       whether a hold of rlock excludes others
 --                  deleted    whether the guard was deleted under live holds
 --                  foreign    whether another tool holds the lock
---                  leftovers  whether expired holds or waiters remain, so that nothing can be decided
+--                  cleanup_pending  whether expired holds or waiters remain, so that nothing can
+--                             be decided
 --   own          the details of the calling token; see details.lua
 
 -- Everything that depends on the server's clock. The tests replace it with their own clock.
@@ -30,14 +31,15 @@ local now, micros = clock()
 local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
-local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'life', 'ticket', 'head', 'floor',
-  'reinstated', 'named', 'called', 'newest', 'details:' .. TOKEN)
--- Replies cut the life to this length, and a waiter sends it back as it was shown.
+local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation', 'ticket', 'head',
+  'revoked_up_to', 'reinstated', 'named', 'nominated', 'newest', 'details:' .. TOKEN)
+-- Replies cut the generation to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
-  life = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5], notified = fields[6],
-  floor = tonumber(fields[7] or 0), reinstated = tonumber(fields[8] or 0), named = fields[9],
-  called = fields[10] or '', newest = fields[11],
-  count = redis.call('ZCARD', HOLDS), live = false, deleted = false, foreign = false, leftovers = false }
+  generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
+  notified = fields[6], revoked_up_to = tonumber(fields[7] or 0),
+  reinstated = tonumber(fields[8] or 0), named = fields[9], nominated = fields[10] or '',
+  newest = fields[11], count = redis.call('ZCARD', HOLDS),
+  live = false, deleted = false, foreign = false, cleanup_pending = false }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
 -- to another tool: the lock stays busy until that key is gone.
@@ -46,9 +48,9 @@ lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
 if lock.count == 0 then lock.reinstated, lock.named = 0, nil end
 
--- Whether pcall failed because another tool has put something else in place of a key that the lock can
--- do without. That must not hide what the script has done before. The caller repeats any other failure
--- with call, so that the reply names the command.
+-- Whether pcall failed because another tool has put something else in place of a key that the lock
+-- can do without. That must not hide what the script has done before. The caller repeats any other
+-- failure with call, so that the reply names the command.
 local function is_wrong_type(reply)
   return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil
 end

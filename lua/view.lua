@@ -20,7 +20,7 @@ local function shown_waiter(token, score)
 end
 
 -- A hold, and its state:
---   { id, owner, mode, about, fence, acquired, renewed, deadline, standing: '' if held,
+--   { id, owner, mode, about, fence, acquired, renewed, deadline, status: '' if held,
 --     time of its first request or '', number of its slot or '' }
 local function shown_hold(token, deadline)
   local details = details_of(token)
@@ -46,7 +46,7 @@ end
 -- The lock with up to `holders_at_most` holders, from the one at `holders_from` (nil: those whose
 -- leases last longest). Only inspect fills in the waiters and the history:
 --   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
---     ms until it is free (-1: never, -2: it is), last fence or '', life or '',
+--     ms until it is free (-1: never, -2: it is), last fence or '', generation or '',
 --     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
 -- Holders are as shown_hold() shows them.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
@@ -66,8 +66,9 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
     if its_state == 'held' or state ~= 'held' and its_state == 'revoked' then state = its_state end
     holders[#holders + 1] = shown
   end
-  return { int(now), state, cut(lock.live and lock.mode or ''), left or guard_left(), cut(lock.fence or ''),
-    lock.life or '', number, holders, redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
+  return { int(now), state, cut(lock.live and lock.mode or ''), left or guard_left(),
+    cut(lock.fence or ''), lock.generation or '', number, holders,
+    redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
 end
 
 -- For a reply to a request that waits or is refused.

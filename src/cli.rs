@@ -19,10 +19,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::rules::duration::{BoundedDuration, Ttl, is_duration};
-use crate::rules::fault::Fault;
-use crate::rules::lock::{Id, Label, Name, ProcessId};
-use crate::rules::policy::{OnLost, OnUnreachable};
+use crate::rules::{
+    BoundedDuration, Id, Label, Name, OnLost, OnUnreachable, ProcessId, Ttl, UserMessage,
+    is_duration,
+};
 
 /// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
 /// statuses. The man page has the same.
@@ -41,7 +41,7 @@ pub(crate) enum Unparsed {
     /// It asks for help or the version, which is this text.
     Help(String),
     /// It is wrong.
-    Misuse(Fault),
+    Misuse(UserMessage),
 }
 
 /// Parses the command line. `rlock help exec` means `rlock exec --help`.
@@ -130,8 +130,8 @@ pub(crate) enum Command {
     ///
     /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
     /// RLOCK_HELD. With --slots on one server, it also contains RLOCK_SLOT. RLOCK_FENCE is the
-    /// fencing token, a number that grows with each grant. A resource that remembers the largest one
-    /// can reject a late holder.
+    /// fencing token, a number that grows with each grant. A resource that remembers the largest
+    /// one can reject a late holder.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -179,8 +179,8 @@ the lock was lost while the keeper started, 69 if no server is usable, 78 for a 
     Acquire(Acquire),
     /// Renew the lease of a held lock
     ///
-    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. It never
-    /// shortens the lease of those two.
+    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. It
+    /// never shortens the lease of those two.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -198,7 +198,8 @@ a configuration error, 64 for a usage error.")
     /// Release a held lock
     ///
     /// Releases the hold that TOKEN identifies. With --force, revokes all holds instead, prints the
-    /// revoked holders, and waits until they have released the lock. --id limits this to one client.
+    /// revoked holders, and waits until they have released the lock. --id limits this to one
+    /// client.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

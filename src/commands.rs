@@ -20,9 +20,7 @@ use crate::config::{self, Handover, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::{Report, Verbosity};
-use crate::rules::fault::Fault;
-use crate::rules::lock::Name;
-use crate::rules::lock::pattern::Subject;
+use crate::rules::{Name, Subject, UserMessage};
 use crate::system::inherited::Inherited;
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
@@ -55,7 +53,7 @@ pub(crate) fn help(text: &str) -> Exit {
 }
 
 /// Reports a command line that names nothing to run, in the form that its words ask for.
-pub(crate) fn reject(fault: Fault, arguments: &[OsString]) -> Exit {
+pub(crate) fn reject(fault: UserMessage, arguments: &[OsString]) -> Exit {
     Invocation::unknown(Output::of_words(arguments)).finish(Err(Error::Usage(fault)))
 }
 

@@ -17,12 +17,10 @@ use crate::cli;
 use crate::error::Error;
 use crate::inspect::selection::Selection;
 use crate::report::Verbosity;
-use crate::rules::duration::{BoundedDuration, Timeout, Ttl};
-use crate::rules::fault::Fault;
-use crate::rules::lock::pattern::Subject;
-use crate::rules::lock::{Id, Key, Label, Mode, Name, Owner, ProcessId, Token};
-use crate::rules::policy::{Group, LossPolicy, OnUnreachable, WaitLimit};
-use crate::rules::request::Revocation;
+use crate::rules::{
+    BoundedDuration, Group, Id, Key, Label, LossPolicy, Mode, Name, OnUnreachable, Owner,
+    ProcessId, Revocation, Subject, Timeout, Token, Ttl, UserMessage, WaitLimit,
+};
 
 /// What exec and acquire share: the lock, and how to ask for it.
 pub(crate) struct Terms {
@@ -141,7 +139,7 @@ impl Terms {
             None => WaitLimit::Forever,
         };
         if terms.supersede && wait_limit == WaitLimit::None {
-            let fault = Fault::new("--supersede requires waiting");
+            let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
         let mode = match (terms.slots, terms.shared) {
@@ -173,7 +171,7 @@ impl Exec {
     pub(crate) fn resolve(options: cli::Exec) -> Result<Self, Error> {
         let mut words = options.command.into_iter();
         let program = words.next().ok_or_else(|| {
-            Error::Usage(Fault::new("missing COMMAND after NAME").with_remedy("add it"))
+            Error::Usage(UserMessage::new("missing COMMAND after NAME").with_remedy("add it"))
         })?;
         let kill_after = options.kill_after.map(BoundedDuration::get);
         let read_once = ReadOnce::new();
@@ -243,7 +241,7 @@ impl Inspect {
         };
         let names_one = options.subject.as_ref().is_some_and(|subject| subject.name().is_some());
         if names_one && options.older_than.is_some() && !options.attention {
-            let fault = Fault::new("--older-than selects from a list, but NAME is one lock");
+            let fault = UserMessage::new("--older-than selects from a list, but NAME is one lock");
             let remedy = "to check its age, add --attention";
             return Err(Error::Usage(fault.with_remedy(remedy)));
         }
@@ -289,7 +287,7 @@ fn chosen_ttl(given: Option<Ttl>) -> Result<Option<Ttl>, Error> {
 
 fn token(given: Option<Token>) -> Result<Token, Error> {
     setting(given, "RLOCK_TOKEN")?.ok_or_else(|| {
-        let fault = Fault::new("no token");
+        let fault = UserMessage::new("no token");
         Error::Usage(fault.with_remedy("set RLOCK_TOKEN to the token that acquire printed"))
     })
 }

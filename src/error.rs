@@ -8,17 +8,13 @@ use nix::sys::signal::Signal;
 
 use crate::exit::{self, Exit};
 use crate::report::{Verbosity, plain};
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::lock::view::{Operator, Reason, View};
-use crate::rules::lock::{ClientInfo, Id, Mode};
+use crate::rules::{ClientInfo, Failure, Id, Mode, Operator, Reason, UserMessage, View, show};
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// The command line is wrong, or a variable that is the default for an option.
-    Usage(Fault),
+    Usage(UserMessage),
     /// The configuration is wrong, as rlock can tell without a server.
     Config(String),
     /// No server can serve the request.
@@ -49,7 +45,7 @@ pub(crate) enum Error {
     /// The token does not hold the lock, and so cannot release it.
     NotReleased(Reason),
     /// The command cannot be started. `found` says whether the program exists.
-    Command { fault: Fault, found: bool },
+    Command { fault: UserMessage, found: bool },
     /// A keeper did not get the hold: its exit status, and its last message.
     Keeper { status: Option<i32>, told: String },
     /// A signal ended the wait.
@@ -116,7 +112,8 @@ impl Error {
                     Some(exit::USAGE) => (exit::USAGE, "usage"),
                     Some(exit::UNREACHABLE) => (exit::UNREACHABLE, "unreachable"),
                     Some(exit::CONFIG) => (exit::CONFIG, "config"),
-                    // The hold was revoked or lost before the keeper's request, which does not wait.
+                    // The hold was revoked or lost before the keeper's request, which does not
+                    // wait.
                     Some(exit::BUSY | exit::NOT_HELD) => (exit::LOST, "lost"),
                     _ => (exit::INTERNAL, "internal"),
                 }

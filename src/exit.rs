@@ -60,8 +60,8 @@ impl Exit {
 fn die_by(signal: i32) {
     // A core dump of rlock would be mistaken for one of the command.
     let _ = nix::sys::prctl::set_dumpable(false);
-    // SAFETY: the default action runs no code of this program, sigemptyset initializes the set before
-    // it is used, and every pointer is null or points to the set.
+    // SAFETY: the default action runs no code of this program, sigemptyset initializes the set
+    // before it is used, and every pointer is null or points to the set.
     unsafe {
         nix::libc::signal(signal, nix::libc::SIG_DFL);
         nix::libc::raise(signal);

@@ -1,9 +1,9 @@
-//! Checks of everything that reads bytes from outside. Whatever the bytes are, rlock must not panic,
-//! must not print what controls a terminal, and must read back what it writes.
+//! Checks of everything that reads bytes from outside. Whatever the bytes are, rlock must not
+//! panic, must not print what controls a terminal, and must read back what it writes.
 //!
 //! Each check takes any bytes and panics if a promise does not hold. `fuzz/` runs the checks under
-//! libFuzzer. The tests run them on the corpus in `fuzz/corpus/`, and on random changes to it. A build of
-//! rlock does not contain this module.
+//! libFuzzer. The tests run them on the corpus in `fuzz/corpus/`, and on random changes to it. A
+//! build of rlock does not contain this module.
 
 #![allow(clippy::expect_used, reason = "a check that cannot be made must not pass")]
 

@@ -9,8 +9,7 @@ pub(crate) mod table;
 
 use std::time::Duration;
 
-use crate::rules::lock::Name;
-use crate::rules::lock::view::{ServerTime, View};
+use crate::rules::{Name, ServerTime, View};
 use problem::{Here, Problem};
 
 /// A lock as `inspect` found it.

@@ -3,7 +3,8 @@
 //!
 //! The path of one acquisition: [`cli`] parses the arguments, and `config` decides what they mean.
 //! `commands` joins `wait` (from a request to a lease, on a `store`) and `supervise` (from a lease
-//! to an exit status). What decides is in `rules`, and for locks on a server in the scripts of `lua/`.
+//! to an exit status). What decides is in `rules`, and for locks on a server in the scripts of
+//! `lua/`.
 
 use std::ffi::OsString;
 

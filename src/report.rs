@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 use crate::system::poll::{Want, is_ready};
 use crate::text::{Line, at_most};
 

@@ -17,15 +17,9 @@ mod wire;
 use std::time::Duration;
 
 use crate::report::Diagnostic;
-use crate::rules::duration::{Ttl, show};
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Id, Key, Prefix, Token};
-use crate::rules::request::{
-    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen, Verdict,
+use crate::rules::{
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
+    Renewal, Request, Revocation, Seen, Token, Ttl, UserMessage, Verdict, View, show,
 };
 pub(crate) use crate::system::poll::Interrupt;
 #[cfg(any(test, fuzzing))]
@@ -42,7 +36,7 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
             let ahead = show(ahead);
             let what = format!("last fencing token is {ahead} ahead of the server's clock");
             let remedy = "check the clock (see man rlock)";
-            Err(Failure::misconfigured(Fault::new(what).with_remedy(remedy)))
+            Err(Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)))
         }
         // Only a hostile server gets here: no request was for a place.
         _ => Err(undecided()),
@@ -55,8 +49,8 @@ fn attempt_number() -> u64 {
     Instant::now().micros_since_boot()
 }
 
-/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number, from
-/// `first`.
+/// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number,
+/// from `first`.
 fn final_verdict(
     first: u64,
     mut ask: impl FnMut(u64) -> Result<Verdict, Failure>,
@@ -73,7 +67,7 @@ fn final_verdict(
 
 /// Only a damaged lock or a hostile server gets here.
 fn undecided() -> Failure {
-    let fault = Fault::new(format!("no decision after {MOST_ATTEMPTS} attempts"));
+    let fault = UserMessage::new(format!("no decision after {MOST_ATTEMPTS} attempts"));
     Failure::Unavailable(fault.with_remedy("try again shortly"))
 }
 

@@ -1,7 +1,7 @@
 //! From a lease to an exit: runs a command, or watches a process, while a lease lasts.
 //!
-//! [`run`] and [`watch::run`] are event loops around one state machine (`rules::supervisor`), which makes all
-//! decisions and has no side effects.
+//! [`run`] and [`watch::run`] are event loops around one state machine (`rules::supervisor`), which
+//! makes all decisions and has no side effects.
 
 mod child;
 mod command;
@@ -12,7 +12,7 @@ pub(crate) mod notice;
 mod process;
 mod program;
 mod renewer;
-mod step;
+mod spawn_stage;
 mod supervisor;
 mod unusable;
 pub(crate) mod watch;

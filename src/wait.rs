@@ -13,13 +13,7 @@ use messages::Messages;
 
 use crate::error::{Error, Waited};
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::lock::view::View;
-use crate::rules::lock::{Fence, Mode, Slot};
-use crate::rules::policy::WaitLimit;
-use crate::rules::request::{Asked, Request};
+use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, View, WaitLimit, show};
 use crate::store::Store;
 use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
@@ -32,7 +26,8 @@ const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
-    /// The number of the holder in a lock with slots; `None` in another mode, or on several servers.
+    /// The number of the holder in a lock with slots; `None` in another mode, or on several
+    /// servers.
     pub(crate) slot: Option<Slot>,
 }
 
@@ -146,7 +141,7 @@ fn ended(
         }
         End::Nested => Error::Nested { reentrant: request.reentrant },
         End::Upgrade => Error::Upgrade,
-        End::Over(why) => Error::Revoked(why),
+        End::Ended(why) => Error::Revoked(why),
         End::Superseded(newer) => Error::Superseded(Box::new(newer)),
         End::Removed(operator) => Error::Removed(operator),
         End::Failed(failure) => failure.into(),

@@ -16,7 +16,7 @@ const HOLDS: &str = "
         redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'shared', token, '', 30000, 1,
             i, now, now, '', '', '', ARGV[3], '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
     end
-    redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'life', 'l')
+    redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'generation', 'l')
     if deadline > now then redis.call('SET', KEYS[1], token, 'PXAT', deadline) end";
 
 /// Creates waiters that count as alive until the given time.
@@ -27,7 +27,7 @@ const WAITERS: &str = "
         redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'exclusive', token, '', 30000, 1,
             '', '', '', 1, ARGV[2], '', '', '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
     end
-    redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'life', 'l')";
+    redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'generation', 'l')";
 
 fn prepare(server: &Server, script: &str, arguments: &[&str]) {
     let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state", "{rlock:L}?queue"];

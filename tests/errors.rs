@@ -663,7 +663,7 @@ fn a_missing_permission_is_named_and_exits_with_78() {
         server.cli(&["FLUSHALL"]);
         server.cli(&["SCRIPT", "FLUSH"]);
         // As many as the history keeps.
-        server.cli(&[&["RPUSH", "{rlock:L}?past"][..], &["x"; 16]].concat());
+        server.cli(&[&["RPUSH", "{rlock:L}?history"][..], &["x"; 16]].concat());
         denied(&server, rule, everything, "ci")
     });
 }
@@ -931,7 +931,7 @@ fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
         server.cli(&["DEL", key]);
         server.cli(&["SET", key, "theirs"]);
     };
-    for side in ["past", "over"] {
+    for side in ["history", "tombstones"] {
         let key = format!("{{rlock:L}}?{side}");
         for release in [vec!["release"], vec!["release", "--force", "--now"]] {
             let token = acquire(&server, &[], "L");
@@ -948,7 +948,7 @@ fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
     support::waiter(&server, &["--ttl", "3s"], "L", "dead").process.kill();
     spoil(&server.mailbox("L", &server.waiters_token("L")));
     let next = support::waiter(&server, &[], "L", "next");
-    spoil("{rlock:L}?past");
+    spoil("{rlock:L}?history");
     let first = first.finish();
     assert!(first.code() == 0 && first.err().is_empty(), "{first:?}");
     assert_eq!(next.finish().out(), "ENTERED next");
@@ -1255,7 +1255,7 @@ fn a_lock_with_too_much_data_does_not_hide_other_locks() {
 fn a_huge_life_of_a_lock_does_not_prevent_inspecting_or_releasing_it() {
     let server = Server::start();
     acquire(&server, &["--ttl", "1h"], "L");
-    let fill = "redis.call('HSET', KEYS[1], 'life', string.rep('x', 70000000))";
+    let fill = "redis.call('HSET', KEYS[1], 'generation', string.rep('x', 70000000))";
     server.cli(&["EVAL", fill, "1", "{rlock:L}?state"]);
     // A server takes a while to copy 70 MB on a loaded machine.
     let patient = |arguments: &[&str]| {
@@ -1274,7 +1274,7 @@ fn a_huge_life_of_a_lock_does_not_prevent_inspecting_or_releasing_it() {
 fn a_long_life_of_a_lock_is_not_mistaken_for_lost_data() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "1h"], "L");
-    server.cli(&["HSET", "{rlock:L}?state", "life", &"x".repeat(5_000)]);
+    server.cli(&["HSET", "{rlock:L}?state", "generation", &"x".repeat(5_000)]);
     let waiter = support::waiter(&server, &["--ttl", "30s"], "L", "waited");
     // It asks again, and repeats what it has seen.
     let mailbox = server.mailbox("L", &server.waiters_token("L"));

@@ -143,7 +143,7 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
     for prefix in ["{app}:", "", "rlock:", "{rlock:a}:", "{a}"] {
         let own = ["--prefix", prefix];
         let mut first = holder(&server, &[&own[..], &["-v", "--ttl", "2s"]].concat(), "a");
-        let sides = ["holds", "state", "queue", "past", "over", "mail"];
+        let sides = ["holds", "state", "queue", "history", "tombstones", "mail"];
         for name in sides.iter().flat_map(|side| [format!("a:{side}"), format!(":{side}")]) {
             acquire(&server, &own, &name);
         }
@@ -212,11 +212,11 @@ fn a_corrupted_fencing_token_is_replaced_by_a_valid_one() {
 fn a_released_token_is_remembered_among_any_number_of_others() {
     let server = Server::start();
     let fill = "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 99999999999999, i) end";
-    server.cli(&["EVAL", fill, "1", "{rlock:L}?over"]);
+    server.cli(&["EVAL", fill, "1", "{rlock:L}?tombstones"]);
     let token = acquire(&server, &[], "L");
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
-    assert!(!server.cli(&["ZSCORE", "{rlock:L}?over", &token]).is_empty());
-    assert_eq!(server.cli(&["ZCARD", "{rlock:L}?over"]), "1000");
+    assert!(!server.cli(&["ZSCORE", "{rlock:L}?tombstones", &token]).is_empty());
+    assert_eq!(server.cli(&["ZCARD", "{rlock:L}?tombstones"]), "1000");
 }
 
 #[test]

@@ -224,7 +224,7 @@ fn a_hold_of_an_earlier_version_does_not_tell_how_long_it_waited() {
     let forget = "
         local entry = redis.call('RPOP', KEYS[1]):gsub('\\n(%d+) %d+\\n', '\\n%1\\n')
         redis.call('RPUSH', KEYS[1], entry)";
-    server.cli(&["EVAL", forget, "1", "{rlock:L}?past"]);
+    server.cli(&["EVAL", forget, "1", "{rlock:L}?history"]);
     acquire(&server, &[], "L");
     let past = &server.inspect("L")["history"][0];
     assert_eq!(past["waited_ms"], Value::Null);

@@ -672,7 +672,7 @@ fn one_server_under_several_names_has_one_vote() {
         let output = run(&mut at(&twice, &["exec", "L", "true"]));
         assert_eq!(output.code(), 78, "{output:?}");
         assert!(output.err().contains("are the same server"), "{output:?}");
-        assert_eq!(servers[0].cli(&["EXISTS", "{rlock:L}?past"]), "0", "it was asked");
+        assert_eq!(servers[0].cli(&["EXISTS", "{rlock:L}?history"]), "0", "it was asked");
     }
     // The addresses do not show that these are the same server.
     let twice = format!("{} {} ", servers[0].url(), servers[0].tcp_url());

@@ -13,19 +13,19 @@
 -- ARGV[11] about     the client, shown to others: host, user, pid, command, kind, label, one per line
 -- ARGV[12] attempt   grows with each request of the token. A request whose attempt does not is a
 --                    duplicate, or was overtaken: it changes nothing
--- ARGV[13] fence     only on one of several servers, else 0: if the caller is called, it becomes a
+-- ARGV[13] fence     only on one of several servers, else 0: if the caller is nominated, it becomes a
 --                    holder with this fence, unless a larger one was granted here
 -- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                    one; '' to restore a hold that this server has lost
 -- ARGV[15] next      'next' to go ahead of all waiters without it; ''
 -- ARGV[16] supersede ticket of a request that cancels older ones, from the reply to its first call;
 --                    0 in that call; '' for any other request
--- ARGV[17] life      of the lock when the caller saw the following holders; ''
+-- ARGV[17] generation      of the lock when the caller saw the following holders; ''
 -- ARGV[18] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                    that its lease may last at most, number of its slot or ''
 --
--- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat in
--- its queue, for the claim window.
+-- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat
+-- in its queue, for the claim window.
 --
 -- Replies:
 -- granted()
@@ -34,10 +34,10 @@
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
 --   supersedes }
--- { 'placed', view, position from 1, ms to sleep, ticket, the fence that the caller would get, or '' if
---   it is not called, whether older waiters with agreed tickets keep it out: '1' or '' }
+-- { 'proposed', view, position from 1, ms to sleep, ticket, the fence that the caller would get, or ''
+--   if it is not nominated, whether older waiters with agreed tickets keep it out: '1' or '' }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
--- { 'over', why_not_held() }  the token was released, or the request given up
+-- { 'ended', why_not_held() }  the token was released, or the request given up
 -- { 'superseded', about }    a newer request with --supersede has ended this one
 -- { 'removed', by }          an operator has
 -- { 'ahead', ms, now }  a fence or ticket is too far ahead of the server's clock to be trusted
@@ -48,7 +48,7 @@
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
 local ABOUT, ATTEMPT, WANTED, TICKET = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
-local NEXT, SUPERSEDE, LIFE = ARGV[15] ~= '', tonumber(ARGV[16]), ARGV[17]
+local NEXT, SUPERSEDE, GENERATION = ARGV[15] ~= '', tonumber(ARGV[16]), ARGV[17]
 
 -- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
 -- The first call of a request has no ticket yet, so one that was given up before its first reply
@@ -76,8 +76,10 @@ local function describe(owner, named)
   own.mode, own.owner, own.named = MODE, owner, named and '1' or ''
   own.ttl, own.attempt, own.about = ARGV[3], ARGV[12], string.sub(ABOUT, 1, MAX_DETAIL)
 end
--- A lock without a life gets a new one: the end of the fresh owner, which is random.
-local function its_life() return lock.life and lock.life ~= '' and lock.life or string.sub(FRESH, -12) end
+-- A lock without a generation gets a new one: the end of the fresh owner, which is random.
+local function its_generation()
+  return lock.generation and lock.generation ~= '' and lock.generation or string.sub(FRESH, -12)
+end
 
 -- Grants the lock to the caller.
 local function take(owner, named)
@@ -86,23 +88,23 @@ local function take(owner, named)
   if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
   -- A server that evicted the queue may still have the time at which the caller joined it.
   if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
-  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'life', its_life())
+  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'generation', its_generation())
   return granted(lock.fence)
 end
 
 -- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
 if not (guard or lock.written or lock.ticket or own.attempt ~= '' or TICKET or SUPERSEDE)
-  and lock.count == 0 and WANTED == 0 and LIFE == ''
-  and not is_over(TOKEN) and not is_ahead(last_fence()) then
+  and lock.count == 0 and WANTED == 0 and GENERATION == ''
+  and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
   return take(OWNER ~= '' and OWNER or FRESH, OWNER ~= '')
 end
 
 reconcile()
-if is_over(TOKEN) then return how_ended() or { 'over', why_not_held() } end
-if lock.leftovers then return { 'again' } end
+if has_tombstone(TOKEN) then return how_ended() or { 'ended', why_not_held() } end
+if lock.cleanup_pending then return { 'again' } end
 -- The hold was revoked before the client learned of it: report the removal.
-if string.find(own.standing, '^revoked ') and unexpired_hold(TOKEN) then
-  local _, by = revocation(own.standing)
+if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
+  local _, by = revocation(own.status)
   local entry = history_entry(TOKEN, 'released', now, '')
   remove_waiter(TOKEN, 'removed', by)
   admit()
@@ -118,8 +120,8 @@ if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   local rank = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN)
   if not rank then return { 'busy', brief_view() } end
   local score = redis.call('ZSCORE', QUEUE, TOKEN)
-  return { 'placed', brief_view(), rank + 1, CLAIM_WINDOW / 2, int(ticket_of(score)),
-    is_called(TOKEN) and next_fence(0) or '', '' }
+  return { 'proposed', brief_view(), rank + 1, CLAIM_WINDOW / 2, int(ticket_of(score)),
+    is_nominated(TOKEN) and next_fence(0) or '', '' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest), int(now) } end
@@ -137,8 +139,8 @@ if (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked')
 end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 18, LIFE ~= '' and not lock.foreign and #ARGV or 0, 6 do
-  if LIFE ~= lock.life or tonumber(ARGV[i + 2]) > last_fence() then
+for i = 18, GENERATION ~= '' and not lock.foreign and #ARGV or 0, 6 do
+  if GENERATION ~= lock.generation or tonumber(ARGV[i + 2]) > last_fence() then
     reinstate(unpack(ARGV, i, i + 5))
   end
 end
@@ -147,9 +149,9 @@ if SUPERSEDE and not valid_hold() and not enclosing_hold(ENCLOSING) then
   local newer = arrival > 0 and supersede(arrival)
   if newer then return { 'superseded', newer } end
 end
-local head, calls = nil, 0
-if not TICKET then head, calls = admit() end
-if lock.leftovers then return { 'again' } end
+local head, nominated = nil, 0
+if not TICKET then head, nominated = admit() end
+if lock.cleanup_pending then return { 'again' } end
 
 -- hold_again(): the caller already holds the lock.
 if valid_hold() then
@@ -190,7 +192,7 @@ end
 if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
 
-lock.life = its_life()
+lock.generation = its_generation()
 describe(owner, named)
 own.reentrant = REENTRANT and '1' or ''
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
@@ -198,7 +200,7 @@ own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
 if TICKET then own.origin = TICKET > 0 and 'agreed' or 'proposed' end
 local position, ticket = enqueue(TICKET, NEXT)
 if not TICKET then
-  local turn = math.max(position - calls, 1)
+  local turn = math.max(position - nominated, 1)
   if turn == 1 then notify_head(TOKEN) end
   local sleep = millis_to_sleep(turn, MODE, HEARTBEAT, head)
   local arrival = SUPERSEDE and int(SUPERSEDE > 0 and SUPERSEDE or own_ticket()) or nil
@@ -206,15 +208,15 @@ if not TICKET then
 end
 
 -- place(): this is one of several servers.
-head, calls = admit()
-if lock.leftovers then return { 'again' } end
+head, nominated = admit()
+if lock.cleanup_pending then return { 'again' } end
 -- The reply says what a message would say.
 redis.call('DEL', MAIL)
-if entered or is_called(TOKEN) then
+if entered or is_nominated(TOKEN) then
   if WANTED == 0 then
     own.alive = int(now + CLAIM_WINDOW)
     write_details(TOKEN, own)
-    return { 'placed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
+    return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
   end
   redis.call('ZREM', QUEUE, TOKEN)
   own.renewed, own.keep_until = int(now), AT_LEAST > 0 and int(now + AT_LEAST) or ''
@@ -228,6 +230,7 @@ if enclosing then
   return { 'nested' }
 end
 position = redis.call('ZRANK', QUEUE, TOKEN) + 1
-local sleep = millis_to_sleep(position - calls, MODE, HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW, head)
+local at_most = HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW
+local sleep = millis_to_sleep(position - nominated, MODE, at_most, head)
 local kept_out = HEARTBEAT == 0 and is_kept_out(position, MODE) and '1' or ''
-return { 'placed', brief_view(), position, sleep, int(ticket), '', kept_out }
+return { 'proposed', brief_view(), position, sleep, int(ticket), '', kept_out }

@@ -1,6 +1,6 @@
 -- Shows the lock, with one page of its holders and waiters: as many as one reply lists.
 --
--- ARGV[3] history  'past' to include how the last holds ended; ''
+-- ARGV[3] history  'history' to include how the last holds ended; ''
 -- ARGV[4] from     index of the first holder and of the first waiter to list, from 0
 --
 -- It writes nothing, so that it works on a server that is out of memory or read-only. The reply

@@ -13,7 +13,7 @@ local is_first = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN) == 0
 local held = unexpired_hold(TOKEN)
 redis.call('ZREM', QUEUE, TOKEN)
 redis.call('DEL', MAIL)
-mark_over(TOKEN, tonumber(ARGV[3]))
+add_tombstone(TOKEN, tonumber(ARGV[3]))
 if held then drop_hold(TOKEN) else delete_details(TOKEN) end
-if is_first or held or is_called(TOKEN) then wake_first() end
+if is_first or held or is_nominated(TOKEN) then wake_first() end
 return { 'left' }

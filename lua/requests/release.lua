@@ -19,7 +19,7 @@ if guard == TOKEN and lock.live and lock.count == 1 and not lock.ticket and hold
   and (tonumber(own.keep_until) or 0) <= now then
   local entry, ttl = entry_of(TOKEN), tonumber(own.ttl) or 0
   become_idle(GUARD, HOLDS)
-  mark_over(TOKEN, ttl)
+  add_tombstone(TOKEN, ttl)
   record({ entry })
   return { 'released' }
 end
@@ -35,7 +35,7 @@ local ttl = tonumber(own.ttl) or 0
 local id = string.sub(TOKEN, 1, 8)
 local ended = nil
 if TOKEN ~= id then
-  if unexpired and own.standing ~= 'cooling' then
+  if unexpired and own.status ~= 'cooling' then
     ended = TOKEN
   elseif unexpired_hold(id) then
     ended = id
@@ -49,7 +49,7 @@ local cools = held and (tonumber(own.keep_until) or 0) > now
 if cools or not ended then bypass_oom() end
 if cools then
   uncount(TOKEN)
-  own.standing = 'cooling'
+  own.status = 'cooling'
   set_deadline(TOKEN, own, tonumber(own.keep_until))
 elseif ended then
   drop_hold(ended)
@@ -61,7 +61,7 @@ if not is_queued or recorded(TOKEN) or own.origin ~= '' then
     redis.call('ZREM', QUEUE, TOKEN)
     delete_details(TOKEN)
   end
-  mark_over(TOKEN, ttl)
+  add_tombstone(TOKEN, ttl)
 end
 local head = admit()
 -- The head may now wait for an earlier deadline.

@@ -20,7 +20,7 @@ local NOW, BY, ID = ARGV[3] ~= '', ARGV[4], ARGV[5]
 local phase, cursor, found = string.match(ARGV[6], '^(%l+) (%d+) ?(.*)$')
 
 reconcile()
-if lock.leftovers then return { 'again', ARGV[6] } end
+if lock.cleanup_pending then return { 'again', ARGV[6] } end
 
 -- One call looks at a part of the holds or of the waiters, because there may be many.
 if phase ~= 'done' then
@@ -47,15 +47,15 @@ local details = details_of(target)
 local by, entry = string.sub(BY, 1, MAX_DETAIL), nil
 if not deadline or is_unclaimed(details) then
   remove_waiter(target, 'removed', by)
-elseif details.standing == 'cooling' then
+elseif details.status == 'cooling' then
   drop_hold(target)
 elseif NOW then
   entry = history_entry(target, 'revoked', now, '', by)
-  mark_over(target, tonumber(details.ttl) or 0)
+  add_tombstone(target, tonumber(details.ttl) or 0)
   drop_hold(target)
 elseif hold_state(details) == 'held' then
   uncount(target)
-  details.standing = 'revoked ' .. int(now) .. ' ' .. by
+  details.status = 'revoked ' .. int(now) .. ' ' .. by
   write_details(target, details)
 end
 admit()

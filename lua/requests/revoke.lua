@@ -28,7 +28,7 @@ local function view_of_revoked()
 end
 
 local before = ARGV[5] == '' and view_of_revoked() or {}
-if lock.leftovers then return { 'again', before, 0 } end
+if lock.cleanup_pending then return { 'again', before, 0 } end
 if lock.foreign and not NOW then return { 'revoked', before } end
 -- The other tool's key has voided every hold.
 if lock.foreign then UP_TO = math.huge end
@@ -40,13 +40,13 @@ local next_hold, entries = FROM, {}
 local batch = redis.call('ZRANGE', HOLDS, FROM, FROM + math.floor(BATCH / 2) - 1)
 for i, token in ipairs(batch) do
   local details = details_of(token)
-  local cooling, meant = details.standing == 'cooling', (tonumber(details.fence) or 0) <= UP_TO
+  local cooling, meant = details.status == 'cooling', (tonumber(details.fence) or 0) <= UP_TO
   if NOW and meant then
     if not cooling and i > #batch - HISTORY_LENGTH then
       entries[#entries + 1] = history_entry(token, 'revoked', now, '', BY)
     end
     -- A waiter that did not claim its grant yet keeps waiting with its token.
-    if not is_unclaimed(details) then mark_over(token, tonumber(details.ttl) or 0) end
+    if not is_unclaimed(details) then add_tombstone(token, tonumber(details.ttl) or 0) end
     drop_hold(token)
   elseif cooling and meant and not lock.foreign then
     -- Its holder has already released it, so it can go at once.

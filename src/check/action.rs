@@ -1,7 +1,7 @@
 //! The actions of a search, and what each of them changes.
 
 use super::world::{TICK, TICK_MILLIS, World, now};
-use crate::rules::request::Revocation;
+use crate::rules::Revocation;
 
 /// What can happen. Numbers stand for clients, or for old connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

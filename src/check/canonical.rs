@@ -1,5 +1,5 @@
-//! One form for all states that behave the same from now on: fencing tokens and attempts only have an
-//! order, and what is only shown is blank.
+//! One form for all states that behave the same from now on: fencing tokens and attempts only have
+//! an order, and what is only shown is blank.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use super::client::Phase;
 use super::connection::{Reply, Sent, What};
 use super::scope::whose;
 use super::world::{NOW, World, now};
-use crate::rules::lock::view::{HoldState, Holder, ServerTime, State, View};
-use crate::rules::lock::{Fence, Kind};
-use crate::rules::request::{Answer, Renewal, Verdict};
+use crate::rules::{
+    Answer, Fence, HoldState, Holder, Kind, Renewal, ServerTime, State, Verdict, View,
+};
 
 impl World {
     pub(super) fn make_canonical(&mut self) {
@@ -202,7 +202,7 @@ fn settle_view(view: &mut View, ago: Duration) {
     (view.mode, view.ttl, view.fence, view.waiter_count) = (None, None, None, 0);
     view.history.clear();
     if view.holders.is_empty() {
-        view.life.clear();
+        view.generation.clear();
         view.holder_count = 0;
     }
 }

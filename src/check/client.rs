@@ -6,13 +6,10 @@ use super::action::Action;
 use super::connection::Connection;
 use super::scope::whose;
 use super::world::now;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Slot;
 use crate::rules::renewals::Schedule;
-use crate::rules::request::{Seen, Ticket};
-use crate::rules::retries::Attempts;
 use crate::rules::supervisor::Machine;
 use crate::rules::waiter::{End, Waiter};
+use crate::rules::{Attempts, Instant, Seen, Slot, Ticket};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {

@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use super::world::now;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
+use crate::rules::{
+    Delivery, Failure, Instant, Release, Renewal, Seen, Ticket, UserMessage, Verdict,
+};
 
 /// A lease that a request sent this long ago could win has expired.
 const LONG_AGO: Duration = Duration::from_secs(10);
@@ -102,16 +101,16 @@ impl Connection {
         Some((reply, awaited.sent))
     }
 
-    /// The client no longer awaits the reply, and keeps the connection. Returns when it had sent the
-    /// request.
+    /// The client no longer awaits the reply, and keeps the connection. Returns when it had sent
+    /// the request.
     pub(super) fn interrupt(&mut self) -> Option<Instant> {
         self.reply = None;
         self.awaited.take().map(|awaited| awaited.sent)
     }
 
-    /// The client has waited for a reply for too long. It keeps the connection to undo the request in
-    /// order, but closes it after an undo. Returns what a closed one still carries, the failure, and
-    /// when the request was sent.
+    /// The client has waited for a reply for too long. It keeps the connection to undo the request
+    /// in order, but closes it after an undo. Returns what a closed one still carries, the failure,
+    /// and when the request was sent.
     pub(super) fn time_out(
         &mut self,
         is_undo: bool,
@@ -120,7 +119,7 @@ impl Connection {
         let sent = self.interrupt().unwrap_or(now);
         let late = if is_undo { self.close() } else { Vec::new() };
         self.undo_only = !is_undo;
-        (late, unreachable(Fate::Pending), sent)
+        (late, unreachable(Delivery::Pending), sent)
     }
 
     pub(super) fn has_timed_out(&self, now: Instant) -> bool {
@@ -146,7 +145,7 @@ impl Connection {
                 self.awaited = Some(Awaited { sent, again: None });
                 (late, Broken::Repeated)
             }
-            None => (late, Broken::Failed(unreachable(Fate::Lost), sent)),
+            None => (late, Broken::Failed(unreachable(Delivery::Lost), sent)),
         }
     }
 
@@ -174,6 +173,6 @@ impl Connection {
     }
 }
 
-pub(super) fn unreachable(fate: Fate) -> Failure {
-    Failure::Unreachable { fault: Fault::new("away"), fate, others_answer: false }
+pub(super) fn unreachable(delivery: Delivery) -> Failure {
+    Failure::Unreachable { fault: UserMessage::new("away"), delivery, others_answer: false }
 }

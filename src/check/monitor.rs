@@ -6,10 +6,9 @@ use super::connection::{Reply, Sent, What};
 use super::properties::Property;
 use super::scope::{Scope, whose};
 use super::world::{NOW, TICK_MILLIS};
-use crate::rules::lock::Mode;
 use crate::rules::model::Lock;
 use crate::rules::model::lock::CLAIM_WINDOW;
-use crate::rules::request::{Answer, Verdict};
+use crate::rules::{Answer, Mode, Verdict};
 
 /// A waiter that has been silent for this many ticks counts as dead: no client has to wait for it.
 const DEAD: u8 = 20;
@@ -67,7 +66,8 @@ pub(super) struct Watched {
     pub(super) revoked: Option<u8>,
     /// The rounds whose tokens are over, a bit each.
     pub(super) over: u8,
-    /// Until when `--at-least` keeps the lock for it, in milliseconds, and whether it has claimed it.
+    /// Until when `--at-least` keeps the lock for it, in milliseconds, and whether it has claimed
+    /// it.
     pub(super) kept: Option<(u64, bool)>,
     /// The round in which its request with `--supersede` first arrived, and in which a newer one
     /// ended it.

@@ -6,16 +6,13 @@ use nix::sys::signal::Signal;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
 use super::world::{World, now};
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::lock::Slot;
-use crate::rules::policy::LossPolicy;
 use crate::rules::renewals::Schedule;
-use crate::rules::request::{Release, Renewal, Seen, Ticket, Verdict};
-use crate::rules::retries::{Attempts, Next};
 use crate::rules::supervisor::{self, Machine};
 use crate::rules::waiter::{End, Event, Step, Stop, Waiter};
+use crate::rules::{
+    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Release, Renewal, Seen, Slot,
+    Ticket, Verdict,
+};
 
 impl World {
     pub(super) fn start_client(&mut self, index: u8) {
@@ -127,7 +124,7 @@ impl World {
     fn send(&mut self, index: u8, what: What) {
         let client = self.client(index);
         if client.cut {
-            return self.failed(index, unreachable(Fate::NotSent), now());
+            return self.failed(index, unreachable(Delivery::NotSent), now());
         }
         let sent = Sent { client: index, round: client.round, what };
         let late = client.connection.send(sent, now());
@@ -214,7 +211,7 @@ impl World {
         match broken {
             Broken::Failed(failure, sent) => self.failed(index, failure, sent),
             Broken::Unnoticed if was_asleep => {
-                self.tell_waiter(index, Event::Woken(Err(unreachable(Fate::Lost))));
+                self.tell_waiter(index, Event::Woken(Err(unreachable(Delivery::Lost))));
             }
             Broken::Unnoticed | Broken::Repeated => {}
         }

@@ -8,9 +8,8 @@ use super::monitor::{Call, Fact, Monitor, facts};
 use super::scope::{Scope, stranger, whose};
 use super::search::Play;
 use super::world::{NOW, TICK_MILLIS, World};
-use crate::rules::lock::view::{HoldState, Outcome};
-use crate::rules::lock::{Mode, Slot};
 use crate::rules::model::lock::CLAIM_WINDOW;
+use crate::rules::{HoldState, Mode, Outcome, Slot};
 
 /// A promise. If a search ends without a broken promise, all of them are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +100,8 @@ fn rivals_run(world: &World) -> bool {
     })
 }
 
-/// Two commands run with the same number, or one has no number from 1 to N, or not that of its hold.
+/// Two commands run with the same number, or one has no number from 1 to N, or not that of its
+/// hold.
 fn slots_are_mixed_up(world: &World) -> bool {
     let most = |client: usize| {
         let slots = world.scope.clients[client].mode.slots();
@@ -146,7 +146,8 @@ fn running(world: &World) -> Vec<usize> {
 }
 
 /// A command must be told to stop at its next renewal, and end in time. Each message that was late
-/// or lost may cost a tick more; a client that is paused or cut off only has to stop with its lease.
+/// or lost may cost a tick more; a client that is paused or cut off only has to stop with its
+/// lease.
 fn revoked_runs_on(world: &World) -> bool {
     let is_late = |index: usize, ticks: u8| {
         let ttl = world.scope.ttl(index);
@@ -182,8 +183,8 @@ fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
     })
 }
 
-/// A hold may last for a TTL from its holder's last request, or until `--at-least` ends, and a grant
-/// that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
+/// A hold may last for a TTL from its holder's last request, or until `--at-least` ends, and a
+/// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
 fn lasts_too_long(call: &Call<'_>) -> bool {
     facts(call.after).any(|fact| {
         let terms = &call.scope.clients[fact.client];
@@ -210,8 +211,8 @@ fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
     })
 }
 
-/// A token that was released or given up is in the queue, or holds the lock. While its hold cools, it
-/// keeps others out and nothing more.
+/// A token that was released or given up is in the queue, or holds the lock. While its hold cools,
+/// it keeps others out and nothing more.
 fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
     let is_over = |token: &str| {
         let (client, round, is_whole) = whose(token);
@@ -219,7 +220,7 @@ fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
     };
     call.after.queue.iter().any(|waiter| is_over(&waiter.token))
         || (call.after.holds.iter())
-            .any(|hold| hold.standing != HoldState::Cooling && is_over(&hold.token))
+            .any(|hold| hold.status != HoldState::Cooling && is_over(&hold.token))
 }
 
 /// All clients have ended, and all leases have expired. The next call must find the lock free.
@@ -235,8 +236,8 @@ fn is_something_left(world: &World) -> bool {
 }
 
 impl World {
-    /// How many times a renewal may have been late or lost so far. The first loss of the server's data
-    /// does not count: what it costs is known.
+    /// How many times a renewal may have been late or lost so far. The first loss of the server's
+    /// data does not count: what it costs is known.
     fn slack(&self) -> u8 {
         let (all, left) = (self.scope.budget, self.left);
         let losses = all.losses - left.losses + all.told_losses - left.told_losses;
@@ -251,8 +252,9 @@ impl World {
     }
 
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter: a
-    /// waiter looks at it when the lease ends, and is told when it becomes the head or is granted the
-    /// lock. Only where a waiter died, or a message was lost or late, the heartbeats have to help.
+    /// waiter looks at it when the lease ends, and is told when it becomes the head or is granted
+    /// the lock. Only where a waiter died, or a message was lost or late, the heartbeats have to
+    /// help.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
         let queued = self.monitor.order.iter().map(|place| usize::from(place.client));

@@ -1,9 +1,9 @@
 //! Plays every history of a few clients and a quorum of three servers, as its parent does with one
 //! server: every order of messages and every dead, frozen or forgetful server that a scope allows.
 //!
-//! What is played is the code that ships: `rules::quorum::Acquisition` with its votes, the waiter of
-//! `wait`, the lock model for each server, and the decisions about renewals. The files here do the
-//! work of `store::quorum`'s driver and threads.
+//! What is played is the code that ships: `rules::quorum::Acquisition` with its votes, the waiter
+//! of `wait`, the lock model for each server, and the decisions about renewals. The files here do
+//! the work of `store::quorum`'s driver and threads.
 //!
 //! What keeps the number of states small:
 //!

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::search::{Play, search};
 
-/// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or those
-/// that are named, separated by semicolons.
+/// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
+/// those that are named, separated by semicolons.
 pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str])
 where
     W::Property: Display,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rules::duration::Ttl;
-use crate::rules::lock::{ClientInfo, Key, Kind, Mode, Owner, Token};
-use crate::rules::request::Request;
+use crate::rules::{ClientInfo, Key, Kind, Mode, Owner, Request, Token, Ttl};
 use crate::wait::heartbeat;
 
 /// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the
@@ -166,8 +164,8 @@ impl Terms {
     }
 }
 
-/// Reads the name of a scope: its clients, and how often each fault may occur. Only the names in this
-/// program are read, so a wrong one is a mistake in a test, which the panic fails.
+/// Reads the name of a scope: its clients, and how often each fault may occur. Only the names in
+/// this program are read, so a wrong one is a mistake in a test, which the panic fails.
 pub(super) fn parsed<T, B: Default>(
     name: &'static str,
     client: fn(usize, &str) -> T,
@@ -184,8 +182,8 @@ pub(super) fn parsed<T, B: Default>(
     (clients, budget)
 }
 
-/// The words of a scope's name that a state has not used up: clients that have not begun, and faults of
-/// which some are left.
+/// The words of a scope's name that a state has not used up: clients that have not begun, and
+/// faults of which some are left.
 pub(super) fn unplayed<B>(
     name: &'static str,
     is_idle: impl Fn(usize) -> bool,
@@ -212,8 +210,8 @@ pub(super) fn stranger() -> Token {
     Token::recorded("z0000000-token").expect("the literal is valid")
 }
 
-/// The token says whose it is: `a1000000-token` is that of the second round of the first client, and
-/// `a1000000` is its ID. Its form is always valid.
+/// The token says whose it is: `a1000000-token` is that of the second round of the first client,
+/// and `a1000000` is its ID. Its form is always valid.
 fn token(client: usize, round: u8) -> Token {
     let client = char::from(b'a' + client as u8);
     Token::recorded(&format!("{client}{round}000000-token")).unwrap()
@@ -236,7 +234,7 @@ pub(super) fn request(client: usize, round: u8) -> Request {
         ttl: Ttl::from_millis(TTL),
         at_least: Duration::ZERO,
         owner: None,
-        // Its last characters make a lock's life.
+        // Its last characters make a lock's generation.
         fresh_owner: format!("life-{}", token.id()).parse().unwrap(),
         token,
         enclosing: Vec::new(),
@@ -246,7 +244,7 @@ pub(super) fn request(client: usize, round: u8) -> Request {
         arrival: None,
         heartbeat: None,
         client: information.to_lines(),
-        part: None,
+        quorum_op: None,
     }
 }
 

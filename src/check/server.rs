@@ -4,10 +4,8 @@ use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, facts};
 use super::scope::whose;
 use super::world::{NOW, World};
-use crate::rules::lock::Fence;
-use crate::rules::lock::view::Outcome;
 use crate::rules::model::Lock;
-use crate::rules::request::{Answer, Request, Revocation, Verdict};
+use crate::rules::{Answer, Fence, Outcome, Request, Revocation, Verdict};
 
 impl World {
     /// The server executes a request.

@@ -6,7 +6,7 @@ use super::action::Action;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
 use super::world::{NOW, World, now};
-use crate::rules::request::{Answer, Renewal, Verdict};
+use crate::rules::{Answer, Renewal, Verdict};
 
 fn name(client: u8) -> char {
     char::from(b'a' + client)
@@ -19,7 +19,7 @@ pub(super) fn lines_of(world: &World) -> Vec<String> {
         clients.map(|(index, client)| format!("{}: {client}", name(index))).collect();
     let holds = world.lock.holds.iter().map(|hold| {
         let (id, left) = (&hold.token[..8], hold.deadline as i64 - NOW as i64);
-        format!("{id} for {left} ms, {:?}, fencing token {}", hold.standing, hold.fence)
+        format!("{id} for {left} ms, {:?}, fencing token {}", hold.status, hold.fence)
     });
     let guard = world.is_foreign().then(|| "another tool".to_owned());
     let held = list(holds.chain(guard));

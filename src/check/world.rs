@@ -12,7 +12,7 @@ use super::properties::Property;
 use super::scope::{Budget, Scope, unplayed, whose};
 use super::search::Play;
 use super::trace::lines_of;
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 use crate::rules::model::Lock;
 
 /// The step in which time passes.

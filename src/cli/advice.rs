@@ -9,15 +9,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
-use crate::rules::duration::is_duration;
-use crate::rules::fault::Fault;
+use crate::rules::{UserMessage, is_duration};
 use crate::text::{masked, shown};
 
 /// The remedy for a command line without a subcommand.
 const SUBCOMMANDS: &str = "use exec, acquire, renew, release or inspect";
 
 /// The fault of a command line with these words, which clap rejects with this error.
-pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> Fault {
+pub(super) fn fault(error: &clap::Error, words: &[OsString]) -> UserMessage {
     let mut program = Cli::command();
     program.build();
     let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
@@ -37,13 +36,13 @@ struct Rejected<'a> {
 }
 
 impl Rejected<'_> {
-    fn fault(&self) -> Fault {
+    fn fault(&self) -> UserMessage {
         if let Some((word, long)) = self.single_dash() {
             return unknown("option", word).with_remedy(format!("use --{long}"));
         }
         match self.error.kind() {
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                Fault::new("missing subcommand").with_remedy(SUBCOMMANDS)
+                UserMessage::new("missing subcommand").with_remedy(SUBCOMMANDS)
             }
             ErrorKind::InvalidSubcommand => self.unknown_subcommand(),
             ErrorKind::UnknownArgument => match self.first(ContextKind::InvalidArg) {
@@ -58,14 +57,14 @@ impl Rejected<'_> {
             ErrorKind::ValueValidation => self.invalid_value(),
             ErrorKind::InvalidUtf8 => {
                 let broken = self.words.iter().find(|word| word.contains('\u{fffd}'));
-                Fault::of_value("argument is not UTF-8", broken.unwrap_or(&""))
+                UserMessage::of_value("argument is not UTF-8", broken.unwrap_or(&""))
                     .with_remedy("correct its encoding")
             }
             _ => self.other(),
         }
     }
 
-    fn unknown_subcommand(&self) -> Fault {
+    fn unknown_subcommand(&self) -> UserMessage {
         let word = self.first(ContextKind::InvalidSubcommand).unwrap_or_default();
         let lower = word.to_lowercase();
         let meant = self.program.find_subcommand(&lower).map(Command::get_name);
@@ -75,7 +74,7 @@ impl Rejected<'_> {
         unknown("subcommand", word).with_remedy(remedy)
     }
 
-    fn unknown_option(&self, option: &str) -> Fault {
+    fn unknown_option(&self, option: &str) -> UserMessage {
         // In `-n=yes`, clap takes '=' for another option.
         if let ("-=", Some(word)) = (option, self.cluster(option)) {
             return takes_no_value(word.split('=').next().unwrap_or_default());
@@ -83,7 +82,7 @@ impl Rejected<'_> {
         let option = option.split('=').next().unwrap_or_default();
         let fault = match self.cluster(option) {
             Some(cluster) => {
-                Fault::new(format!("unknown option {} in {}", shown(option), shown(cluster)))
+                UserMessage::new(format!("unknown option {} in {}", shown(option), shown(cluster)))
             }
             None => unknown("option", option),
         };
@@ -94,11 +93,11 @@ impl Rejected<'_> {
                 _ if owners.is_empty() => fault.with_remedy(self.known_elsewhere(option)),
                 Some(later) => {
                     let problem = format!("{} precedes the subcommand", shown(option));
-                    Fault::new(problem).with_remedy(format!("put it after {later}"))
+                    UserMessage::new(problem).with_remedy(format!("put it after {later}"))
                 }
                 None => {
                     let problem = format!("missing subcommand before {}", shown(option));
-                    Fault::new(problem).with_remedy(SUBCOMMANDS)
+                    UserMessage::new(problem).with_remedy(SUBCOMMANDS)
                 }
             };
         };
@@ -113,7 +112,7 @@ impl Rejected<'_> {
             None if owners.is_empty() => fault.with_remedy(self.known_elsewhere(option)),
             None => {
                 let problem = format!("{} is not an option of {name}", shown(option));
-                Fault::new(problem).with_remedy(format!("use it with {}", any_of(&owners)))
+                UserMessage::new(problem).with_remedy(format!("use it with {}", any_of(&owners)))
             }
         }
     }
@@ -150,22 +149,22 @@ impl Rejected<'_> {
 
     /// A word that is not an option, after all words that the subcommand takes. A word of renew or
     /// release may be a token, so it is not shown.
-    fn unexpected(&self, word: &str) -> Fault {
+    fn unexpected(&self, word: &str) -> UserMessage {
         match self.subcommand.map(Command::get_name) {
-            None => Fault::new("missing subcommand before '--'").with_remedy(SUBCOMMANDS),
-            Some("acquire") => Fault::of_value("unexpected word after NAME", word)
+            None => UserMessage::new("missing subcommand before '--'").with_remedy(SUBCOMMANDS),
+            Some("acquire") => UserMessage::of_value("unexpected word after NAME", word)
                 .with_remedy("to run a command, use rlock exec"),
-            Some("inspect") => Fault::of_value("unexpected word after NAME", word)
+            Some("inspect") => UserMessage::of_value("unexpected word after NAME", word)
                 .with_remedy("to show several locks, quote a pattern such as 'a*'"),
             Some("renew") if is_duration(word) => {
-                Fault::of_value("unexpected word after TOKEN", word)
+                UserMessage::of_value("unexpected word after TOKEN", word)
                     .with_remedy("use --ttl for a duration")
             }
-            _ => Fault::new("unexpected word after TOKEN").with_remedy("remove it"),
+            _ => UserMessage::new("unexpected word after TOKEN").with_remedy("remove it"),
         }
     }
 
-    fn missing(&self) -> Fault {
+    fn missing(&self) -> UserMessage {
         let missing = self.all(ContextKind::InvalidArg);
         let lacks = |argument: &str| missing.iter().any(|other| other.starts_with(argument));
         let name = self.subcommand.map_or("", Command::get_name);
@@ -184,24 +183,28 @@ impl Rejected<'_> {
             _ if lacks("<NAME>") => ("missing NAME", format!("use rlock {name} NAME")),
             _ => return self.other(),
         };
-        Fault::new(problem).with_remedy(remedy)
+        UserMessage::new(problem).with_remedy(remedy)
     }
 
-    fn conflict(&self) -> Fault {
+    fn conflict(&self) -> UserMessage {
         let argument = self.argument();
         let others = self.all(ContextKind::PriorArg);
         let others: Vec<String> = others.into_iter().map(|it| self.written(name(it))).collect();
         let others: Vec<&str> =
             others.iter().map(String::as_str).filter(|it| **it != argument).collect();
         match others.is_empty() {
-            true => Fault::new(format!("{argument} is given twice")).with_remedy("remove one"),
-            false => Fault::new(format!("{argument} cannot be used with {}", any_of(&others)))
-                .with_remedy("remove one of them"),
+            true => {
+                UserMessage::new(format!("{argument} is given twice")).with_remedy("remove one")
+            }
+            false => {
+                UserMessage::new(format!("{argument} cannot be used with {}", any_of(&others)))
+                    .with_remedy("remove one of them")
+            }
         }
     }
 
     /// An option without its value, or with a value that is not one of its choices.
-    fn unknown_value(&self) -> Fault {
+    fn unknown_value(&self) -> UserMessage {
         let (argument, choices) = (self.argument(), self.all(ContextKind::ValidValue));
         let value = self.first(ContextKind::InvalidValue).unwrap_or_default();
         if value.is_empty() {
@@ -212,9 +215,10 @@ impl Rejected<'_> {
                 "DURATION" => "add one such as 90s, 1m30s or 250ms".to_owned(),
                 _ => "add it".to_owned(),
             };
-            return Fault::new(format!("missing {kind} after {argument}")).with_remedy(remedy);
+            return UserMessage::new(format!("missing {kind} after {argument}"))
+                .with_remedy(remedy);
         }
-        let fault = Fault::of_value(format_args!("{argument}: unknown value"), value);
+        let fault = UserMessage::of_value(format_args!("{argument}: unknown value"), value);
         match choices.is_empty() {
             true => fault.with_remedy(self.help()),
             false => fault.with_remedy(format!("use {}", any_of(&choices))),
@@ -222,20 +226,20 @@ impl Rejected<'_> {
     }
 
     /// A value that its own type rejects.
-    fn invalid_value(&self) -> Fault {
+    fn invalid_value(&self) -> UserMessage {
         let argument = self.argument();
-        match self.error.source().and_then(|source| source.downcast_ref::<Fault>()) {
+        match self.error.source().and_then(|source| source.downcast_ref::<UserMessage>()) {
             Some(fault) => fault.clone().reworded(|problem| format!("{argument}: {problem}")),
             None => self.other(),
         }
     }
 
     /// For an error that nothing here knows: the first paragraph of clap's own text.
-    fn other(&self) -> Fault {
+    fn other(&self) -> UserMessage {
         let text = masked(&self.error.render().to_string());
         let paragraph = text.split("\n\n").next().unwrap_or_default();
         let line = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-        Fault::new(line.strip_prefix("error: ").unwrap_or(&line)).with_remedy(self.help())
+        UserMessage::new(line.strip_prefix("error: ").unwrap_or(&line)).with_remedy(self.help())
     }
 
     fn help(&self) -> String {
@@ -294,12 +298,12 @@ impl Rejected<'_> {
     }
 }
 
-fn unknown(what: &str, word: &str) -> Fault {
-    Fault::new(format!("unknown {what} {}", shown(word)))
+fn unknown(what: &str, word: &str) -> UserMessage {
+    UserMessage::new(format!("unknown {what} {}", shown(word)))
 }
 
-fn takes_no_value(option: &str) -> Fault {
-    Fault::new(format!("{option} does not take a value")).with_remedy("remove the value")
+fn takes_no_value(option: &str) -> UserMessage {
+    UserMessage::new(format!("{option} does not take a value")).with_remedy("remove the value")
 }
 
 /// The name in clap's text for an argument: of `--ttl <DURATION>`, `<NAME>` and `[TOKEN]`.

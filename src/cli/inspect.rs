@@ -4,9 +4,7 @@ use clap::Args;
 
 use super::Common;
 use super::options::order;
-use crate::rules::duration::{BoundedDuration, Timeout};
-use crate::rules::lock::pattern::Subject;
-use crate::rules::policy::Order;
+use crate::rules::{BoundedDuration, Order, Subject, Timeout};
 
 #[derive(Args)]
 #[group(skip)]
@@ -20,9 +18,10 @@ pub(crate) struct Inspect {
     pub(crate) subject: Option<Subject>,
     /// List only locks that need attention; exit 1 if there are any
     ///
-    /// Use this as a monitoring check. A lock needs attention if its holder may be dead or stopped, if
-    /// it was revoked but not released, if it cannot be read, or if another tool holds it without an
-    /// expiry. If no lock needs attention, inspect prints nothing and exits with status 0.
+    /// Use this as a monitoring check. A lock needs attention if its holder may be dead or stopped,
+    /// if it was revoked but not released, if it cannot be read, or if another tool holds it
+    /// without an expiry. If no lock needs attention, inspect prints nothing and exits with status
+    /// 0.
     #[arg(long)]
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
@@ -33,7 +32,8 @@ pub(crate) struct Inspect {
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER
     ///
-    /// By default, locks that need attention come first. Locks that compare equal are sorted by name.
+    /// By default, locks that need attention come first. Locks that compare equal are sorted by
+    /// name.
     #[arg(long, value_name = "ORDER", value_parser = order())]
     pub(crate) sort: Option<Order>,
     /// Print one JSON document, even on failure

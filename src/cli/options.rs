@@ -7,26 +7,27 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use crate::rules::duration::{BoundedDuration, Timeout, Ttl};
-use crate::rules::fault::Fault;
-use crate::rules::lock::{Label, Name, Owner, Prefix, Token};
-use crate::rules::policy::{OnLost, OnUnreachable, Order};
+use crate::rules::{
+    BoundedDuration, Label, Name, OnLost, OnUnreachable, Order, Owner, Prefix, Timeout, Token, Ttl,
+    UserMessage,
+};
 
 /// Parses a number of something, within a range.
-fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, Fault> {
-    let fault = || Fault::of_value(format_args!("not {what}"), text);
+fn number<T: FromStr>(text: &str, what: &str, range: &str) -> Result<T, UserMessage> {
+    let fault = || UserMessage::of_value(format_args!("not {what}"), text);
     text.parse().map_err(|_| fault().with_remedy(format!("use a number from {range}")))
 }
 
-fn slots(text: &str) -> Result<NonZeroU32, Fault> {
+fn slots(text: &str) -> Result<NonZeroU32, UserMessage> {
     number(text, "a number of slots", "1 to 4294967295")
 }
 
-fn exit_status(text: &str) -> Result<u8, Fault> {
+fn exit_status(text: &str) -> Result<u8, UserMessage> {
     number(text, "an exit status", "0 to 255")
 }
 
-/// A value that users may choose: its name, its text in the help or an empty one, and what it means.
+/// A value that users may choose: its name, its text in the help or an empty one, and what it
+/// means.
 type Choice<T> = (&'static str, &'static str, T);
 
 fn choice<T: Copy + Send + Sync>(
@@ -38,7 +39,9 @@ fn choice<T: Copy + Send + Sync>(
     });
     PossibleValuesParser::new(named).try_map(|text| {
         let chosen = choices.iter().find(|(name, ..)| *name == text);
-        chosen.map(|(_, _, value)| *value).ok_or_else(|| Fault::of_value("not a choice", &text))
+        chosen
+            .map(|(_, _, value)| *value)
+            .ok_or_else(|| UserMessage::of_value("not a choice", &text))
     })
 }
 
@@ -60,7 +63,7 @@ pub(super) fn order() -> impl TypedValueParser<Value = Order> {
 }
 
 /// Parses the value of `--min-replicas` and of its variable.
-pub(crate) fn replicas(text: &str) -> Result<u32, Fault> {
+pub(crate) fn replicas(text: &str) -> Result<u32, UserMessage> {
     number(text, "a number of replicas", "0 to 4294967295")
 }
 
@@ -135,9 +138,9 @@ pub(crate) struct Terms {
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
     ///
-    /// Each holder gets the lowest free slot number from 1 to N: in RLOCK_SLOT with exec and acquire
-    /// --shell, and as slot in acquire --json. On several independent servers, holders have no slot
-    /// numbers.
+    /// Each holder gets the lowest free slot number from 1 to N: in RLOCK_SLOT with exec and
+    /// acquire --shell, and as slot in acquire --json. On several independent servers, holders have
+    /// no slot numbers.
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
@@ -160,14 +163,14 @@ pub(crate) struct Terms {
     /// Cancel older waiters that also use --supersede
     ///
     /// They exit with status 75 (see -E). Holders and other waiters are not affected. Use this for
-    /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock and
-    /// --wait 0.
+    /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock
+    /// and --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy [default: 75]
     ///
-    /// The same applies if the waiter was superseded or removed. Errors such as an unreachable server
-    /// keep their own status.
+    /// The same applies if the waiter was superseded or removed. Errors such as an unreachable
+    /// server keep their own status.
     #[arg(short = 'E', long, value_name = "N", value_parser = exit_status)]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it

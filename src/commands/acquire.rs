@@ -12,7 +12,7 @@ use crate::config::{Acquire, Handover, Output};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::lock::Token;
+use crate::rules::Token;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::text::quoted;

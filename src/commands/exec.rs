@@ -6,14 +6,9 @@ use crate::config::Exec;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Token;
-use crate::rules::lock::view::Outcome;
-use crate::rules::loss::LockOutcome;
-use crate::rules::policy::OnUnreachable;
-use crate::rules::request::{Release, Request};
+use crate::rules::{
+    Failure, Instant, LockOutcome, OnUnreachable, Outcome, Release, Request, Token, show,
+};
 use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;

@@ -8,9 +8,7 @@ use super::reported;
 use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::lock::{ClientInfo, EnclosingHolds, Name, Owner, Token};
-use crate::rules::policy::WaitLimit;
-use crate::rules::request::Request;
+use crate::rules::{ClientInfo, EnclosingHolds, Name, Owner, Request, Token, WaitLimit};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -59,7 +57,7 @@ impl Grant {
                 WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),
             },
             client: client.to_lines(),
-            part: None,
+            quorum_op: None,
         };
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let mut store = reported::open(&terms.server, report)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use nix::unistd::{Pid, getppid, getuid};
 
-use crate::rules::lock::{ClientInfo, Kind, Label, ProcessId};
+use crate::rules::{ClientInfo, Kind, Label, ProcessId};
 use crate::text::{at_most, printable};
 
 /// Describes an exec: this process, and the program that it runs.

@@ -27,12 +27,7 @@ use crate::config::{Handover, KEEPER, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::Outcome;
-use crate::rules::lock::{ProcessId, Token};
-use crate::rules::loss::LockOutcome;
-use crate::rules::policy::LossPolicy;
+use crate::rules::{Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Token, UserMessage};
 use crate::supervise::notice::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Descriptors, RenewableHold, watch};
@@ -46,7 +41,7 @@ const READY: &[u8] = b"ready";
 pub(super) fn watchable(process: ProcessId) -> Result<OwnedFd, Error> {
     let number = process.get();
     let refused = |what: &str, remedy: &str| {
-        let fault = Fault::new(format!("--while-pid {number}: {what}"));
+        let fault = UserMessage::new(format!("--while-pid {number}: {what}"));
         Error::Usage(fault.with_remedy(remedy))
     };
     // If it ends, all other processes end too, and no process in its container can stop it.

@@ -12,7 +12,7 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::inspect::json::{ClientDocument, HolderDocument, WaiterDocument};
-use crate::rules::lock::{Fence, Name, Slot, Token};
+use crate::rules::{Fence, Name, Slot, Token};
 use crate::text::{Line, is_unsafe};
 
 /// The JSON document of acquire, renew and release.

@@ -7,9 +7,8 @@ use crate::config::{Output, Release, Target};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::lock::Token;
-use crate::rules::lock::view::Outcome;
 use crate::rules::request;
+use crate::rules::{Outcome, Token};
 use crate::store::Store;
 use crate::supervise::notice;
 

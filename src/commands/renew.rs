@@ -7,8 +7,7 @@ use crate::config::{Output, Renew};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::request::Renewal;
+use crate::rules::{Renewal, show};
 
 pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
     let Renew { name, key, token, ttl, server, output } = options;

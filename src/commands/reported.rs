@@ -6,13 +6,9 @@ use std::time::Duration;
 use crate::config::Server;
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::duration::Ttl;
-use crate::rules::failure::Failure;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Id, Key, Prefix, Token};
-use crate::rules::request::{
-    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
+use crate::rules::{
+    Answer, Asked, Failure, Id, Key, Listing, Outcome, Pattern, Prefix, Release, Removal, Renewal,
+    Request, Revocation, Seen, Token, Ttl, View,
 };
 use crate::store::{Interrupt, Store};
 

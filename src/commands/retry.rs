@@ -2,12 +2,7 @@
 //! release that is repeated until then saves the waiters the rest of the lease.
 
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::Outcome;
-use crate::rules::request::{Release, Repeatable, Request};
-use crate::rules::retries::{Attempts, Next};
+use crate::rules::{Attempts, Failure, Instant, Next, Outcome, Release, Repeatable, Request, show};
 use crate::store::Store;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;

@@ -12,11 +12,10 @@ use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::{HoldState, Holder, Operator, ServerTime, State, View};
-use crate::rules::lock::{Id, Key, Kind, Name};
-use crate::rules::request::{Removal, Revocation};
+use crate::rules::{
+    HoldState, Holder, Id, Instant, Key, Kind, Name, Operator, Removal, Revocation, ServerTime,
+    State, View, show,
+};
 use crate::store::Store;
 use crate::system::poll::ready;
 use crate::text::Line;
@@ -107,7 +106,8 @@ pub(super) fn run_for_one(
     Ok(Exit::Status(exit::OK))
 }
 
-/// What the operator reads about a hold that was revoked. A hold that is cooling was only in the way.
+/// What the operator reads about a hold that was revoked. A hold that is cooling was only in the
+/// way.
 fn revoked(holder: &Holder, now: ServerTime) -> String {
     let Holder { client, id, .. } = holder;
     if holder.state == HoldState::Cooling {

@@ -13,8 +13,7 @@ use nix::libc;
 use super::handover::ReadOnce;
 use crate::error::Error;
 use crate::report::plain;
-use crate::rules::duration::show;
-use crate::rules::instant::Instant;
+use crate::rules::{Instant, show};
 use crate::system::poll::{Want, ready};
 use crate::text::quoted;
 

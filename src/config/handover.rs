@@ -12,7 +12,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::rules::lock::Token;
+use crate::rules::Token;
 
 /// The name by which a process knows that it is a keeper.
 pub(crate) const KEEPER: &str = "rlock-keeper";

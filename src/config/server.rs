@@ -10,8 +10,7 @@ use super::handover::ReadOnce;
 use super::variables::{given, parse, setting, unicode, variable};
 use crate::cli;
 use crate::error::Error;
-use crate::rules::duration::{Timeout, Ttl};
-use crate::rules::lock::{Key, Name, Prefix};
+use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
 use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
@@ -32,8 +31,8 @@ const NO_URL: &str = "no server; set --url or RLOCK_URL, for example \
 
 impl Server {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
-    /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper has
-    /// received.
+    /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper
+    /// has received.
     pub(super) fn resolve(
         common: &cli::Common,
         ttl: Option<Ttl>,

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 
 /// Returns the value of an option, or of the variable if the option was not given.
-pub(super) fn setting<T: FromStr<Err = Fault>>(
+pub(super) fn setting<T: FromStr<Err = UserMessage>>(
     option: Option<T>,
     name: &str,
 ) -> Result<Option<T>, Error> {
@@ -19,7 +19,7 @@ pub(super) fn setting<T: FromStr<Err = Fault>>(
 pub(super) fn setting_by<T>(
     option: Option<T>,
     name: &str,
-    parser: impl FnOnce(&str) -> Result<T, Fault>,
+    parser: impl FnOnce(&str) -> Result<T, UserMessage>,
 ) -> Result<Option<T>, Error> {
     match (option, variable(name)?) {
         (Some(value), _) => Ok(Some(value)),
@@ -29,16 +29,16 @@ pub(super) fn setting_by<T>(
 }
 
 /// Parses the text of a variable; an error names the variable.
-pub(super) fn parse<T: FromStr<Err = Fault>>(name: &str, text: &str) -> Result<T, Error> {
+pub(super) fn parse<T: FromStr<Err = UserMessage>>(name: &str, text: &str) -> Result<T, Error> {
     parse_by(name, text, str::parse)
 }
 
 fn parse_by<T>(
     name: &str,
     text: &str,
-    parser: impl FnOnce(&str) -> Result<T, Fault>,
+    parser: impl FnOnce(&str) -> Result<T, UserMessage>,
 ) -> Result<T, Error> {
-    let named = |fault: Fault| fault.reworded(|what| format!("{name}: {what}"));
+    let named = |fault: UserMessage| fault.reworded(|what| format!("{name}: {what}"));
     parser(text).map_err(|fault| Error::Usage(named(fault)))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn variable(name: &str) -> Result<Option<String>, Error> {
 /// Converts the value of a variable; an error names the variable.
 pub(super) fn unicode(name: &str, value: OsString) -> Result<String, Error> {
     value.into_string().map_err(|_| {
-        let fault = Fault::new(format!("{name}: not UTF-8"));
+        let fault = UserMessage::new(format!("{name}: not UTF-8"));
         Error::Usage(fault.with_remedy("correct its encoding"))
     })
 }

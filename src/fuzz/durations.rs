@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{one_line, printable, text};
-use crate::rules::duration::{BoundedDuration, Timeout, Ttl, show};
+use crate::rules::{BoundedDuration, Timeout, Ttl, show};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{parts, text};
-use crate::rules::lock::{EnclosingHolds, Key, Name, Prefix, Token};
+use crate::rules::{EnclosingHolds, Key, Name, Prefix, Token};
 
 /// Checks RLOCK_HELD: a command inside of one more hold sees that hold and all those around it. The
 /// input is the variable, and then a prefix and a name.

@@ -8,17 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{one_line, view};
-use crate::rules::duration::Ttl;
-use crate::rules::failure::Failure;
-use crate::rules::lock::view::Outcome;
-use crate::rules::lock::{Key, Mode, Owner, Prefix, Token};
-use crate::rules::request::{Answer, Request, Revocation};
+use crate::rules::{
+    Answer, Failure, Key, Mode, Outcome, Owner, Prefix, Request, Revocation, Token, Ttl,
+};
 use crate::store::location::Location;
 use crate::store::{Store, copies};
 
-/// Checks the files of `local:`. The first byte selects a request, whether the lock has a guard, and
-/// whether the rest is the whole state file or only the content of a copy in it. A state that cannot
-/// be read is left as it is, and what rlock writes can be read again.
+/// Checks the files of `local:`. The first byte selects a request, whether the lock has a guard,
+/// and whether the rest is the whole state file or only the content of a copy in it. A state that
+/// cannot be read is left as it is, and what rlock writes can be read again.
 pub fn lock_files(bytes: &[u8]) {
     let Some((request, state)) = bytes.split_first() else { return };
     let state = &*match request & 0x20 {
@@ -85,7 +83,7 @@ pub(super) fn request() -> Request {
         arrival: None,
         heartbeat: Some(Duration::from_secs(10)),
         client: "host\nuser\n7\nmake\nexec\n".into(),
-        part: None,
+        quorum_op: None,
     }
 }
 

@@ -1,10 +1,9 @@
 //! The words of the domain.
 
 use super::{one_line, parts, printable, text};
-use crate::rules::fault::Fault;
-use crate::rules::lock::pattern::{Pattern, Subject};
-use crate::rules::lock::view::Outcome;
-use crate::rules::lock::{Key, Label, Mode, Name, Owner, Prefix, ProcessId, Token};
+use crate::rules::{
+    Key, Label, Mode, Name, Outcome, Owner, Pattern, Prefix, ProcessId, Subject, Token, UserMessage,
+};
 
 /// Checks the words of the domain: names, prefixes, patterns, owners, labels, tokens and modes. The
 /// input is a text, and then a prefix or a pattern.
@@ -44,12 +43,12 @@ pub fn names(bytes: &[u8]) {
     assert_eq!(Outcome::from(outcome.to_string().as_str()), outcome);
 }
 
-fn read<T: std::str::FromStr<Err = Fault>>(text: &str) -> Option<T> {
-    text.parse().inspect_err(|fault: &Fault| one_line(&fault.to_string())).ok()
+fn read<T: std::str::FromStr<Err = UserMessage>>(text: &str) -> Option<T> {
+    text.parse().inspect_err(|fault: &UserMessage| one_line(&fault.to_string())).ok()
 }
 
-/// Checks that all keys of a lock are in the cluster slot of its guard, and that none is the guard of
-/// another lock.
+/// Checks that all keys of a lock are in the cluster slot of its guard, and that none is the guard
+/// of another lock.
 fn of_key(key: &Key) {
     for what in ["holds", "state", "queue", "mail:0123"] {
         let side = key.side(what);

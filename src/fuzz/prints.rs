@@ -4,12 +4,11 @@ use super::{printable, text};
 use crate::inspect::problem::Here;
 use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
-use crate::rules::lock::view::View;
-use crate::rules::lock::{ClientInfo, Mode, Name, Prefix};
+use crate::rules::{ClientInfo, Mode, Name, Prefix, View};
 use crate::text::{Line, at_most, columns, cut, cut_middle, push_padded, quoted};
 
-/// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client can
-/// be shown and read again.
+/// Checks that any text can be shown, cut, aligned and quoted, and that the details of any client
+/// can be shown and read again.
 pub fn prints(bytes: &[u8]) {
     let text = &*text(bytes);
     let shown = crate::text::printable(text);

@@ -13,18 +13,15 @@ use socket2::SockRef;
 
 use super::lock_files::request;
 use super::{one_line, view};
-use crate::rules::failure::Failure;
-use crate::rules::lock::Prefix;
-use crate::rules::lock::view::Outcome;
-use crate::rules::request::{Answer, Revocation};
+use crate::rules::{Answer, Failure, Outcome, Prefix, Revocation};
 use crate::store::Store;
 use crate::store::location::Location;
 
 /// How many connections hear the input; later ones hear nothing, so that every conversation ends.
 const HEARD: usize = 3;
 
-/// Checks a whole conversation with a server that says anything. The first byte selects the request,
-/// and the rest is all that the server says.
+/// Checks a whole conversation with a server that says anything. The first byte selects the
+/// request, and the rest is all that the server says.
 pub fn server(bytes: &[u8]) {
     let Some((request, replies)) = bytes.split_first() else { return };
     let listener = Listener::new();

@@ -6,11 +6,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
-use crate::rules::duration::millis;
-use crate::rules::lock::view::{
-    Ending, HistoryEntry, Holder, Outcome, ServerTime, State, View, Waiter,
+use crate::rules::{
+    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Kind, Mode, Outcome, Owner, Prefix,
+    ServerTime, Slot, State, View, Waiter, millis,
 };
-use crate::rules::lock::{ClientInfo, Fence, Key, Kind, Mode, Owner, Prefix, Slot};
 
 /// One lock.
 #[derive(Serialize)]

@@ -3,9 +3,7 @@
 use super::Inspected;
 use super::json::rfc3339;
 use super::style::Style;
-use crate::rules::duration::show;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::{HistoryEntry, HoldState, Holder, Operator, Outcome, State, View};
+use crate::rules::{HistoryEntry, HoldState, Holder, Mode, Operator, Outcome, State, View, show};
 
 /// A page with the holders, waiters and history of a lock.
 pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {

@@ -6,9 +6,7 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 
-use crate::rules::duration::show;
-use crate::rules::lock::view::{HoldState, Holder, State, View};
-use crate::rules::lock::{ClientInfo, Kind, Name, Prefix};
+use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, Prefix, State, View, show};
 use crate::text::quoted;
 
 /// The host that runs `inspect`, and the prefix that it looks under.

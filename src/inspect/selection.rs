@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::Inspected;
-use crate::rules::policy::Order;
+use crate::rules::Order;
 
 /// Which locks to show, and in which order.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +29,8 @@ impl Selection {
         match self.order {
             None => locks.sort_by_key(|lock| !lock.needs_attention()),
             Some(Order::Name) => {}
-            // Not by age, because each lock was read at another moment. A lock of another tool has no
-            // age, and so comes last.
+            // Not by age, because each lock was read at another moment. A lock of another tool has
+            // no age, and so comes last.
             Some(Order::Age) => locks.sort_by_key(|lock| Reverse(lock.acquired().map(Reverse))),
             Some(Order::Waiting) => locks.sort_by_key(|lock| Reverse(lock.view.waiters.len())),
             // Without an expiry, a lease ends last.

@@ -5,9 +5,7 @@ use std::fmt::Write;
 
 use super::Inspected;
 use super::style::Style;
-use crate::rules::duration::show;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::{State, View};
+use crate::rules::{Mode, State, View, show};
 use crate::text::{columns, cut, cut_middle, push_padded};
 
 /// The number of spaces between two columns.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -19,11 +19,11 @@ impl BoundedDuration {
 }
 
 impl FromStr for BoundedDuration {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         let fault =
-            |problem: &str, remedy: &str| Fault::of_value(problem, text).with_remedy(remedy);
+            |problem: &str, remedy: &str| UserMessage::of_value(problem, text).with_remedy(remedy);
         match parse(text) {
             None => Err(fault("not a duration", "use a form such as 90s, 1m30s or 250ms")),
             Some(duration) if duration > WEEK && text.contains('M') => {
@@ -70,12 +70,12 @@ impl Timeout {
 }
 
 impl FromStr for Timeout {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(1) {
-            let fault = Fault::of_value("below the limit of 1ms", text);
+            let fault = UserMessage::of_value("below the limit of 1ms", text);
             return Err(fault.with_remedy("use a longer duration"));
         }
         Ok(Self(duration))
@@ -105,12 +105,12 @@ impl Ttl {
 }
 
 impl FromStr for Ttl {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         let BoundedDuration(duration) = text.parse()?;
         if duration < Duration::from_millis(100) {
-            let fault = Fault::of_value("below the limit of 100ms", text);
+            let fault = UserMessage::of_value("below the limit of 100ms", text);
             return Err(fault.with_remedy("use a longer lease"));
         }
         Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))

@@ -2,32 +2,32 @@
 
 use std::fmt;
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 
 /// Why a request got no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
     /// Connecting failed, the connection broke, or no reply arrived in time. `others_answer`:
     /// sentinels or other nodes of the cluster answered.
-    Unreachable { fault: Fault, fate: Fate, others_answer: bool },
+    Unreachable { fault: UserMessage, delivery: Delivery, others_answer: bool },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
-    Unavailable(Fault),
+    Unavailable(UserMessage),
     /// The reply is larger than any lock can be.
-    TooLarge(Fault),
+    TooLarge(UserMessage),
     /// The user must change something first. `executed`: the request may have taken effect all
     /// the same, because the server rejected the login but runs scripts for clients that are not
     /// logged in.
-    Misconfigured { fault: Fault, executed: bool },
+    Misconfigured { fault: UserMessage, executed: bool },
     /// The request took effect, but too few replicas have confirmed it.
-    Unconfirmed(Fault),
+    Unconfirmed(UserMessage),
     /// The interrupt came first. `sent`: the request may have taken effect.
     Interrupted { sent: bool },
 }
 
 /// What may have happened to a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fate {
+pub(crate) enum Delivery {
     /// It did not reach the server.
     NotSent,
     /// The connection broke after it was sent, so it may have taken effect or not.
@@ -38,13 +38,13 @@ pub(crate) enum Fate {
 
 impl Failure {
     /// A misconfiguration that kept the request from taking effect.
-    pub(crate) fn misconfigured(fault: Fault) -> Self {
+    pub(crate) fn misconfigured(fault: UserMessage) -> Self {
         Self::Misconfigured { fault, executed: false }
     }
 
     /// The problem without its remedy, for a message with another ending.
     pub(crate) fn problem(&self) -> &str {
-        self.fault().map_or("interrupted", Fault::problem)
+        self.fault().map_or("interrupted", UserMessage::problem)
     }
 
     /// The same failure in other words.
@@ -60,7 +60,7 @@ impl Failure {
         self
     }
 
-    fn fault(&self) -> Option<&Fault> {
+    fn fault(&self) -> Option<&UserMessage> {
         match self {
             Self::Unreachable { fault, .. }
             | Self::Unavailable(fault)
@@ -83,7 +83,7 @@ impl Failure {
 
     /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
     pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Unreachable { fate: Fate::NotSent | Fate::Pending, .. })
+        matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
     /// The same failure, of one server among others that answered.
@@ -95,15 +95,15 @@ impl Failure {
     }
 
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was
-    /// lost, only its confirmation failed, or another server has queued it. `Fate::Pending` rather than `Fate::Lost`, because the
-    /// request has been repeated already.
+    /// lost, only its confirmation failed, or another server has queued it. `Delivery::Pending`
+    /// rather than `Delivery::Lost`, because the request has been repeated already.
     pub(crate) fn but_maybe_executed(self) -> Self {
-        let fate = Fate::Pending;
+        let delivery = Delivery::Pending;
         match self {
             Self::Unreachable { fault, others_answer, .. } => {
-                Self::Unreachable { fault, fate, others_answer }
+                Self::Unreachable { fault, delivery, others_answer }
             }
-            Self::Unavailable(fault) => Self::Unreachable { fault, fate, others_answer: true },
+            Self::Unavailable(fault) => Self::Unreachable { fault, delivery, others_answer: true },
             Self::Misconfigured { fault, .. } => Self::Misconfigured { fault, executed: true },
             Self::Interrupted { .. } => Self::Interrupted { sent: true },
             failure @ (Self::TooLarge(_) | Self::Unconfirmed(_)) => failure,
@@ -113,7 +113,7 @@ impl Failure {
     /// Whether the request may have taken effect even though no reply arrived.
     pub(crate) fn maybe_executed(&self) -> bool {
         match self {
-            Self::Unreachable { fate, .. } => *fate != Fate::NotSent,
+            Self::Unreachable { delivery, .. } => *delivery != Delivery::NotSent,
             Self::Interrupted { sent } => *sent,
             Self::Misconfigured { executed, .. } => *executed,
             Self::Unavailable(_) => false,
@@ -138,9 +138,13 @@ mod tests {
 
     #[test]
     fn a_request_sent_twice_may_have_taken_effect_whatever_the_second_error() {
-        let fault = || Fault::new("refused");
+        let fault = || UserMessage::new("refused");
         for failure in [
-            Failure::Unreachable { fault: fault(), fate: Fate::NotSent, others_answer: false },
+            Failure::Unreachable {
+                fault: fault(),
+                delivery: Delivery::NotSent,
+                others_answer: false,
+            },
             Failure::Unavailable(fault()),
             Failure::misconfigured(fault()),
             Failure::Interrupted { sent: false },

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rules::duration::Ttl;
-use crate::rules::instant::Instant;
+use crate::rules::{Instant, Ttl};
 
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

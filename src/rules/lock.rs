@@ -14,7 +14,7 @@ pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub(crate) use enclosing::EnclosingHolds;
 pub(crate) use token::{Id, Token};
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 use crate::text::{at_most, is_invisible, is_unsafe, printable};
 
 /// The name of a lock: 1 to 200 bytes. It contains no white space, no control or invisible
@@ -35,11 +35,13 @@ impl fmt::Display for Name {
 }
 
 impl FromStr for Name {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         if text.contains("://") {
-            return Err(Fault::new("lock name is a URL").with_remedy("give the server with --url"));
+            return Err(
+                UserMessage::new("lock name is a URL").with_remedy("give the server with --url")
+            );
         }
         is_within(1, text)?;
         match text.chars().find(|&c| forbidden(c) || matches!(c, '{' | '}')) {
@@ -50,25 +52,27 @@ impl FromStr for Name {
 }
 
 /// Checks the length of a text: from `least` to 200 bytes.
-fn is_within(least: usize, text: &str) -> Result<(), Fault> {
+fn is_within(least: usize, text: &str) -> Result<(), UserMessage> {
     if text.len() < least {
-        return Err(Fault::new("empty").with_remedy("use at least one character"));
+        return Err(UserMessage::new("empty").with_remedy("use at least one character"));
     }
     if text.len() > 200 {
-        return Err(Fault::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one"));
+        return Err(
+            UserMessage::of_value("exceeds 200 bytes", text).with_remedy("use a shorter one")
+        );
     }
     Ok(())
 }
 
 /// The fault of a text with a character that it cannot contain.
-fn contains(c: char, text: &str) -> Fault {
+fn contains(c: char, text: &str) -> UserMessage {
     let what = match c {
         ' ' => "a space".to_owned(),
         // Escaped, it would look like two.
         '\\' => r"'\'".to_owned(),
         _ => format!("{c:?}"),
     };
-    Fault::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
+    UserMessage::of_value(format_args!("contains {what}"), text).with_remedy("remove it")
 }
 
 fn forbidden(c: char) -> bool {
@@ -99,16 +103,16 @@ impl Default for Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(0, text)?;
         match text.chars().find(|&c| forbidden(c)) {
             Some(c) => Err(contains(c, text)),
             // If the prefix has no hash tag, the whole key becomes the tag of its side keys. A
             // closing brace would end that tag early, which puts them in another slot of a cluster.
             None if tag(text).is_none() && text.contains('}') => {
-                let fault = Fault::of_value("contains '}' without a hash tag", text);
+                let fault = UserMessage::of_value("contains '}' without a hash tag", text);
                 Err(fault.with_remedy("use a form such as {app}:"))
             }
             None => Ok(Self(text.to_owned())),
@@ -282,9 +286,9 @@ impl Owner {
 }
 
 impl FromStr for Owner {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         is_within(1, text)?;
         match text.chars().find(|&c| is_deceptive(c)) {
             Some(c) => Err(contains(c, text)),

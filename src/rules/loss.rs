@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::rules::duration::show;
-use crate::rules::lock::view::Reason;
+use crate::rules::{Reason, show};
 
 /// Whether the lock was kept while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

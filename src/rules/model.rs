@@ -15,7 +15,6 @@ mod fence;
 mod history;
 mod holds;
 pub(crate) mod lock;
-mod over;
 mod owners;
 mod queue;
 mod reconcile;
@@ -23,16 +22,17 @@ mod reinstate;
 mod requests;
 mod revocation;
 mod slots;
+mod tombstones;
 mod transaction;
 mod view;
 
 pub(crate) use lock::{Lock, Mail, Message};
 use transaction::Transaction;
 
-use crate::rules::duration::Ttl;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Fence, Id, Token};
-use crate::rules::request::{Release, Removal, Renewal, Request, Revocation, Seen, Verdict};
+use crate::rules::{
+    Fence, Id, Outcome, Release, Removal, Renewal, Request, Revocation, Seen, Token, Ttl, Verdict,
+    View,
+};
 
 /// The times of a hold or a waiter, for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,9 +143,9 @@ impl Lock {
     /// requests cannot arrive late, these tokens only explain how a hold ended.
     pub(crate) fn forget_marks(&mut self, now: u64) {
         const KEPT: usize = 64;
-        self.over.retain(|mark| mark.until >= now);
-        let surplus = self.over.len().saturating_sub(KEPT);
-        self.over.drain(..surplus);
+        self.tombstones.retain(|mark| mark.until >= now);
+        let surplus = self.tombstones.len().saturating_sub(KEPT);
+        self.tombstones.drain(..surplus);
     }
 
     /// The messages to waiters since the last call.
@@ -166,12 +166,12 @@ impl Lock {
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;
         is_fence(self.fence)
-            && is_fence(self.floor.fence)
+            && is_fence(self.revoked_up_to.fence)
             && is_fence(self.ticket)
             && self.newest.iter().all(|newest| is_fence(newest.ticket))
-            && is_time(self.floor.at)
+            && is_time(self.revoked_up_to.at)
             && self.guard.iter().filter_map(|guard| guard.until).all(is_time)
-            && self.over.iter().all(|mark| is_time(mark.until))
+            && self.tombstones.iter().all(|mark| is_time(mark.until))
             && self.holds.iter().all(|hold| {
                 let times = [hold.acquired, hold.deadline, hold.keep_until];
                 times.into_iter().chain(hold.renewed).chain(hold.since).all(is_time)

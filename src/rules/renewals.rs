@@ -4,12 +4,7 @@
 use std::time::Duration;
 
 use super::supervisor::Event;
-use crate::rules::back_off::BackOff;
-use crate::rules::duration::Ttl;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::request::Renewal;
+use crate::rules::{BackOff, Failure, Instant, Lease, Renewal, Ttl};
 
 /// The pauses between two attempts while the server does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -75,8 +70,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::fault::Fault;
-    use crate::rules::lock::{Fence, Mode};
+    use crate::rules::{Fence, Mode, UserMessage};
 
     #[test]
     fn a_renewal_is_retried_soon_until_the_server_answers() {
@@ -85,7 +79,7 @@ mod tests {
         assert_eq!(schedule.next(), Some(Instant::at_millis(10_000)));
         for (now, next) in [(10_000, 10_020), (10_020, 10_060), (10_060, 10_140)] {
             let (sent, now) = (Instant::at_millis(now), Instant::at_millis(now));
-            let busy = Err(Failure::Unavailable(Fault::new("busy")));
+            let busy = Err(Failure::Unavailable(UserMessage::new("busy")));
             let event = schedule.answered(sent, busy, now);
             assert_eq!(event, Some(Event::Unanswered("busy".into())));
             assert_eq!(schedule.next(), Some(Instant::at_millis(next)));

@@ -38,18 +38,18 @@ pub(crate) struct Request {
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
     pub(crate) client: String,
     /// What one of several servers is asked; `None` if it is the only one.
-    pub(crate) part: Option<Part>,
+    pub(crate) quorum_op: Option<QuorumOp>,
 }
 
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Part {
+pub(crate) enum QuorumOp {
     /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
     /// server proposes.
-    Place(Option<Ticket>),
-    /// The hold, if the server calls the request: with this fencing token, or a larger one if the
-    /// server has granted this one already. The ticket is that of `Place`.
-    Settle(Option<Ticket>, Fence),
+    Propose(Option<Ticket>),
+    /// The hold, if the server nominates the request: with this fencing token, or a larger one if
+    /// the server has granted this one already. The ticket is that of `Propose`.
+    Commit(Option<Ticket>, Fence),
     /// A hold that the server has lost, while enough others have it.
     Restore(Fence),
 }
@@ -60,15 +60,16 @@ pub(crate) struct Ticket(pub(crate) u64);
 
 /// The place of a request in the queue of one of several servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct Proposal {
     pub(crate) view: View,
     /// From 1.
     pub(crate) position: u64,
     /// Ask this server again after this time, to keep the place.
     pub(crate) sleep: Duration,
     pub(crate) ticket: Ticket,
-    /// The fencing token that the server would give, if it calls the request: the request may settle.
-    pub(crate) called: Option<Fence>,
+    /// The fencing token that the server would give, if it nominates the request, which may then
+    /// commit.
+    pub(crate) nominated: Option<Fence>,
     /// Whether older requests with agreed tickets keep it out. Only for a request that does not
     /// wait.
     pub(crate) kept_out: bool,
@@ -78,9 +79,9 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Seen {
     pub(crate) holder: Holder,
-    /// The lock's life at that time: a random value. A server that has lost its data makes another
-    /// one.
-    pub(crate) life: String,
+    /// The lock's generation at that time: a random value. A server that has lost its data makes
+    /// another one.
+    pub(crate) generation: String,
     /// How long the lease may still last, by the waiter's clock.
     pub(crate) left: Duration,
 }
@@ -89,8 +90,9 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     Answer(Answer),
-    /// The answer of one of several servers to `Part::Place` or `Part::Settle`, unless it is another.
-    Placed(Place),
+    /// The answer of one of several servers to `QuorumOp::Propose` or `QuorumOp::Commit`, unless it
+    /// is another.
+    Proposed(Proposal),
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.
     Again,
@@ -118,7 +120,7 @@ pub(crate) enum Answer {
     /// An exclusive request within a shared hold of the same owner, which is never granted.
     Upgrade,
     /// The token was released, or the request was given up.
-    Over(Reason),
+    Ended(Reason),
     /// A newer request that supersedes has ended this one.
     Superseded(ClientInfo),
     /// An operator has ended this request.
@@ -189,7 +191,8 @@ pub(crate) enum Release {
 
 /// An answer to a request that may have been sent more than once.
 pub(crate) trait Repeatable: Sized {
-    /// What it means if an earlier copy of the request, whose reply was lost, may have taken effect.
+    /// What it means if an earlier copy of the request, whose reply was lost, may have taken
+    /// effect.
     fn after_a_lost_reply(self) -> Self {
         self
     }

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rules::back_off::BackOff;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::request::Repeatable;
+use crate::rules::{BackOff, Failure, Instant, Repeatable};
 
 /// The longest time that the attempts may delay the exit, not counting the last one.
 const AT_MOST: Duration = Duration::from_secs(10);
@@ -32,7 +29,8 @@ pub(crate) enum Next<T> {
 }
 
 impl Attempts {
-    /// The first attempt is due now. `ends` is when the lease expires at the latest, if that is known.
+    /// The first attempt is due now. `ends` is when the lease expires at the latest, if that is
+    /// known.
     pub(crate) fn new(ends: Option<Instant>, now: Instant) -> Self {
         let longest = now + AT_MOST;
         let until = ends.map_or(longest, |ends| ends.min(longest));

@@ -5,10 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::loss::{Cause, Loss};
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::lock::view::Reason;
-use crate::rules::policy::{LossPolicy, OnLost};
+use crate::rules::{Instant, Lease, LossPolicy, OnLost, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
 pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
@@ -119,7 +116,8 @@ impl Machine {
             Event::Unanswered(reason) => self.unanswered = Some(reason),
             _ if self.is_over() => {}
             Event::Ended if self.awaits_descendants() => {}
-            // The command has no time left in which it could be stopped, and must be killed on time.
+            // The command has no time left in which it could be stopped, and must be killed on
+            // time.
             Event::Signal { signal, .. } if stops(signal) && self.must_end() => {}
             Event::Signal { signal, reached } => {
                 if !reached {
@@ -254,7 +252,7 @@ mod histories;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::duration::Ttl;
+    use crate::rules::Ttl;
 
     const KILL: LossPolicy = LossPolicy::DEFAULT;
     const CONTINUE: LossPolicy = LossPolicy { on_lost: OnLost::Continue, ..KILL };

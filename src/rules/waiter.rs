@@ -5,15 +5,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::rules::back_off::BackOff;
-use crate::rules::duration::Ttl;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::lock::view::{HoldState, Operator, Reason, State, View};
-use crate::rules::lock::{ClientInfo, Fence, Kind, Slot};
-use crate::rules::request::{Answer, Seen, Ticket};
+use crate::rules::{
+    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, HoldState, Instant, Kind, Lease,
+    Operator, Reason, Seen, Slot, State, Ticket, Ttl, UserMessage, View,
+};
 
 /// The pauses between two attempts to reach a server that does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
@@ -46,7 +41,7 @@ pub(crate) enum End {
     TimedOut(View),
     Nested,
     Upgrade,
-    Over(Reason),
+    Ended(Reason),
     Superseded(ClientInfo),
     Removed(Operator),
     /// The request failed before any answer.
@@ -152,7 +147,8 @@ impl Waiter {
         (waiter, Step::Ask { seen: Vec::new(), arrival: None })
     }
 
-    /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the wait.
+    /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the
+    /// wait.
     pub(crate) fn on(
         &mut self,
         event: Event,
@@ -193,7 +189,7 @@ impl Waiter {
         self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         // The request stays the same on a new connection, and a granted lock should not stay unused
         // for its TTL.
-        if let Err(failure @ Failure::Unreachable { fate: Fate::Lost, .. }) = &answer
+        if let Err(failure @ Failure::Unreachable { delivery: Delivery::Lost, .. }) = &answer
             && !self.repeated
         {
             self.repeated = true;
@@ -210,7 +206,7 @@ impl Waiter {
             Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
             Ok(Answer::Nested) => self.withdraw(End::Nested),
             Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
-            Ok(Answer::Over(why)) => Step::End(End::Over(why)),
+            Ok(Answer::Ended(why)) => Step::End(End::Ended(why)),
             Ok(Answer::Superseded(newer)) => Step::End(End::Superseded(newer)),
             Ok(Answer::Removed(operator)) => Step::End(End::Removed(operator)),
             Ok(Answer::Queued { view, position, sleep, arrival, obstacle }) => {
@@ -239,7 +235,7 @@ impl Waiter {
         if now < lease.deadline() {
             return Step::End(End::Granted(lease, fence, slot));
         }
-        let fault = Fault::new("the reply arrived after the lease had expired");
+        let fault = UserMessage::new("the reply arrived after the lease had expired");
         self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
     }
 
@@ -281,7 +277,7 @@ impl Waiter {
                 }
                 _ => holder.deadline.since(view.now).saturating_sub(now.since(*then)),
             };
-            Seen { holder: holder.clone(), life: view.life.clone(), left }
+            Seen { holder: holder.clone(), generation: view.generation.clone(), left }
         });
         // Unlisted holders expire sooner than the listed ones unless they renewed since then. A
         // holder renews when a third of its lease has passed.
@@ -294,9 +290,9 @@ impl Waiter {
     }
 
     /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
-    /// its position for a while, and the request stays the same. So does a waiter whose grant too few
-    /// replicas have confirmed: it keeps the grant, and asks for the confirmation again. The first
-    /// failure causes neither a message nor a pause.
+    /// its position for a while, and the request stays the same. So does a waiter whose grant too
+    /// few replicas have confirmed: it keeps the grant, and asks for the confirmation again. The
+    /// first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);

@@ -19,8 +19,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use crate::rules::lock::{Kind, Mode};
-use crate::rules::request::Revocation;
+use crate::rules::{Kind, Mode, Revocation};
 use play::{Ask, Both, SideKey, Step, on_a_server};
 
 fn client() -> impl Strategy<Value = u8> {

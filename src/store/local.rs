@@ -4,7 +4,6 @@
 mod clock;
 pub(crate) mod copies;
 mod directory;
-mod draft;
 mod error;
 mod file;
 mod folder;
@@ -12,6 +11,7 @@ mod locking;
 mod mailbox;
 mod names;
 mod sweep;
+mod temp_file;
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -28,16 +28,11 @@ use mailbox::Mailbox;
 use super::waiting::{answered, pause_of_a_head};
 use super::{Interrupt, Store, decided};
 use crate::report::Diagnostic;
-use crate::rules::duration::{Ttl, show};
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{Outcome, State, View};
-use crate::rules::lock::{Fence, Id, Key, Name, Prefix, Token};
 use crate::rules::model::{Lock, Mail};
-use crate::rules::request::{
-    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen, Verdict,
+use crate::rules::{
+    Answer, Asked, Delivery, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern,
+    Prefix, Release, Removal, Renewal, Request, Revocation, Seen, State, Token, Ttl, UserMessage,
+    Verdict, View, show,
 };
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
@@ -137,12 +132,12 @@ impl Local {
     fn failure(&self, error: Error) -> Failure {
         match error {
             Error::Busy => Failure::Unreachable {
-                fault: Fault::new(format!(
+                fault: UserMessage::new(format!(
                     "another process has held the lock file for {}",
                     show(self.io_timeout)
                 ))
                 .with_remedy("check whether that process is stopped"),
-                fate: Fate::NotSent,
+                delivery: Delivery::NotSent,
                 others_answer: false,
             },
             Error::Interrupted => Failure::Interrupted { sent: false },

@@ -5,22 +5,22 @@
 //! shell script needs more than that page describes:
 //!
 //! - All servers are asked at once, under one timeout, so that a frozen one costs nothing.
-//! - Each server runs the same scripts as a single server does, so modes, histories and reasons
+//! - Each server runs the same scripts as one server does, so modes, histories and reasons
 //!   exist here too. A slot needs more servers than a majority: see `rules::quorum::required`.
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
-//!   its restart need not be delayed: see `rules::quorum::seat`.
+//!   its restart need not be delayed: see `rules::quorum::member_state`.
 //! - The next renewal restores holds that a minority of servers has lost.
-//! - Waiters are served in one order, although no single server decides it: see
+//! - Waiters are served in one order, although no server decides it: see
 //!   `rules::quorum::Acquisition`.
 //!
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! `rules::quorum` interprets the votes and is pure. `members` contains the threads and their messages.
-//! `acquire` uses both to acquire a lock, and `requests` uses both for everything else. `posting`
-//! sends requests without waiting for replies.
+//! `rules::quorum` interprets the votes and is pure. `members` contains the threads and their
+//! messages. `acquire` uses both to acquire a lock, and `requests` uses both for everything else.
+//! `posting` sends requests without waiting for replies.
 
 mod acquire;
 mod distinct;
@@ -38,12 +38,8 @@ use members::{IfBusy, Member, MemberStore, Terms};
 use super::Interrupt;
 use super::wire::Address;
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::{Fence, Token};
 use crate::rules::quorum::Run;
-use crate::rules::request::Request;
+use crate::rules::{Failure, Fence, Instant, Request, Token, UserMessage};
 use crate::system::wakeup::Wakeup;
 
 /// The locks on several independent servers.
@@ -149,13 +145,13 @@ impl Quorum {
     }
 
     /// Two members that are the same server, as far as their replies have shown.
-    fn duplicate(&self) -> Option<Fault> {
+    fn duplicate(&self) -> Option<UserMessage> {
         let mut seen = Vec::<(Run, &str)>::new();
         for member in &self.members {
             let Some(run) = member.run() else { continue };
             if let Some((_, other)) = seen.iter().find(|(known, _)| known.id == run.id) {
                 let fault =
-                    Fault::new(format!("{other} and {} are the same server", member.name()));
+                    UserMessage::new(format!("{other} and {} are the same server", member.name()));
                 return Some(fault.with_remedy("list it once"));
             }
             seen.push((run, member.name()));

@@ -8,18 +8,18 @@ mod eviction;
 pub(crate) mod fuzz;
 mod list;
 mod node;
+mod redis_store;
 mod refusal;
 mod reply;
-mod scripted;
 mod scripts;
 mod sentinel;
-mod single;
+mod standalone;
 mod topology;
 
 pub(super) use cluster::Cluster;
 pub(super) use node::Probe;
-pub(super) use scripted::Scripted;
+pub(super) use redis_store::RedisStore;
 #[cfg(test)]
 pub(super) use scripts::mailbox;
 pub(super) use sentinel::Sentinel;
-pub(super) use single::Single;
+pub(super) use standalone::Standalone;

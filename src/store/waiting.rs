@@ -4,9 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::Interrupt;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{Failure, Instant, UserMessage};
 use crate::system::poll::{self, Want, Woken};
 
 /// Waits for `time`. An error means that the interrupt came first, or that the system cannot wait.
@@ -42,7 +40,7 @@ fn result(woken: std::io::Result<Woken>, sent: bool) -> Result<bool, Failure> {
         Ok(Woken::Ready) => Ok(true),
         Ok(Woken::TimedOut) => Ok(false),
         Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
-        Err(error) => Err(Failure::Unavailable(Fault::new(format!("cannot wait: {error}")))),
+        Err(error) => Err(Failure::Unavailable(UserMessage::new(format!("cannot wait: {error}")))),
     }
 }
 

@@ -14,9 +14,9 @@ use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
 use super::command::{Command, NotStarted};
 use super::fork::fork;
 use super::group::OwnGroup;
-use super::step::{FailedStep, Step};
+use super::spawn_stage::{FailedStep, SpawnStage};
 use crate::exit::Exit;
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 use crate::rules::supervisor::stops;
 use crate::system::call::Named;
 use crate::system::inherited::Inherited;
@@ -65,7 +65,7 @@ impl<'a> Child<'a> {
         let in_child = || {
             runs.store(true, Ordering::Relaxed);
             let failed = match prepare(parent, joins, &discarded, inherited, stop_at) {
-                Ok(()) => FailedStep { step: Step::Exec, errno: program.exec() },
+                Ok(()) => FailedStep { step: SpawnStage::Exec, errno: program.exec() },
                 Err(failed) => failed,
             };
             runs.store(false, Ordering::Relaxed);
@@ -193,18 +193,22 @@ fn prepare(
 ) -> Result<(), FailedStep> {
     let failed = |step| move |errno| FailedStep { step, errno };
     if let Some(group) = group {
-        setpgid(Pid::from_raw(0), group).map_err(failed(Step::JoinGroup))?;
+        setpgid(Pid::from_raw(0), group).map_err(failed(SpawnStage::JoinGroup))?;
     }
     // If rlock dies, it no longer renews the lease, so its command must die too. rlock may have
     // died before this call, which the check of the parent detects.
-    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(Step::DieWithRlock))?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed(SpawnStage::DieWithRlock))?;
     if getppid() != parent {
-        return Err(failed(Step::DieWithRlock)(Errno::ESRCH));
+        return Err(failed(SpawnStage::DieWithRlock)(Errno::ESRCH));
     }
     // A signal to the whole group has also reached rlock, which passes it on. A stop would stop
     // rlock too, which waits for the exec.
     discarded.store(signals::discard_arrived(), Ordering::Relaxed);
-    inherited.restore().map_err(failed(Step::RestoreSignals))?;
+    inherited.restore().map_err(failed(SpawnStage::RestoreSignals))?;
     // The child may have been stopped on the way here, and rlock with it.
-    if Instant::now() < stop_at { Ok(()) } else { Err(failed(Step::BeInTime)(Errno::ETIMEDOUT)) }
+    if Instant::now() < stop_at {
+        Ok(())
+    } else {
+        Err(failed(SpawnStage::BeInTime)(Errno::ETIMEDOUT))
+    }
 }

@@ -9,8 +9,7 @@ use super::group::OwnGroup;
 use super::program::Program;
 use super::unusable;
 use crate::error::Error;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
+use crate::rules::{Delivery, Failure, UserMessage};
 use crate::system::environment;
 use crate::system::inherited::Inherited;
 
@@ -59,9 +58,9 @@ impl NotStarted {
             }
             Self::System(error) => Error::system("cannot start a process", error),
             Self::TooLate => Error::Store(Failure::Unreachable {
-                fault: Fault::new("the lease nearly expired before the command could start")
+                fault: UserMessage::new("the lease nearly expired before the command could start")
                     .with_remedy("raise --ttl"),
-                fate: Fate::NotSent,
+                delivery: Delivery::NotSent,
                 others_answer: false,
             }),
         }

@@ -11,7 +11,7 @@ use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
 use super::process::{PAUSE, Process};
-use crate::rules::lock::Token;
+use crate::rules::Token;
 
 /// The limit on rounds of [`Descendants::kill_all`]. A chain of processes, each of which starts the
 /// next and exits, escapes most rounds, but not many in a row. The limit ends the loop if a
@@ -24,8 +24,9 @@ const GONE: Pid = Pid::from_raw(0);
 /// Finds the descendants of the command.
 pub(super) struct Descendants {
     /// Children that this process had before it became rlock. `exec` in a shell keeps its children.
-    strangers: Vec<Pid>,
-    /// The environments of the command and its descendants contain it; those of strangers do not.
+    preexisting_children: Vec<Pid>,
+    /// The environments of the command and its descendants contain it; those of its earlier
+    /// children do not.
     token: Token,
     /// Whether orphans become children of rlock.
     adopts: bool,
@@ -37,20 +38,20 @@ impl Descendants {
     pub(super) fn adopt(token: &Token, leader: Option<Pid>) -> Self {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
-        let mut strangers = Vec::new();
+        let mut preexisting_children = Vec::new();
         if has_children() {
             let children = children_in(&Process::all()).into_iter();
-            strangers.extend(children.filter(|child| Some(*child) != leader));
+            preexisting_children.extend(children.filter(|child| Some(*child) != leader));
         }
-        Self { strangers, token: token.clone(), adopts }
+        Self { preexisting_children, token: token.clone(), adopts }
     }
 
     /// Sends a signal to all descendants that a signal to the command does not reach.
     pub(super) fn signal_all(&self, command: &Child<'_>, signal: Signal) {
         for process in self.beyond(command, &Process::all()) {
-            // Its process ID cannot have passed to a stranger since the scan. Adopted children keep
-            // their IDs until rlock reaps them. The ID of any other process is reused only after
-            // all other IDs.
+            // Its process ID cannot have passed to another process since the scan. Adopted children
+            // keep their IDs until rlock reaps them. The ID of any other process is reused only
+            // after all other IDs.
             let _ = kill(process, signal);
         }
     }
@@ -156,8 +157,9 @@ impl Descendants {
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
     fn is_of(&self, command: &Child<'_>, child: Pid) -> bool {
         child == command.pid()
-            || self.strangers.is_empty()
-            || !self.strangers.contains(&child) && Process::was_given(child, self.token.as_str())
+            || self.preexisting_children.is_empty()
+            || !self.preexisting_children.contains(&child)
+                && Process::was_given(child, self.token.as_str())
     }
 
     /// Reaps adopted children that have ended, but not the command. Once the command has ended,
@@ -189,9 +191,9 @@ impl Descendants {
         }
         // From now on, the kernel may reuse the process ID. The orphans that the child left are now
         // children of rlock.
-        for stranger in &mut self.strangers {
-            if *stranger == child {
-                *stranger = GONE;
+        for preexisting in &mut self.preexisting_children {
+            if *preexisting == child {
+                *preexisting = GONE;
             }
         }
         true

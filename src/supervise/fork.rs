@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_void};
 use nix::unistd::Pid;
 
-/// How much stack a thread may use from `fork` to the system call. A debug build uses less than 1 KiB.
+/// How much stack a thread may use from `fork` to the system call. A debug build uses less than 1
+/// KiB.
 const IN_USE: usize = 4096;
 
 /// The stack of a process that exits at once.
@@ -54,8 +55,8 @@ pub(super) struct ShortLived {
 ///
 /// # Safety
 ///
-/// Call this with all signals blocked, as for `fork`. Reap the process before you drop `ShortLived`:
-/// until it is reaped, it may use its stack.
+/// Call this with all signals blocked, as for `fork`. Reap the process before you drop
+/// `ShortLived`: until it is reaped, it may use its stack.
 pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLived> {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
@@ -74,8 +75,8 @@ pub(super) unsafe fn fork_to_end(at_end: Option<c_int>) -> nix::Result<ShortLive
 ///
 /// # Safety
 ///
-/// It must be safe to call `enter` with `argument` in a new process, on a stack that grows down from
-/// `stack`. Nothing else may use that memory until the process execs or exits.
+/// It must be safe to call `enter` with `argument` in a new process, on a stack that grows down
+/// from `stack`. Nothing else may use that memory until the process execs or exits.
 unsafe fn clone(
     enter: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,

@@ -15,7 +15,7 @@ use nix::unistd::{Pid, setpgid, tcgetpgrp};
 
 use super::fork::{ShortLived, fork_to_end};
 use crate::error::Error;
-use crate::rules::policy::Group;
+use crate::rules::Group;
 use crate::system::call::Named;
 use crate::system::thread::without_signals;
 
@@ -28,9 +28,9 @@ pub(crate) struct OwnGroup {
 impl OwnGroup {
     /// Makes a group for a command; `None` if the command stays in rlock's group.
     ///
-    /// Call this well before the command starts. Just after the end of the leader, Linux still counts
-    /// its load, and starts the command on another core. If that is busy, the command waits there for
-    /// milliseconds.
+    /// Call this well before the command starts. Just after the end of the leader, Linux still
+    /// counts its load, and starts the command on another core. If that is busy, the command waits
+    /// there for milliseconds.
     pub(crate) fn for_command(group: Group) -> Result<Option<Self>, Error> {
         if group == Group::Inherited || has_terminal() {
             return Ok(None);

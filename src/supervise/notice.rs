@@ -10,8 +10,7 @@ use std::time::Duration;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::process::Process;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Token;
+use crate::rules::{Instant, Token};
 use crate::system::poll::{Want, ready};
 
 /// How long a release waits for the keeper to end, which needs one answer from the server.

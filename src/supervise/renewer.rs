@@ -8,20 +8,18 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::report::plain;
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
-use crate::rules::lock::{Key, Token};
 use crate::rules::renewals::Schedule;
 use crate::rules::supervisor::Event;
+use crate::rules::{Instant, Key, Lease, Token};
 use crate::store::Store;
 use crate::system::clock::Alarm;
 use crate::system::poll::{Want, ready};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 
-/// How long a command runs before the thread starts, unless a renewal is due sooner. Most commands end
-/// before that, and none should wait for a thread that it does not need. Much later, the command could
-/// have used up a limit on processes.
+/// How long a command runs before the thread starts, unless a renewal is due sooner. Most commands
+/// end before that, and none should wait for a thread that it does not need. Much later, the
+/// command could have used up a limit on processes.
 const THREAD_DELAY: Duration = Duration::from_millis(100);
 
 /// The pause before the next attempt to start the thread.
@@ -93,8 +91,8 @@ impl Renewer {
         self.resting.as_ref().map(|_| self.start_at)
     }
 
-    /// Starts the thread if it is time. If the system cannot start one now, the next call after a pause
-    /// tries again.
+    /// Starts the thread if it is time. If the system cannot start one now, the next call after a
+    /// pause tries again.
     ///
     /// # Errors
     ///

@@ -12,19 +12,19 @@ use nix::libc;
 
 use super::program::files;
 use crate::report::plain;
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 use crate::text::quoted;
 
 /// The longest first line of a script that Linux reads.
 const LONGEST_LINE: u64 = 255;
 
 /// Describes the error of execve(2) for this program.
-pub(super) fn why(program: &OsStr, error: &io::Error) -> Fault {
+pub(super) fn why(program: &OsStr, error: &io::Error) -> UserMessage {
     let name = match program.to_string_lossy() {
         empty if empty.is_empty() => "''".into(),
         name => name,
     };
-    let fault = |what: &str| Fault::new(format!("{name}: {what}"));
+    let fault = |what: &str| UserMessage::new(format!("{name}: {what}"));
     let found = find(program);
     match (error.kind(), found) {
         (io::ErrorKind::NotFound, Some((path, _))) => without_interpreter(&name, &path),
@@ -54,10 +54,10 @@ fn find(program: &OsStr) -> Option<(PathBuf, Metadata)> {
 }
 
 /// A file that exists, but not the program that would run it.
-fn without_interpreter(name: &str, path: &Path) -> Fault {
+fn without_interpreter(name: &str, path: &Path) -> UserMessage {
     let line = first_line(path).unwrap_or_default();
     let Some(interpreter) = line.strip_prefix(b"#!") else {
-        let fault = Fault::new(format!("{name}: the loader of this binary was not found"));
+        let fault = UserMessage::new(format!("{name}: the loader of this binary was not found"));
         return fault.with_remedy("use a binary that is built for this system");
     };
     let interpreter = interpreter.trim_ascii_start();
@@ -68,7 +68,7 @@ fn without_interpreter(name: &str, path: &Path) -> Fault {
         None => (interpreter, "correct its first line"),
     };
     let interpreter = String::from_utf8_lossy(interpreter);
-    Fault::new(format!("{name}: interpreter {interpreter} not found")).with_remedy(remedy)
+    UserMessage::new(format!("{name}: interpreter {interpreter} not found")).with_remedy(remedy)
 }
 
 /// Reads from a regular file only, because another one may block.

@@ -9,7 +9,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{self, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 use crate::system::call::Named;
 
 impl Instant {

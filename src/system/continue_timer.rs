@@ -10,7 +10,7 @@ use nix::sys::signal::{SigEvent, SigevNotify, Signal};
 use nix::sys::timer::{Timer, TimerSetTimeFlags};
 use nix::time::ClockId;
 
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 
 /// When the signal is sent, counted from the moment. The first has no effect if the process is
 /// stopped just after it, before a busy machine has let it run. The kernel repeats no signal of a

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 
 /// What to wait for on a descriptor.
 #[derive(Clone, Copy)]

@@ -80,9 +80,9 @@ impl Signals {
     }
 
     /// Also listens for the signals that concern a running command, and blocks all others: if one
-    /// ended rlock, what the command has started would run on without the lock. From then on, writing
-    /// to stderr in the background of a terminal does not stop rlock, because the terminal's SIGTTOU
-    /// is blocked. A fault in rlock itself still ends it.
+    /// ended rlock, what the command has started would run on without the lock. From then on,
+    /// writing to stderr in the background of a terminal does not stop rlock, because the
+    /// terminal's SIGTTOU is blocked. A fault in rlock itself still ends it.
     pub(crate) fn listen_for_a_command(&mut self) -> io::Result<()> {
         let inherited = self.inherited;
         let listens =
@@ -118,9 +118,9 @@ impl Signals {
         !ending.is_empty()
     }
 
-    /// Marks some of the signals that have arrived as sent to this process only, because they did not
-    /// reach the command: they came before it existed, or it has discarded them. `which` has one bit
-    /// for each.
+    /// Marks some of the signals that have arrived as sent to this process only, because they did
+    /// not reach the command: they came before it existed, or it has discarded them. `which` has
+    /// one bit for each.
     pub(crate) fn mark_unreached(&mut self, which: u32) {
         self.kept = self.pending();
         for arrival in &mut self.kept {

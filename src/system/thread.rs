@@ -69,7 +69,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rules::instant::Instant;
+    use crate::rules::Instant;
     use crate::system::poll::{Want, Woken, wait};
 
     #[test]

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use nix::unistd::{getpgrp, tcgetpgrp};
 
-use crate::rules::duration::show;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::View;
+use crate::rules::{Instant, View, show};
 use crate::system::poll::{Want, Woken, is_ready, wait};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;

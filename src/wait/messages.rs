@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use super::live::{Live, WaitStatus};
 use crate::report::Report;
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::View;
 use crate::rules::waiter::Note;
+use crate::rules::{Failure, Instant, Mode, View, show};
 
 /// The time between the first and the second message about a wait in a log. Each later interval is
 /// three times as long.

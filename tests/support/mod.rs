@@ -120,7 +120,7 @@ impl Server {
         if self.is_local() {
             let text = state_file::read(&self.file_of(name));
             // Without the ended tokens, to which every release adds.
-            let over = text.find("\"over\":[").unwrap_or(text.len());
+            let over = text.find("\"tombstones\":[").unwrap_or(text.len());
             let end = text[over..].find(']').map_or(text.len(), |end| over + end);
             return vec![text[..over].to_owned(), text[end..].to_owned()];
         }

@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use super::client::{Client, Doing, Phase};
 use super::scope::SERVERS;
-use super::server::{AHEAD, Line, Replied, Said, Sent, Server, State, What, view_of};
+use super::server::{AHEAD, LastReply, Line, Replied, Sent, Server, State, What, view_of};
 use super::world::{World, run_id};
 use crate::check::scope::whose;
 use crate::check::world::{NOW, TICK, now};
-use crate::rules::lock::Fence;
-use crate::rules::lock::view::ServerTime;
 use crate::rules::quorum::Reply;
-use crate::rules::quorum::acquisition::canonical::{make_place_canonical, make_view_canonical};
-use crate::rules::request::{Answer, Part, Place, Renewal};
+use crate::rules::quorum::acquisition::canonical::{make_proposal_canonical, make_view_canonical};
+use crate::rules::{Answer, Fence, Proposal, QuorumOp, Renewal, ServerTime};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;
@@ -84,8 +82,8 @@ impl World {
                 is_gone(&clients[client], &server.lines[client])
             };
             server.lock.make_canonical(server.clock, |id| !is_gone(id));
-            server.lock.over.retain(|mark| !is_gone(&mark.token));
-            server.lock.life.clear();
+            server.lock.tombstones.retain(|mark| !is_gone(&mark.token));
+            server.lock.generation.clear();
             for hold in &mut server.lock.holds {
                 // All leases have the same length.
                 hold.renewed = hold.renewed.map(|_| server.clock);
@@ -96,12 +94,12 @@ impl World {
                     line.requests.clear();
                 }
                 line.mail.dedup();
-                if let Some(Replied { reply: Said::To(reply), since, .. }) = &mut line.reply {
+                if let Some(Replied { reply: LastReply::To(reply), since, .. }) = &mut line.reply {
                     if let Some(since) = since {
                         *since = (*since).max(now() - OLD);
                     }
                     match reply {
-                        Reply::Placed(place) => make_place_canonical(place, TICK),
+                        Reply::Proposed(place) => make_proposal_canonical(place, TICK),
                         _ => view_of(reply).into_iter().for_each(make_view_canonical),
                     }
                 }
@@ -159,15 +157,16 @@ impl World {
             server.lock.each_fence(change);
             for line in &mut server.lines {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    if let What::Ask(Part::Settle(_, fence) | Part::Restore(fence)) = &mut sent.what
+                    if let What::Ask(QuorumOp::Commit(_, fence) | QuorumOp::Restore(fence)) =
+                        &mut sent.what
                     {
                         change(&mut fence.0);
                     }
                 }
                 line.mail.iter_mut().flatten().for_each(&mut *change);
                 match &mut line.reply {
-                    Some(Replied { reply: Said::To(reply), .. }) => {
-                        if let Reply::Placed(Place { called: Some(fence), .. })
+                    Some(Replied { reply: LastReply::To(reply), .. }) => {
+                        if let Reply::Proposed(Proposal { nominated: Some(fence), .. })
                         | Reply::Answer(Answer::Granted { fence, .. })
                         | Reply::Heard(Some(fence)) = reply
                         {
@@ -180,7 +179,7 @@ impl World {
                         }
                     }
                     Some(Replied {
-                        reply: Said::Renewal(Some(Renewal::Renewed { fence, left, .. })),
+                        reply: LastReply::Renewal(Some(Renewal::Renewed { fence, left, .. })),
                         ..
                     }) => {
                         *left = Duration::ZERO;
@@ -202,13 +201,15 @@ impl World {
             server.lock.each_ticket(change);
             for line in &mut server.lines {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    if let What::Ask(Part::Place(Some(ticket)) | Part::Settle(Some(ticket), _)) =
-                        &mut sent.what
+                    if let What::Ask(
+                        QuorumOp::Propose(Some(ticket)) | QuorumOp::Commit(Some(ticket), _),
+                    ) = &mut sent.what
                     {
                         change(&mut ticket.0);
                     }
                 }
-                if let Some(Replied { reply: Said::To(Reply::Placed(place)), .. }) = &mut line.reply
+                if let Some(Replied { reply: LastReply::To(Reply::Proposed(place)), .. }) =
+                    &mut line.reply
                 {
                     change(&mut place.ticket.0);
                 }

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use super::scope::SERVERS;
 use crate::check::world::now;
-use crate::rules::instant::Instant;
-use crate::rules::lease::Lease;
 use crate::rules::quorum::Acquisition;
-use crate::rules::request::Renewal;
 use crate::rules::waiter::Waiter;
+use crate::rules::{Instant, Lease, Renewal};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {

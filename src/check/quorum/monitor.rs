@@ -9,10 +9,9 @@ use super::world::World;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
 use crate::check::world::TICK;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::{HoldState, Outcome};
 use crate::rules::model::lock::{CLAIM_WINDOW, Waiter};
 use crate::rules::quorum::required;
+use crate::rules::{HoldState, Mode, Outcome};
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
 /// no client relies on, a call, and a heartbeat, one after another.
@@ -27,7 +26,7 @@ pub(super) enum Property {
     TheNewestWins,
     SomebodyWins,
     WaitersAreServed,
-    ACallLapses,
+    ANominationLapses,
     WhatIsOverStaysOver,
     NoLockIsIdleBesideAWaiter,
     EachProvesItsOwnLife,
@@ -45,7 +44,7 @@ impl fmt::Display for Property {
             Self::TheNewestWins => "not the newest request with --supersede remains",
             Self::SomebodyWins => "all that came together lost",
             Self::WaitersAreServed => "a waiter gave up",
-            Self::ACallLapses => "a call lasts longer than the claim window",
+            Self::ANominationLapses => "a call lasts longer than the claim window",
             Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
             Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
             Self::EachProvesItsOwnLife => "a waiter is believed alive because of another client",
@@ -73,8 +72,8 @@ impl Monitor {
         Self { granted: 0, floors, older, idle: 0 }
     }
 
-    pub(super) fn started(&mut self, client: usize, standing: u8) {
-        (self.floors[client], self.older[client]) = (self.granted, standing);
+    pub(super) fn started(&mut self, client: usize, status: u8) {
+        (self.floors[client], self.older[client]) = (self.granted, status);
     }
 
     /// Forgets what concerns only clients that no longer acquire the lock.
@@ -103,7 +102,7 @@ impl Property {
             (Self::TheNewestWins, not_the_newest(world)),
             (Self::SomebodyWins, nobody_wins(world)),
             (Self::WaitersAreServed, a_waiter_gave_up(world)),
-            (Self::ACallLapses, a_call_lasts(world)),
+            (Self::ANominationLapses, a_call_lasts(world)),
             (Self::WhatIsOverStaysOver, is_back(world)),
             (Self::NoPlaceIsLeft, has_left_a_place(world)),
             (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
@@ -162,10 +161,11 @@ fn a_waiter_gave_up(world: &World) -> bool {
 /// A call lasts longer than the claim window. It should lapse unless the waiter asks again.
 fn a_call_lasts(world: &World) -> bool {
     world.servers.iter().any(|server| {
-        server.lock.called.iter().any(|called| {
+        server.lock.nominated.iter().any(|nominated| {
             let mut queue = server.lock.queue.iter();
-            queue
-                .any(|waiter| waiter.token == *called && waiter.alive > server.clock + CLAIM_WINDOW)
+            queue.any(|waiter| {
+                waiter.token == *nominated && waiter.alive > server.clock + CLAIM_WINDOW
+            })
         })
     })
 }
@@ -177,7 +177,7 @@ fn is_back(world: &World) -> bool {
             let token = terms.request.token.as_str();
             let is_held = |hold: &crate::rules::model::lock::Hold| {
                 hold.token == token
-                    && hold.standing != HoldState::Cooling
+                    && hold.status != HoldState::Cooling
                     && hold.deadline >= server.clock
             };
             line.is_over
@@ -187,7 +187,8 @@ fn is_back(world: &World) -> bool {
     })
 }
 
-/// A client has ended, although not by a crash, all that it sent has arrived, and yet it has a place.
+/// A client has ended, although not by a crash, all that it sent has arrived, and yet it has a
+/// place.
 fn has_left_a_place(world: &World) -> bool {
     let has_ended = |client: &Client| match client.phase {
         Phase::Ended(how) => how != How::Crashed,
@@ -204,15 +205,15 @@ fn has_left_a_place(world: &World) -> bool {
     ended.any(|index| world.servers.iter().any(|server| is_left(server, index)))
 }
 
-/// A request that comes after all clients have ended and all leases have expired does not find the lock
-/// free.
+/// A request that comes after all clients have ended and all leases have expired does not find the
+/// lock free.
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
         lock.release(&stranger(), Outcome::Unknown, server.clock);
         !lock.holds.is_empty()
             || !lock.queue.is_empty()
-            || !lock.called.is_empty()
+            || !lock.nominated.is_empty()
             || lock.guard.is_some()
             || lock.written.is_some()
             || lock.notified.is_some()
@@ -223,7 +224,7 @@ fn is_something_left(world: &World) -> bool {
 
 impl World {
     /// Which clients have agreed tickets in the queues of a majority: one bit for each.
-    pub(super) fn standing(&self) -> u8 {
+    pub(super) fn status(&self) -> u8 {
         let majority = required(Mode::Exclusive, SERVERS);
         let stands = |client: &usize| {
             let token = &self.scope.clients[*client].request.token;
@@ -262,8 +263,9 @@ impl World {
     /// Whether any server has ended the request of a client for a newer one.
     fn is_superseded(&self, client: usize) -> bool {
         let end = format!("{}\n", self.scope.clients[client].request.token.as_str());
-        let has_ended =
-            |server: &Server| server.lock.over.iter().any(|mark| mark.token.starts_with(&end));
+        let has_ended = |server: &Server| {
+            server.lock.tombstones.iter().any(|mark| mark.token.starts_with(&end))
+        };
         self.servers.iter().any(has_ended)
     }
 

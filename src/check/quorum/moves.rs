@@ -5,21 +5,18 @@ use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing};
 use super::scope::SERVERS;
-use super::server::{ATTEMPTS, Replied, Said, Sent, What, heard, part_of};
+use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, heard, part_of};
 use super::world::{IO_TIMEOUT, World, run_id};
 use crate::check::world::{TICK, now};
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::lease::Lease;
 use crate::rules::quorum::{
     Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
 };
-use crate::rules::request::{Answer, Part, Renewal};
 use crate::rules::waiter::{self, Event, Stop, Waiter};
+use crate::rules::{Answer, Failure, Lease, QuorumOp, Renewal, UserMessage};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
-        self.monitor.started(index, self.standing());
+        self.monitor.started(index, self.status());
         let request = &self.scope.clients[index].request;
         let (waiter, step) = Waiter::new(request.ttl, None);
         let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, 0, now());
@@ -112,7 +109,7 @@ impl World {
             End::Busy(view) => Ok(Answer::Busy(view)),
             End::Nested => Ok(Answer::Nested),
             End::Upgrade => Ok(Answer::Upgrade),
-            End::Over(why) => Ok(Answer::Over(why)),
+            End::Ended(why) => Ok(Answer::Ended(why)),
             End::Superseded(newer) => Ok(Answer::Superseded(newer)),
             End::Removed(operator) => Ok(Answer::Removed(operator)),
             End::TooFew(usable) => {
@@ -136,7 +133,7 @@ impl World {
         {
             let fence = *fence;
             for member in acquisition.not_asked_to_settle() {
-                self.send(index, member, What::Ask(Part::Restore(fence)), 0, false);
+                self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
             }
         }
         self.on(index, Event::Answered { sent, answer }, None);
@@ -149,7 +146,8 @@ impl World {
         self.servers[member].send(index, Sent { what, round, attempt: client.attempt, awaited });
     }
 
-    /// Sends something to all servers, behind what they have not answered, without awaiting a reply.
+    /// Sends something to all servers, behind what they have not answered, without awaiting a
+    /// reply.
     fn post(&mut self, index: usize, what: What) {
         for member in 0..SERVERS {
             self.servers[member].lines[index].withdraw();
@@ -191,12 +189,12 @@ impl World {
             return;
         };
         match (&mut self.clients[index].phase, reply) {
-            (Phase::Acquiring(_, acquisition, _), Said::To(reply)) => {
+            (Phase::Acquiring(_, acquisition, _), LastReply::To(reply)) => {
                 let run = since.map(|since| Run { id: run_id(member), since });
                 let (orders, step) = acquisition.replied(member, round, reply, run, now());
                 self.carry_out(index, orders, step);
             }
-            (Phase::Holding(_, Some(renewing)), Said::Renewal(renewal)) => {
+            (Phase::Holding(_, Some(renewing)), LastReply::Renewal(renewal)) => {
                 renewing.answers[member] = Some(renewal);
                 let asked = renewing.asked.iter().zip(&renewing.answers);
                 if asked.into_iter().all(|(asked, answer)| !asked || answer.is_some()) {
@@ -213,7 +211,7 @@ impl World {
         let since = Some(server.since);
         let line = &mut server.lines[index];
         if let Some((round, _)) = line.listening.take() {
-            let reply = Said::To(heard(line.mail.remove(0)));
+            let reply = LastReply::To(heard(line.mail.remove(0)));
             line.reply = Some(Replied { round, reply, since });
             self.read_reply(index, member);
         }
@@ -265,14 +263,14 @@ impl World {
         let mut votes = Votes::new(SERVERS);
         votes.asked = asked.to_vec();
         for (vote, answer) in votes.votes.iter_mut().zip(answers) {
-            let failed = || Failure::Unavailable(Fault::new("no answer"));
+            let failed = || Failure::Unavailable(UserMessage::new("no answer"));
             *vote = answer.map(|answer| answer.ok_or_else(failed));
         }
         match decide_renewal(&votes) {
             RenewalDecision::Renewed { lost, fence, .. } => {
                 *lease = Lease::new(sent, lease.ttl());
                 for member in lost {
-                    self.send(index, member, What::Ask(Part::Restore(fence)), 0, false);
+                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
                 }
             }
             RenewalDecision::NotHeld(_) => self.finish(index),
@@ -282,7 +280,7 @@ impl World {
                     Renewal::NotHeld(_) => None,
                 });
                 for (member, fence) in lost.into_iter().filter_map(|lost| Some((lost, fence?))) {
-                    self.send(index, member, What::Ask(Part::Restore(fence)), 0, false);
+                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
                 }
             }
         }

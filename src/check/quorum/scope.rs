@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use crate::check::scope::{TTL, mode_of, parsed, request};
-use crate::rules::duration::Ttl;
-use crate::rules::lock::Mode;
 use crate::rules::quorum::required;
-use crate::rules::request::Request;
+use crate::rules::{Mode, Request, Ttl};
 use crate::wait::heartbeat;
 
 /// How many servers the quorum has.
@@ -14,9 +12,9 @@ pub(super) const SERVERS: usize = 3;
 
 /// A scope, written as `x,xn k1`: the clients, and how often each fault may occur.
 ///
-/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one with
-/// `r` renews its lease, one with `t` begins only after the client before it had the lock, one with `h`
-/// uses `--next`, and one with `u` uses `--supersede`.
+/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one
+/// with `r` renews its lease, one with `t` begins only after the client before it had the lock, one
+/// with `h` uses `--next`, and one with `u` uses `--supersede`.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) name: &'static str,

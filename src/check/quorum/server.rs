@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use crate::check::world::{NOW, TICK, now};
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Fence, Token};
 use crate::rules::model::lock::Waiter;
 use crate::rules::model::{Lock, Message};
-use crate::rules::quorum::{Reply, What as Order};
-use crate::rules::request::{Answer, Part, Renewal, Request, Verdict};
+use crate::rules::quorum::{MemberRequest as Order, Reply};
+use crate::rules::{
+    Answer, Delivery, Failure, Fence, Instant, Outcome, QuorumOp, Renewal, Request, Token,
+    UserMessage, Verdict, View,
+};
 
 /// How far the clock of a server that is ahead is ahead.
 pub(super) const AHEAD: Duration = Duration::from_secs(2 * 24 * 3_600);
@@ -69,7 +67,7 @@ pub(super) struct Sent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum What {
-    Ask(Part),
+    Ask(QuorumOp),
     Renew,
     Release,
     Leave,
@@ -78,13 +76,13 @@ pub(super) enum What {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Replied {
     pub(super) round: u64,
-    pub(super) reply: Said,
+    pub(super) reply: LastReply,
     /// When the run of the server began, if it answered.
     pub(super) since: Option<Instant>,
 }
 
 #[derive(Clone, Debug, Hash)]
-pub(super) enum Said {
+pub(super) enum LastReply {
     To(Reply),
     Renewal(Option<Renewal>),
 }
@@ -99,21 +97,21 @@ impl Server {
         self.state == State::Up
     }
 
-    /// Executes a request of a client, and puts the reply under way if the client awaits it. Returns
-    /// whether another client is now believed alive for longer than before.
+    /// Executes a request of a client, and puts the reply under way if the client awaits it.
+    /// Returns whether another client is now believed alive for longer than before.
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
         let (token, lock, now) = (&request.token, &mut self.lock, self.clock);
         let before: Vec<_> = lock.queue.iter().cloned().collect();
         let said = match sent.what {
-            What::Ask(part) => Said::To(ask(lock, request, part, sent, now)),
-            What::Renew => Said::Renewal(Some(lock.renew(token, Some(request.ttl), now))),
+            What::Ask(part) => LastReply::To(ask(lock, request, part, sent, now)),
+            What::Renew => LastReply::Renewal(Some(lock.renew(token, Some(request.ttl), now))),
             What::Release => {
                 lock.release(token, Outcome::Unknown, now);
-                Said::Renewal(None)
+                LastReply::Renewal(None)
             }
             What::Leave => {
                 lock.leave(token, request.ttl, now);
-                Said::Renewal(None)
+                LastReply::Renewal(None)
             }
         };
         let line = &mut self.lines[client];
@@ -126,11 +124,11 @@ impl Server {
         }
         for mail in self.lock.take_mail() {
             let to = crate::check::scope::whose(&mail.token).0;
-            let called = match mail.message {
+            let nominated = match mail.message {
                 Message::Called(fence) => Some(fence),
                 Message::Head | Message::Look => None,
             };
-            self.lines[to].mail.push(called);
+            self.lines[to].mail.push(nominated);
         }
         let revived = |waiter: &Waiter| {
             let then = before.iter().find(|before| before.token == waiter.token);
@@ -142,9 +140,9 @@ impl Server {
     /// A client sends something, which a dead server does not receive.
     pub(super) fn send(&mut self, client: usize, sent: Sent) {
         match self.state {
-            State::Dead => self.lines[client].fail(&sent, unreachable(Fate::NotSent)),
+            State::Dead => self.lines[client].fail(&sent, unreachable(Delivery::NotSent)),
             State::Refusing => {
-                let refused = Failure::misconfigured(Fault::new("refused"));
+                let refused = Failure::misconfigured(UserMessage::new("refused"));
                 self.lines[client].fail(&sent, refused);
             }
             State::Up | State::Frozen => self.lines[client].requests.push(sent),
@@ -156,7 +154,7 @@ impl Server {
         let line = &mut self.lines[client];
         match self.state {
             State::Dead | State::Refusing => {
-                line.reply = Some(failed(round, unreachable(Fate::NotSent)));
+                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
             }
             State::Up | State::Frozen => line.listening = Some((round, until)),
         }
@@ -169,10 +167,10 @@ impl Server {
             line.mail.clear();
             line.is_over = false;
             for sent in std::mem::take(&mut line.requests) {
-                line.fail(&sent, unreachable(Fate::Pending));
+                line.fail(&sent, unreachable(Delivery::Pending));
             }
             if let Some((round, _)) = line.listening.take() {
-                line.reply = Some(failed(round, unreachable(Fate::NotSent)));
+                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
             }
         }
     }
@@ -202,7 +200,7 @@ impl Line {
         let asked = self.requests.iter().find(|sent| sent.awaited.is_some()).map(|sent| sent.round);
         let listening = self.listening.take().map(|(round, _)| round);
         if let Some(round) = asked.or(listening) {
-            self.reply = Some(failed(round, unreachable(Fate::Pending)));
+            self.reply = Some(failed(round, unreachable(Delivery::Pending)));
         }
         self.requests.iter_mut().for_each(|sent| sent.awaited = None);
     }
@@ -212,7 +210,7 @@ impl Line {
         if sent.awaited.is_some() {
             let failed = match sent.what {
                 What::Ask(_) => failed(sent.round, failure),
-                _ => Replied { round: 0, reply: Said::Renewal(None), since: None },
+                _ => Replied { round: 0, reply: LastReply::Renewal(None), since: None },
             };
             self.reply = Some(failed);
         }
@@ -225,44 +223,44 @@ impl Line {
             let late: Vec<Sent> = std::mem::take(&mut self.requests);
             late.iter()
                 .filter(|sent| is_late(sent))
-                .for_each(|sent| self.fail(sent, unreachable(Fate::Pending)));
+                .for_each(|sent| self.fail(sent, unreachable(Delivery::Pending)));
             self.late.extend(late.into_iter().map(|sent| Sent { awaited: None, ..sent }));
         }
         if let Some((round, until)) = self.listening {
             if is_up && until <= now() {
                 self.listening = None;
-                let reply = Said::To(Reply::Heard(None));
+                let reply = LastReply::To(Reply::Heard(None));
                 self.reply = Some(Replied { round, reply, since: None });
             } else if until + io_timeout <= now() {
                 self.listening = None;
-                self.reply = Some(failed(round, unreachable(Fate::Pending)));
+                self.reply = Some(failed(round, unreachable(Delivery::Pending)));
             }
         }
     }
 }
 
-fn unreachable(fate: Fate) -> Failure {
-    Failure::Unreachable { fault: Fault::new("no answer"), fate, others_answer: false }
+fn unreachable(delivery: Delivery) -> Failure {
+    Failure::Unreachable { fault: UserMessage::new("no answer"), delivery, others_answer: false }
 }
 
 fn failed(round: u64, failure: Failure) -> Replied {
-    Replied { round, reply: Said::To(Reply::Failed(failure)), since: None }
+    Replied { round, reply: LastReply::To(Reply::Failed(failure)), since: None }
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
-fn ask(lock: &mut Lock, request: &Request, part: Part, sent: &Sent, now: u64) -> Reply {
-    let heartbeat = request.heartbeat.filter(|_| !matches!(part, Part::Restore(_)));
-    let request = Request { part: Some(part), heartbeat, ..request.clone() };
+fn ask(lock: &mut Lock, request: &Request, part: QuorumOp, sent: &Sent, now: u64) -> Reply {
+    let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
+    let request = Request { quorum_op: Some(part), heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
         match lock.acquire(&request, sent.attempt + more, &[], now) {
             Verdict::Again if sent.awaited.is_some() => {}
             Verdict::Again => break,
             Verdict::Answer(answer) => return Reply::Answer(answer),
-            Verdict::Placed(mut place) => {
+            Verdict::Proposed(mut place) => {
                 // Time passes only in ticks.
                 let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
                 place.sleep = TICK * ticks;
-                return Reply::Placed(place);
+                return Reply::Proposed(place);
             }
             Verdict::FenceAhead { now, .. } => return Reply::Behind(AHEAD, now),
         }
@@ -271,7 +269,7 @@ fn ask(lock: &mut Lock, request: &Request, part: Part, sent: &Sent, now: u64) ->
 }
 
 /// What a client sends for an order, or until when it listens.
-pub(super) fn part_of(order: Order) -> Result<Part, std::time::Duration> {
+pub(super) fn part_of(order: Order) -> Result<QuorumOp, std::time::Duration> {
     match order {
         Order::Ask(part) => Ok(part),
         Order::Listen(at_most) => Err(at_most),
@@ -292,7 +290,7 @@ pub(super) fn has_agreed_place(lock: &Lock, token: &Token) -> bool {
 /// The view in an answer.
 pub(super) fn view_of(reply: &mut Reply) -> Option<&mut View> {
     match reply {
-        Reply::Placed(place) => Some(&mut place.view),
+        Reply::Proposed(place) => Some(&mut place.view),
         Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => Some(view),
         _ => None,
     }

@@ -5,8 +5,8 @@ use super::scope::Scope;
 use super::world::World;
 use crate::check::search::Play;
 
-/// A request had a hold on two servers, but one of the replies was late, and the request gave the hold
-/// up after 10 ms. Meanwhile, the other request had seen that hold on a majority, and left.
+/// A request had a hold on two servers, but one of the replies was late, and the request gave the
+/// hold up after 10 ms. Meanwhile, the other request had seen that hold on a majority, and left.
 #[test]
 fn a_request_with_n_awaits_late_replies_before_it_gives_up_a_hold() {
     let (a, b) = (0, 1);

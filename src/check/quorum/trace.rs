@@ -2,11 +2,11 @@
 
 use super::action::Action;
 use super::client::{Client, Doing, Phase};
-use super::server::{Line, Said, Sent, Server, What};
+use super::server::{LastReply, Line, Sent, Server, What};
 use super::world::World;
 use crate::check::world::{NOW, now};
 use crate::rules::quorum::Reply;
-use crate::rules::request::{Answer, Part, Place};
+use crate::rules::{Answer, Proposal, QuorumOp};
 
 fn name(client: impl Into<usize>) -> char {
     char::from(b'a' + client.into() as u8)
@@ -63,10 +63,10 @@ pub(super) fn lines_of(world: &World) -> Vec<String> {
             format!("{id} for {left} ms, fence {}", short(hold.fence))
         });
         let queue = server.lock.queue.iter().map(|waiter| {
-            let called = server.lock.called.contains(&waiter.token);
+            let nominated = server.lock.nominated.contains(&waiter.token);
             let (id, ticket) = (&waiter.token[..1], short(waiter.ticket));
-            let called = if called { " called" } else { "" };
-            format!("{id} {:?} {ticket}{called}", waiter.origin)
+            let nominated = if nominated { " nominated" } else { "" };
+            format!("{id} {:?} {ticket}{nominated}", waiter.origin)
         });
         let under_way = server.lines.iter().enumerate().map(|(index, line)| under_way(index, line));
         lines.push(format!(
@@ -135,27 +135,30 @@ fn under_way(client: usize, line: &Line) -> String {
 
 fn request(sent: &Sent) -> String {
     match sent.what {
-        What::Ask(Part::Place(ticket)) => {
+        What::Ask(QuorumOp::Propose(ticket)) => {
             format!("place {:?}", ticket.map(|ticket| short(ticket.0)))
         }
-        What::Ask(Part::Settle(_, fence)) => format!("settle with fence {}", short(fence.0)),
-        What::Ask(Part::Restore(fence)) => format!("restore with fence {}", short(fence.0)),
+        What::Ask(QuorumOp::Commit(_, fence)) => format!("settle with fence {}", short(fence.0)),
+        What::Ask(QuorumOp::Restore(fence)) => format!("restore with fence {}", short(fence.0)),
         What::Renew => "renew".into(),
         What::Release => "release".into(),
         What::Leave => "leave".into(),
     }
 }
 
-fn answer(said: &Said) -> String {
+fn answer(said: &LastReply) -> String {
     match said {
-        Said::To(Reply::Placed(Place { called, ticket, kept_out, .. })) => {
-            let called = called.map(|fence| short(fence.0));
-            format!("placed, ticket {}, called {called:?}, kept out {kept_out}", short(ticket.0))
+        LastReply::To(Reply::Proposed(Proposal { nominated, ticket, kept_out, .. })) => {
+            let nominated = nominated.map(|fence| short(fence.0));
+            format!(
+                "placed, ticket {}, nominated {nominated:?}, kept out {kept_out}",
+                short(ticket.0)
+            )
         }
-        Said::To(Reply::Answer(Answer::Granted { fence, .. })) => {
+        LastReply::To(Reply::Answer(Answer::Granted { fence, .. })) => {
             format!("granted, fence {}", short(fence.0))
         }
-        Said::To(Reply::Failed(_)) | Said::Renewal(None) => "no answer".into(),
+        LastReply::To(Reply::Failed(_)) | LastReply::Renewal(None) => "no answer".into(),
         said => format!("{said:?}"),
     }
 }

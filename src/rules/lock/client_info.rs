@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 use crate::text::{at_most, printable};
 
 /// The longest host, user or program name that is shown, in bytes.
@@ -65,12 +65,12 @@ impl ProcessId {
 }
 
 impl FromStr for ProcessId {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         match text.parse() {
             Ok(number @ 1..) => Ok(Self(number)),
-            _ => Err(Fault::of_value("not a process ID", text)
+            _ => Err(UserMessage::of_value("not a process ID", text)
                 .with_remedy("use a positive number, such as $$ in a script")),
         }
     }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rules::fault::Fault;
-use crate::rules::lock::Name;
+use crate::rules::{Name, UserMessage};
 
 /// The argument of `inspect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,10 +29,11 @@ impl Subject {
 }
 
 impl FromStr for Subject {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
-        // A URL is not a pattern, whatever its password contains: the name is rejected with a remedy.
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
+        // A URL is not a pattern, whatever its password contains: the name is rejected with a
+        // remedy.
         if text.contains(['*', '?', '[']) && !text.contains("://") {
             Ok(Self::Matching(text.parse()?))
         } else {
@@ -59,12 +59,12 @@ impl fmt::Display for Pattern {
 }
 
 impl FromStr for Pattern {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         let pattern = glob::Pattern::new(text);
         pattern.map(Self).map_err(|error| {
-            let fault = Fault::of_value("not a pattern", text)
+            let fault = UserMessage::of_value("not a pattern", text)
                 .reworded(|what| format!("{what} ({})", error.msg));
             fault.with_remedy("use *, ? and [a-c] only")
         })

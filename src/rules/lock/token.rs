@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 
 /// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
 #[derive(Clone, PartialEq, Eq)]
@@ -15,8 +15,8 @@ impl Token {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
-    /// A token from a list that rlock wrote itself. Every text but an empty one is accepted, because
-    /// only a store knows whether the token holds a lock.
+    /// A token from a list that rlock wrote itself. Every text but an empty one is accepted,
+    /// because only a store knows whether the token holds a lock.
     pub(crate) fn recorded(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
@@ -49,17 +49,16 @@ impl fmt::Display for Id {
 }
 
 impl FromStr for Id {
-    type Err = Fault;
+    type Err = UserMessage;
 
     /// Accepts no character that is special in a Redis pattern.
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
         match text.len() == 8 && is_plain {
             true => Ok(Self(text.to_owned())),
             // It may be a whole token, so it is not shown.
-            false => {
-                Err(Fault::new("not an id").with_remedy("use the 8 characters that inspect shows"))
-            }
+            false => Err(UserMessage::new("not an id")
+                .with_remedy("use the 8 characters that inspect shows")),
         }
     }
 }
@@ -71,13 +70,13 @@ impl fmt::Debug for Token {
 }
 
 impl FromStr for Token {
-    type Err = Fault;
+    type Err = UserMessage;
 
-    /// Accepts the form that `fresh` makes. The fault does not show the text, which may be most of a
-    /// token.
-    fn from_str(text: &str) -> Result<Self, Fault> {
+    /// Accepts the form that `fresh` makes. The fault does not show the text, which may be most of
+    /// a token.
+    fn from_str(text: &str) -> Result<Self, UserMessage> {
         if text.is_empty() {
-            return Err(Fault::new("empty").with_remedy("check whether acquire succeeded"));
+            return Err(UserMessage::new("empty").with_remedy("check whether acquire succeeded"));
         }
         let is_uuid = text.len() == 36
             && text.bytes().enumerate().all(|(at, byte)| match at {
@@ -87,7 +86,8 @@ impl FromStr for Token {
         match is_uuid {
             true => Ok(Self(text.to_owned())),
             false => {
-                Err(Fault::new("not a token").with_remedy("use the token that acquire printed"))
+                Err(UserMessage::new("not a token")
+                    .with_remedy("use the token that acquire printed"))
             }
         }
     }

@@ -4,8 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use crate::rules::duration::show;
-use crate::rules::lock::{ClientInfo, Fence, Label, Mode, Slot};
+use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -333,7 +332,7 @@ pub(crate) struct View {
     pub(crate) ttl: Option<Duration>,
     pub(crate) fence: Option<Fence>,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
-    pub(crate) life: String,
+    pub(crate) generation: String,
     /// The number of holders; `holders` may list only the first of them.
     pub(crate) holder_count: u64,
     pub(crate) holders: Vec<Holder>,
@@ -353,7 +352,8 @@ impl View {
     }
 
     /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an
-    /// earlier copy has revoked and that are gone. The others ended by themselves, as `history` shows.
+    /// earlier copy has revoked and that are gone. The others ended by themselves, as `history`
+    /// shows.
     pub(crate) fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
         let ending = |id: &str| history.iter().rfind(|entry| entry.id == id).map(|it| it.ending);
         let is_left = |id: &str| self.holders.iter().any(|holder| holder.id == id);

@@ -2,24 +2,23 @@
 
 use super::lock::{BATCH, CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
-use crate::rules::lock::view::HoldState;
-use crate::rules::lock::{Mode, Slot};
+use crate::rules::{HoldState, Mode, Slot};
 
 impl Transaction<'_> {
-    /// Whether the present holds allow a grant of this mode now. The modes of the `called` waiters
-    /// count as if they held the lock too.
-    pub(crate) fn admissible(&self, mode: Mode, called: &[Mode]) -> bool {
-        let reinstated = || self.lock.holds.iter().any(|hold| hold.standing == HoldState::Revoked);
+    /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
+    /// waiters count as if they held the lock too.
+    pub(crate) fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
+        let reinstated = || self.lock.holds.iter().any(|hold| hold.status == HoldState::Revoked);
         let (present, number) = match self.live {
             true => (self.lock.mode, self.lock.holds.len()),
-            false => (called.first().copied(), 0),
+            false => (nominated.first().copied(), 0),
         };
         match mode {
-            _ if !self.live && called.is_empty() => !self.foreign(),
+            _ if !self.live && nominated.is_empty() => !self.foreign(),
             _ if present != Some(mode) || reinstated() => false,
             Mode::Exclusive => false,
             Mode::Shared => true,
-            Mode::Slots(slots) => number + called.len() < slots.get() as usize,
+            Mode::Slots(slots) => number + nominated.len() < slots.get() as usize,
         }
     }
 
@@ -57,32 +56,32 @@ impl Transaction<'_> {
             ttl,
             slot,
             attempt,
-            standing: HoldState::Held,
+            status: HoldState::Held,
             revoked: None,
         });
         self.set_guard_to_latest();
         slot
     }
 
-    /// On one of several servers, a waiter is not granted the lock but called: it may now settle
-    /// here, that is, ask this server for a hold. It does so once enough servers have called it. A
-    /// call is only a hint. It passes to an older waiter that arrives later, and lapses unless the
-    /// waiter asks again in time.
-    pub(crate) fn is_called(&self, token: &str) -> bool {
-        self.lock.called.iter().any(|called| called == token)
+    /// On one of several servers, a waiter is not granted the lock but nominated: it may now
+    /// commit, that is, ask this server for a hold. It does so once enough servers have nominated
+    /// it. A nomination is only a hint. It passes to an older waiter that arrives later, and lapses
+    /// unless the waiter asks again in time.
+    pub(crate) fn is_nominated(&self, token: &str) -> bool {
+        self.lock.nominated.iter().any(|nominated| nominated == token)
     }
 
     /// Admits waiters from the head of the queue while the lock can be granted to them. Returns the
-    /// head, which is the first waiter that is not called, if it must keep waiting, and how many are
-    /// called.
+    /// head, which is the first waiter that is not nominated, if it must keep waiting, and how many
+    /// are nominated.
     pub(crate) fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
         let mut granted_to = Vec::new();
-        let (head, called) = self.move_up(caller, &mut granted_to);
+        let (head, nominated) = self.move_up(caller, &mut granted_to);
         // A server writes to the client of the last message first, and the new head can wait.
         for token in granted_to {
             self.wake(&token, Message::Look);
         }
-        (head, called)
+        (head, nominated)
     }
 
     /// Grants or calls waiters from the head of the queue while it can, and drops dead ones. Adds
@@ -92,7 +91,7 @@ impl Transaction<'_> {
         while work < BATCH {
             let Some(head) = self.lock.queue.get(modes.len()).cloned() else {
                 let is_free = !self.live && !self.foreign() && self.lock.holds.is_empty();
-                self.lock.called = tokens;
+                self.lock.nominated = tokens;
                 if modes.is_empty() && is_free {
                     self.become_idle();
                 }
@@ -102,7 +101,7 @@ impl Transaction<'_> {
             if head.alive < self.now {
                 self.lock.queue.remove(&head.token);
                 work += 1;
-            } else if self.leftovers {
+            } else if self.cleanup_pending {
                 self.wake(&head.token, Message::Look);
                 return (Some(head), modes.len());
             } else if modes.len() < BATCH
@@ -116,27 +115,27 @@ impl Transaction<'_> {
                     self.grant(head, None, self.now + CLAIM_WINDOW, 0, 0);
                     work += 1;
                 } else {
-                    self.call(&head.token, caller);
+                    self.nominate(&head.token, caller);
                     modes.push(head.mode);
                     tokens.push(head.token);
                 }
             } else {
-                self.lock.called = tokens;
+                self.lock.nominated = tokens;
                 self.notify_head(&head.token, caller);
                 return (Some(head), modes.len());
             }
         }
-        self.lock.called = tokens;
+        self.lock.nominated = tokens;
         let rest = self.lock.queue.get(modes.len()).cloned();
         if let Some(rest) = &rest {
-            self.leftovers = true;
+            self.cleanup_pending = true;
             self.wake(&rest.token, Message::Look);
         }
         (rest, modes.len())
     }
 
-    fn call(&mut self, token: &str, caller: &str) {
-        if self.is_called(token) {
+    fn nominate(&mut self, token: &str, caller: &str) {
+        if self.is_nominated(token) {
             return;
         }
         let until = self.now + CLAIM_WINDOW;
@@ -149,8 +148,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that is
-    /// only proposed may still become a younger one.
+    /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that
+    /// is only proposed may still become a younger one.
     pub(crate) fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
         let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;

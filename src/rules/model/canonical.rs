@@ -3,14 +3,13 @@
 
 use super::Lock;
 use super::lock::Origin;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::Ending;
+use crate::rules::{Ending, Mode};
 
 /// How long before now a time is put that no longer matters, in milliseconds.
 const LONG_AGO: u64 = 100_000;
 
 /// Marks do not age: a request is late for less than the minute for which they last.
-const MARK_DURATION: u64 = 60_000;
+const TOMBSTONE_DURATION: u64 = 60_000;
 
 impl Lock {
     /// Moves all times to a clock that shows this many milliseconds less.
@@ -45,12 +44,12 @@ impl Lock {
             }
         }
         self.mail.clear();
-        self.floor.at = 0;
+        self.revoked_up_to.at = 0;
         self.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
-        for mark in &mut self.over {
-            mark.until = now + MARK_DURATION;
+        for mark in &mut self.tombstones {
+            mark.until = now + TOMBSTONE_DURATION;
         }
-        self.over.sort_by(|one, other| one.token.cmp(&other.token));
+        self.tombstones.sort_by(|one, other| one.token.cmp(&other.token));
         for hold in &mut self.holds {
             hold.since = None;
             if hold.keep_until <= now {
@@ -78,7 +77,7 @@ impl Lock {
     /// Calls `change` with each fence.
     pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
         change(&mut self.fence);
-        change(&mut self.floor.fence);
+        change(&mut self.revoked_up_to.fence);
         self.holds.iter_mut().for_each(|hold| change(&mut hold.fence));
     }
 

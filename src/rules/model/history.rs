@@ -3,8 +3,8 @@
 use super::lock::{HistoryEntry, Hold};
 use super::transaction::Transaction;
 use super::view::{id, waited};
-use crate::rules::lock::view::{self, Ending, HoldState, Operator, Outcome, ServerTime};
-use crate::rules::lock::{ClientInfo, Fence};
+use crate::rules::lock::view::{self};
+use crate::rules::{ClientInfo, Ending, Fence, HoldState, Operator, Outcome, ServerTime};
 use crate::text::printable;
 
 /// How many holds the history keeps.
@@ -14,7 +14,7 @@ impl Transaction<'_> {
     /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
     /// `otherwise` says. `None` for a hold that is cooling, because its release is on record.
     fn ending_of(&self, hold: &Hold, otherwise: Ending) -> Option<(Ending, String)> {
-        match (hold.standing, self.hold_state(hold)) {
+        match (hold.status, self.hold_state(hold)) {
             (HoldState::Cooling, _) => None,
             (HoldState::Revoked, _) => Some((Ending::Forgotten, String::new())),
             (HoldState::Held, HoldState::Revoked) => {

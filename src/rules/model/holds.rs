@@ -2,8 +2,7 @@
 
 use super::lock::{Guard, Hold, MAX_LISTED};
 use super::transaction::Transaction;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::HoldState;
+use crate::rules::{HoldState, Mode};
 
 impl Transaction<'_> {
     /// This token's hold, in any state; `None` if there is none or its lease has expired.

@@ -7,8 +7,7 @@ use std::cmp::Ordering;
 pub(crate) use queue::Queue;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::lock::view::{Ending, HoldState};
-use crate::rules::lock::{Mode, Slot};
+use crate::rules::{Ending, HoldState, Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
 pub(crate) const CLAIM_WINDOW: u64 = 2_000;
@@ -42,22 +41,22 @@ pub(crate) struct Lock {
     /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
     pub(crate) fence: u64,
     /// A random mark that changes when the lock is forgotten.
-    pub(crate) life: String,
+    pub(crate) generation: String,
     pub(crate) holds: Vec<Hold>,
     pub(crate) queue: Queue,
     /// The last number assigned in the queue.
     pub(crate) ticket: u64,
-    /// The waiters that are called; see `Transaction::is_called`.
-    pub(crate) called: Vec<String>,
+    /// The waiters that are nominated; see `Transaction::is_nominated`.
+    pub(crate) nominated: Vec<String>,
     /// The last request that supersedes.
     pub(crate) newest: Option<Newest>,
     /// The waiter that knows it is the head of the queue.
     pub(crate) notified: Option<String>,
-    pub(crate) floor: Floor,
+    pub(crate) revoked_up_to: RevokedUpTo,
     /// How the last holds ended, the latest last.
     pub(crate) history: Vec<HistoryEntry>,
     /// Tokens that were released or given up.
-    pub(crate) over: Vec<Mark>,
+    pub(crate) tombstones: Vec<Tombstone>,
     /// The messages to waiters since the last call of `take_mail`.
     #[serde(skip)]
     pub(crate) mail: Vec<Mail>,
@@ -94,7 +93,7 @@ pub(crate) struct Hold {
     /// The number of the request that was granted.
     pub(crate) attempt: u64,
     /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
-    pub(crate) standing: HoldState,
+    pub(crate) status: HoldState,
     /// Set if it was revoked individually, not with all up to the floor.
     pub(crate) revoked: Option<Revoked>,
 }
@@ -109,7 +108,7 @@ pub(crate) struct Revoked {
 
 /// Holds with a fence up to this one are revoked.
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
-pub(crate) struct Floor {
+pub(crate) struct RevokedUpTo {
     pub(crate) fence: u64,
     pub(crate) how: Option<Ending>,
     /// Who revoked them; empty if unknown.
@@ -128,7 +127,7 @@ pub(crate) struct Newest {
 
 /// A request with this token is rejected until this time.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Mark {
+pub(crate) struct Tombstone {
     /// After a line break, who ended the request, and how; see `mark_ended`.
     pub(crate) token: String,
     pub(crate) until: u64,
@@ -198,7 +197,7 @@ pub(crate) struct Mail {
 pub(crate) enum Message {
     /// The waiter is the new head of the queue.
     Head,
-    /// The waiter is called, and would get this fencing token.
+    /// The waiter is nominated, and would get this fencing token.
     Called(u64),
     /// The waiter has another reason to ask again.
     Look,

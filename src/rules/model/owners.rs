@@ -2,8 +2,7 @@
 
 use super::lock::{Hold, Waiter};
 use super::transaction::Transaction;
-use crate::rules::lock::view::HoldState;
-use crate::rules::lock::{Mode, Token};
+use crate::rules::{HoldState, Mode, Token};
 
 impl Transaction<'_> {
     /// The mode in which an owner that a user chose holds the lock. A slot cannot be entered again.

@@ -1,9 +1,9 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
 use super::lock::{BATCH, CLAIM_WINDOW, Mail, Message, Waiter};
-use super::over::EndedBy;
+use super::tombstones::EndedBy;
 use super::transaction::Transaction;
-use crate::rules::lock::Mode;
+use crate::rules::Mode;
 
 /// How much later than the head the second waiter checks an expired lease, in milliseconds.
 const GRACE: u64 = 500;
@@ -34,9 +34,9 @@ impl Transaction<'_> {
         self.micros().max(newest + 1)
     }
 
-    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is. One of
-    /// several servers also gets the ticket that they agreed on, or 0: then it proposes one that grows
-    /// with its clock. Returns its position, from 1, and its ticket.
+    /// Puts a waiter at the end of the queue, or of those with --next, or leaves it where it is.
+    /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
+    /// that grows with its clock. Returns its position, from 1, and its ticket.
     pub(crate) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
         let queued = self.lock.queue.remove(&waiter.token);
         let restates = agreed.is_some_and(|ticket| ticket > 0);
@@ -58,7 +58,8 @@ impl Transaction<'_> {
         (index as u64 + 1, ticket)
     }
 
-    /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by whom.
+    /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by
+    /// whom.
     pub(crate) fn remove_waiter(&mut self, token: &str, caller: &str, how: EndedBy, by: &str) {
         let removed = self.lock.queue.remove(token);
         let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
@@ -100,9 +101,9 @@ impl Transaction<'_> {
     }
 
     /// How many milliseconds a waiter sleeps unless it is woken. The head watches for the end of a
-    /// lease, or of the time that a called waiter has. The second checks a little later, in case the
-    /// head is dead. Any other waiter is woken when it becomes the head. The position does not count
-    /// the waiters that are called.
+    /// lease, or of the time that a nominated waiter has. The second checks a little later, in case
+    /// the head is dead. Any other waiter is woken when it becomes the head. The position does not
+    /// count the waiters that are nominated.
     pub(crate) fn millis_to_sleep(
         &self,
         position: u64,
@@ -120,7 +121,7 @@ impl Transaction<'_> {
             _ => u64::MAX,
         };
         let sleep = match position {
-            1 | 2 if !self.lock.called.is_empty() => CLAIM_WINDOW + (position - 1) * GRACE,
+            1 | 2 if !self.lock.nominated.is_empty() => CLAIM_WINDOW + (position - 1) * GRACE,
             _ => u64::MAX,
         };
         heartbeat.min(sleep).min(until.saturating_sub(self.now)).max(1)

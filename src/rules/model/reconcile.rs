@@ -1,19 +1,19 @@
 //! Reconciliation: brings the lock up to date before anything is decided.
 
-use super::lock::{BATCH, Floor, Hold};
+use super::lock::{BATCH, Hold, RevokedUpTo};
 use super::transaction::Transaction;
-use crate::rules::lock::view::Ending;
+use crate::rules::Ending;
 
 impl Transaction<'_> {
     /// An idle lock keeps its fence, its life and the newest request that supersedes, and nothing
     /// else.
     pub(crate) fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
-        (self.lock.ticket, self.lock.floor) = (0, Floor::default());
-        self.lock.called.clear();
+        (self.lock.ticket, self.lock.revoked_up_to) = (0, RevokedUpTo::default());
+        self.lock.nominated.clear();
         // A lock that was never granted is the same as one that was never requested.
         if self.lock.fence == 0 {
-            self.lock.life.clear();
+            self.lock.generation.clear();
         }
     }
 
@@ -24,7 +24,7 @@ impl Transaction<'_> {
             self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
         expired.sort_by(Hold::by_deadline);
         let later = expired.split_off(BATCH.min(expired.len()));
-        self.leftovers = !later.is_empty();
+        self.cleanup_pending = !later.is_empty();
         self.lock.holds.extend(later);
         let entries = self.expired_entries(&expired);
         self.record(entries);
@@ -36,8 +36,8 @@ impl Transaction<'_> {
             self.set_guard_to_latest();
             self.deleted = false;
         } else if self.lock.written.is_some() && (self.foreign() || self.lock.holds.is_empty()) {
-            // When the other tool's key is gone, these holds exclude others again until they end. If
-            // the holds are lost, this voids what was counted of them.
+            // When the other tool's key is gone, these holds exclude others again until they end.
+            // If the holds are lost, this voids what was counted of them.
             self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
         }
         if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {

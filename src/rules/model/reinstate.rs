@@ -2,18 +2,20 @@
 
 use super::lock::Hold;
 use super::transaction::Transaction;
-use crate::rules::lock::Mode;
-use crate::rules::lock::view::{HoldState, Holder};
+use crate::rules::{HoldState, Holder, Mode};
 
 impl Transaction<'_> {
     /// Reinstates a hold that a waiter has seen: once, as revoked and exclusive, under its id.
     pub(crate) fn reinstate(&mut self, holder: &Holder, left: u64) {
         let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
-        if holder.id.len() > 8 || known || self.is_over(&holder.id) || self.is_ahead(holder.fence.0)
+        if holder.id.len() > 8
+            || known
+            || self.has_tombstone(&holder.id)
+            || self.is_ahead(holder.fence.0)
         {
             return;
         }
-        self.mark_over(&holder.id, left);
+        self.add_tombstone(&holder.id, left);
         if !self.live {
             self.lock.mode = Some(Mode::Exclusive);
         }
@@ -34,7 +36,7 @@ impl Transaction<'_> {
             ttl: 0,
             slot: holder.slot,
             attempt: 0,
-            standing: HoldState::Revoked,
+            status: HoldState::Revoked,
             revoked: None,
         });
         self.set_guard_to_latest();

@@ -1,15 +1,17 @@
-//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be revoked
-//! individually.
+//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be
+//! revoked individually.
 
-use super::lock::{Floor, Hold, Revoked};
+use super::lock::{Hold, Revoked, RevokedUpTo};
 use super::transaction::Transaction;
-use crate::rules::lock::view::{Ending, HoldState};
+use crate::rules::{Ending, HoldState};
 
 impl Transaction<'_> {
     /// The state of a hold, with all revocations applied.
     pub(crate) fn hold_state(&self, hold: &Hold) -> HoldState {
-        match hold.standing {
-            HoldState::Held if hold.fence <= self.lock.floor.fence || hold.revoked.is_some() => {
+        match hold.status {
+            HoldState::Held
+                if hold.fence <= self.lock.revoked_up_to.fence || hold.revoked.is_some() =>
+            {
                 HoldState::Revoked
             }
             state => state,
@@ -19,9 +21,9 @@ impl Transaction<'_> {
     /// Revokes all holds with a fence up to this one. Each excludes others until its holder
     /// releases it or its lease expires.
     pub(crate) fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
-        if fence > self.lock.floor.fence {
+        if fence > self.lock.revoked_up_to.fence {
             let (how, by) = (Some(how), by.to_owned());
-            self.lock.floor = Floor { fence, how, by, at: self.now };
+            self.lock.revoked_up_to = RevokedUpTo { fence, how, by, at: self.now };
         }
     }
 
@@ -30,7 +32,7 @@ impl Transaction<'_> {
         if let Some(Revoked { at, by }) = &hold.revoked {
             return (Ending::Revoked, by.clone(), *at);
         }
-        let Floor { how, by, at, .. } = &self.lock.floor;
+        let RevokedUpTo { how, by, at, .. } = &self.lock.revoked_up_to;
         match how {
             Some(how) => (*how, by.clone(), *at),
             None => (Ending::Revoked, String::new(), self.now),

@@ -11,7 +11,7 @@ pub(crate) struct Transaction<'a> {
     /// Whether the guard was deleted under live holds.
     pub(super) deleted: bool,
     /// Whether expired holds or waiters remain, so that nothing can be decided.
-    pub(super) leftovers: bool,
+    pub(super) cleanup_pending: bool,
 }
 
 impl<'a> Transaction<'a> {
@@ -22,7 +22,7 @@ impl<'a> Transaction<'a> {
         let deleted = lock.written.is_some() && guard.is_none() && held;
         let own = guard.is_some() && guard == lock.written.as_ref();
         let live = (own || deleted) && !lock.holds.is_empty();
-        Self { lock, now, live, deleted, leftovers: false }
+        Self { lock, now, live, deleted, cleanup_pending: false }
     }
 
     /// Whether another tool holds the lock.

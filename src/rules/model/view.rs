@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::lock::{Hold, Waiter};
 use super::transaction::Transaction;
-use crate::rules::lock::view::{self, HoldState, Holder, ServerTime, State, View};
-use crate::rules::lock::{ClientInfo, Fence};
+use crate::rules::lock::view::{self};
+use crate::rules::{ClientInfo, Fence, HoldState, Holder, ServerTime, State, View};
 use crate::text::printable;
 
 /// How many holders a reply to a waiter lists. The waiter can remind a server that lost its data of
@@ -64,7 +64,7 @@ impl Transaction<'_> {
             mode: self.lock.mode.filter(|_| self.live),
             ttl: until.map(|until| Duration::from_millis(until.saturating_sub(self.now))),
             fence: Some(self.lock.fence).filter(|&fence| fence > 0).map(Fence),
-            life: self.lock.life.clone(),
+            generation: self.lock.generation.clone(),
             holder_count,
             holders,
             waiter_count: count(self.lock.queue.len()),

@@ -1,47 +1,45 @@
-//! Acquires a lock on several servers for one request, as a pure state machine. The members' replies
-//! and the time go in; what to ask the members comes out.
+//! Acquires a lock on several servers for one request, as a pure state machine. The members'
+//! replies and the time go in; what to ask the members comes out.
 //!
-//! 1. **Place.** The request joins the queue of every member. Each member proposes a ticket. The
+//! 1. **Propose.** The request joins the queue of every member. Each member proposes a ticket. The
 //!    largest ticket of a majority becomes that of the request, which restates it to all members. So
-//!    all queues have the same order, up to the jitter of the network. A member *calls* the requests
-//!    at the head of its queue that its present holds admit. A call is only a hint.
-//! 2. **Settle.** Once enough members call the request, it asks them for a hold with one fencing
+//!    all queues have the same order, up to the jitter of the network. A member *nominates* the requests
+//!    at the head of its queue that its present holds admit. A nomination is only a hint.
+//! 2. **Commit.** Once enough members nominate the request, it asks them for a hold with one fencing
 //!    token. It has the lock once enough members have given it this hold. Two such sets of members
 //!    have one in common, which is the argument of Redlock:
 //!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
-//! 3. If too few members settle, the request restates its ticket, which ends its holds on the others.
-//!    The older of two requests that prevented each other is then called everywhere.
+//! 3. If too few members commit, the request restates its ticket, which ends its holds on the others.
+//!    The older of two requests that prevented each other is then nominated everywhere.
 //!
-//! While it waits, the request sleeps at every member. A message from a member that now calls it
-//! counts as a call, so that nothing is asked before the request can settle.
+//! While it waits, the request sleeps at every member. A message from a member that now nominates
+//! it counts as a nomination, so that nothing is asked before the request can commit.
 //!
 //! A member that does not answer delays nothing once the others have decided.
 
 #[cfg(test)]
 pub(crate) mod canonical;
-mod placing;
-mod settling;
+mod committing;
+mod proposing;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use super::seat::{Run, Said, Seat, Seats, UnderWay};
+use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
 use super::votes::Votes;
 use super::{grace_until, required};
-use crate::rules::back_off::BackOff;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::{Operator, Reason, ServerTime, View};
-use crate::rules::lock::{ClientInfo, Fence, Mode};
-use crate::rules::request::{Answer, Part, Place, Request, Ticket};
+use crate::rules::{
+    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, Instant, Mode, Operator, Proposal,
+    QuorumOp, Reason, Request, ServerTime, Ticket, UserMessage, View,
+};
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
 const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
 
-/// How long a request relies on a call without asking again: half the time after which it lapses.
-const CALL_LASTS: Duration = Duration::from_secs(1);
+/// How long a request relies on a nomination without asking again: half the time after which it
+/// lapses.
+const NOMINATION_LASTS: Duration = Duration::from_secs(1);
 
 /// Something to send to a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +47,12 @@ pub(crate) struct Order {
     pub(crate) member: usize,
     /// Returned with the reply.
     pub(crate) round: u64,
-    pub(crate) what: What,
+    pub(crate) what: MemberRequest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum What {
-    Ask(Part),
+pub(crate) enum MemberRequest {
+    Ask(QuorumOp),
     /// Wait for a message, up to this long.
     Listen(Duration),
 }
@@ -62,13 +60,13 @@ pub(crate) enum What {
 /// What a member replied.
 #[derive(Clone, Debug, Hash)]
 pub(crate) enum Reply {
-    Placed(Place),
+    Proposed(Proposal),
     Answer(Answer),
     /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
     /// shows this time.
     Behind(Duration, ServerTime),
-    /// A message: the fencing token that the member would give if it calls the request. `None` for
-    /// any other message, or if the time has passed.
+    /// A message: the fencing token that the member would give if it nominates the request. `None`
+    /// for any other message, or if the time has passed.
     Heard(Option<Fence>),
     Failed(Failure),
 }
@@ -97,7 +95,7 @@ pub(crate) enum End {
     Busy(View),
     Nested,
     Upgrade,
-    Over(Reason),
+    Ended(Reason),
     Superseded(ClientInfo),
     Removed(Operator),
     /// Only this number of members could be used.
@@ -106,11 +104,11 @@ pub(crate) enum End {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
-    Placing {
+    Proposing {
         since: Instant,
         majority_at: Option<Instant>,
     },
-    Settling {
+    Committing {
         since: Instant,
         majority_at: Option<Instant>,
         fence: Fence,
@@ -137,7 +135,7 @@ pub(crate) struct Acquisition {
     io_timeout: Duration,
     required: usize,
     majority: usize,
-    seats: Seats,
+    members: Members,
     /// The ticket on which a majority agreed.
     ticket: Option<Ticket>,
     phase: Phase,
@@ -167,7 +165,7 @@ impl Acquisition {
             io_timeout,
             required: required(request.mode, members),
             majority: required(Mode::Exclusive, members),
-            seats: Seats::new(members),
+            members: Members::new(members),
             ticket: None,
             phase: Phase::Ended,
             round: 0,
@@ -182,10 +180,10 @@ impl Acquisition {
     pub(crate) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
         let mut orders = Vec::new();
-        if matches!(self.phase, Phase::Resting { .. }) && self.is_called(now) {
-            self.settle(now, &mut orders);
+        if matches!(self.phase, Phase::Resting { .. }) && self.is_nominated(now) {
+            self.commit(now, &mut orders);
         } else {
-            self.place(now, &mut orders);
+            self.propose(now, &mut orders);
         }
         let step = self.progress(now, &mut orders);
         (orders, step)
@@ -195,7 +193,7 @@ impl Acquisition {
     pub(crate) fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
         self.phase = Phase::Resting { until };
         let mut orders = Vec::new();
-        for member in 0..self.seats.0.len() {
+        for member in 0..self.members.0.len() {
             self.settle_down(member, now, &mut orders);
         }
         let step = self.progress(now, &mut orders);
@@ -212,41 +210,44 @@ impl Acquisition {
         now: Instant,
     ) -> (Vec<Order>, Step) {
         let mut orders = Vec::new();
-        let Some(seat) = self.seats.0.get_mut(member) else { return (orders, Step::Wait(now)) };
-        let before = seat.under_way.take();
-        seat.run = run.or(seat.run.take());
+        let Some(state) = self.members.0.get_mut(member) else { return (orders, Step::Wait(now)) };
+        let before = state.under_way.take();
+        state.run = run.or(state.run.take());
         let (mut is_news, mut is_stale, mut answered) = (false, false, round);
         match reply {
-            Reply::Heard(called) => {
-                is_news = called.is_none();
-                if let (Said::Placed(place), Some(_)) = (&mut seat.said, called) {
-                    (place.called, place.sleep) = (called, CALL_LASTS);
+            Reply::Heard(nominated) => {
+                is_news = nominated.is_none();
+                if let (LastReply::Proposed(proposal), Some(_)) = (&mut state.last_reply, nominated)
+                {
+                    (proposal.nominated, proposal.sleep) = (nominated, NOMINATION_LASTS);
                 }
             }
-            Reply::Placed(place) => {
-                (seat.ticket, seat.clock) = (Some(place.ticket), Some(place.view.now));
+            Reply::Proposed(proposal) => {
+                (state.ticket, state.clock) = (Some(proposal.ticket), Some(proposal.view.now));
                 // A late answer about the same place is as good as a new one.
-                let is_placing = matches!(self.phase, Phase::Placing { .. });
-                let is_agreed = self.ticket.is_none_or(|ticket| ticket == place.ticket);
+                let is_placing = matches!(self.phase, Phase::Proposing { .. });
+                let is_agreed = self.ticket.is_none_or(|ticket| ticket == proposal.ticket);
                 is_stale = !is_agreed && round != self.round;
                 if is_placing && is_agreed {
                     answered = self.round;
                 }
-                (seat.said, seat.round) = (Said::Placed(place), answered);
+                (state.last_reply, state.round) = (LastReply::Proposed(proposal), answered);
             }
             Reply::Answer(Answer::Granted { fence, .. }) => {
-                (seat.said, seat.round) = (Said::Granted(fence), round);
+                (state.last_reply, state.round) = (LastReply::Granted(fence), round);
             }
-            Reply::Answer(answer) => (seat.said, seat.round) = (Said::Refused(answer), round),
+            Reply::Answer(answer) => {
+                (state.last_reply, state.round) = (LastReply::Refused(answer), round)
+            }
             Reply::Behind(by, clock) => {
                 // It may accept the ticket on which the members have agreed since.
                 is_stale = round != self.round;
-                seat.clock = Some(clock);
-                (seat.said, seat.round) = (Said::Behind(by), round);
+                state.clock = Some(clock);
+                (state.last_reply, state.round) = (LastReply::Behind(by), round);
             }
             Reply::Failed(failure) => {
                 is_news = before == Some(UnderWay::Listening);
-                (seat.said, seat.round) = (Said::Failed(failure), round);
+                (state.last_reply, state.round) = (LastReply::Failed(failure), round);
             }
         }
         match self.phase {
@@ -259,10 +260,10 @@ impl Acquisition {
                     false => self.settle_down(member, now, &mut orders),
                 }
             }
-            Phase::Placing { .. } if answered != self.round => {
+            Phase::Proposing { .. } if answered != self.round => {
                 self.ask_to_place(member, &mut orders);
             }
-            Phase::Settling { .. } if answered != self.round => {
+            Phase::Committing { .. } if answered != self.round => {
                 self.ask_to_settle(member, &mut orders);
             }
             _ => {}
@@ -280,32 +281,32 @@ impl Acquisition {
 
     /// What the members have answered, for a message.
     pub(crate) fn votes(&self) -> Votes<()> {
-        self.seats.votes(self.round)
+        self.members.votes(self.round)
     }
 
-    /// See `Seats::too_young`.
+    /// See `Members::too_young`.
     pub(crate) fn too_young<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         now: Instant,
-    ) -> Vec<(usize, Fault)> {
-        self.seats.too_young(names, self.lease, now)
+    ) -> Vec<(usize, UserMessage)> {
+        self.members.too_young(names, self.lease, now)
     }
 
-    /// See `Seats::wrong_clocks`.
+    /// See `Members::wrong_clocks`.
     pub(crate) fn wrong_clocks<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         has_failed: bool,
-    ) -> Vec<(usize, Fault)> {
-        self.seats.wrong_clocks(names, has_failed)
+    ) -> Vec<(usize, UserMessage)> {
+        self.members.wrong_clocks(names, has_failed)
     }
 
     /// Whether any member may have the request.
     pub(crate) fn may_be_known(&self) -> bool {
         self.ticket.is_some()
-            || self.seats.iter().any(|seat| seat.ticket.is_some())
-            || self.votes().fate() != Fate::NotSent
+            || self.members.iter().any(|state| state.ticket.is_some())
+            || self.votes().fate() != Delivery::NotSent
     }
 
     /// How many members the request needs.
@@ -316,13 +317,13 @@ impl Acquisition {
     fn progress(&mut self, now: Instant, orders: &mut Vec<Order>) -> Step {
         loop {
             let next = match self.phase {
-                Phase::Placing { since, majority_at } => {
+                Phase::Proposing { since, majority_at } => {
                     self.placing(since, majority_at, now, orders)
                 }
-                Phase::Settling { .. } => self.settling(now, orders),
+                Phase::Committing { .. } => self.settling(now, orders),
                 Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
                 Phase::Pausing { .. } => {
-                    self.place(now, orders);
+                    self.propose(now, orders);
                     None
                 }
                 Phase::Resting { until } => Some(self.resting(until, now)),
@@ -337,15 +338,16 @@ impl Acquisition {
         }
     }
 
-    fn ask(&mut self, member: usize, part: Part, orders: &mut Vec<Order>) {
-        let seat = &mut self.seats.0[member];
-        if let (Said::Placed(place), Part::Place(_)) = (&mut seat.said, part) {
-            place.called = None;
+    fn ask(&mut self, member: usize, part: QuorumOp, orders: &mut Vec<Order>) {
+        let state = &mut self.members.0[member];
+        if let (LastReply::Proposed(proposal), QuorumOp::Propose(_)) = (&mut state.last_reply, part)
+        {
+            proposal.nominated = None;
         }
-        if seat.under_way.is_none() {
-            let settles = matches!(part, Part::Settle(..));
-            seat.under_way = Some(if settles { UnderWay::Settle } else { UnderWay::Place });
-            orders.push(Order { member, round: self.round, what: What::Ask(part) });
+        if state.under_way.is_none() {
+            let commits = matches!(part, QuorumOp::Commit(..));
+            state.under_way = Some(if commits { UnderWay::Commit } else { UnderWay::Propose });
+            orders.push(Order { member, round: self.round, what: MemberRequest::Ask(part) });
         }
     }
 
@@ -356,12 +358,12 @@ impl Acquisition {
 
     /// The fencing tokens of the holds that members have given in this round.
     fn held_fences(&self) -> impl Iterator<Item = Fence> {
-        self.seats.believed().filter_map(|seat| seat.held(self.round))
+        self.members.believed().filter_map(|state| state.held(self.round))
     }
 
     /// How many members have the hold with this fencing token.
     fn holding(&self, fence: Fence, now: Instant) -> usize {
-        self.seats.voting(|seat| seat.held(self.round) == Some(fence), self.lease, now)
+        self.members.voting(|state| state.held(self.round) == Some(fence), self.lease, now)
     }
 
     /// Until when to await the other members in a round that began at `since`.
@@ -374,73 +376,79 @@ impl Acquisition {
 
     /// An answer that ends the request, whatever the other members say.
     fn refusal(&self) -> Option<End> {
-        let refused = |seat: &&Seat| seat.round == self.round;
-        let over = |seat: &Seat| match &seat.said {
-            Said::Refused(Answer::Over(why)) => Some(why.clone()),
+        let refused = |state: &&MemberState| state.round == self.round;
+        let over = |state: &MemberState| match &state.last_reply {
+            LastReply::Refused(Answer::Ended(why)) => Some(why.clone()),
             _ => None,
         };
-        for seat in self.seats.iter().filter(refused) {
-            match &seat.said {
-                Said::Refused(Answer::Nested) => return Some(End::Nested),
-                Said::Refused(Answer::Upgrade) => return Some(End::Upgrade),
+        for state in self.members.iter().filter(refused) {
+            match &state.last_reply {
+                LastReply::Refused(Answer::Nested) => return Some(End::Nested),
+                LastReply::Refused(Answer::Upgrade) => return Some(End::Upgrade),
                 // Agreed tickets are the same everywhere, and an operator means all members.
-                Said::Refused(Answer::Superseded(newer)) => {
+                LastReply::Refused(Answer::Superseded(newer)) => {
                     return Some(End::Superseded(newer.clone()));
                 }
-                Said::Refused(Answer::Removed(operator)) => {
+                LastReply::Refused(Answer::Removed(operator)) => {
                     return Some(End::Removed(operator.clone()));
                 }
                 _ => {}
             }
         }
-        let overs: Vec<Reason> = self.seats.iter().filter(refused).filter_map(over).collect();
-        (overs.len() > self.seats.0.len() - self.required).then(|| End::Over(overs[0].clone()))
+        let overs: Vec<Reason> = self.members.iter().filter(refused).filter_map(over).collect();
+        (overs.len() > self.members.0.len() - self.required).then(|| End::Ended(overs[0].clone()))
     }
 
-    /// Whether enough members call the request.
-    fn is_called(&self, now: Instant) -> bool {
-        let called = |seat: &Seat| seat.called().is_some();
-        self.seats.voting(called, self.lease, now) >= self.required
+    /// Whether enough members nominate the request.
+    fn is_nominated(&self, now: Instant) -> bool {
+        let nominated = |state: &MemberState| state.nominated().is_some();
+        self.members.voting(nominated, self.lease, now) >= self.required
     }
 
     /// How many members have not answered a request of this round or of an earlier one.
     fn open(&self) -> usize {
-        let is_open =
-            |seat: &&Seat| matches!(seat.under_way, Some(UnderWay::Place | UnderWay::Settle));
-        self.seats.iter().filter(is_open).count()
+        let is_open = |state: &&MemberState| {
+            matches!(state.under_way, Some(UnderWay::Propose | UnderWay::Commit))
+        };
+        self.members.iter().filter(is_open).count()
     }
 
     /// The members that have not been asked for a hold, because they have not answered yet.
     pub(crate) fn not_asked_to_settle(&self) -> Vec<usize> {
         let is_asked_too_late =
-            |(_, seat): &(usize, &Seat)| seat.under_way == Some(UnderWay::Place);
-        self.seats.iter().enumerate().filter(is_asked_too_late).map(|(number, _)| number).collect()
+            |(_, state): &(usize, &MemberState)| state.under_way == Some(UnderWay::Propose);
+        self.members
+            .iter()
+            .enumerate()
+            .filter(is_asked_too_late)
+            .map(|(number, _)| number)
+            .collect()
     }
 
-    /// While the request sleeps, a member that does not call it listens for a message, and a hold that
-    /// was given too late ends.
+    /// While the request sleeps, a member that does not nominate it listens for a message, and a
+    /// hold that was given too late ends.
     fn settle_down(&mut self, member: usize, now: Instant, orders: &mut Vec<Order>) {
         let Phase::Resting { until } = self.phase else { return };
         let round = self.round;
-        let seat = &mut self.seats.0[member];
-        match &seat.said {
-            _ if seat.under_way.is_some() => {}
-            Said::Granted(_) => self.ask_to_place(member, orders),
-            Said::Placed(Place { called: None, sleep, .. }) if now < until => {
-                seat.under_way = Some(UnderWay::Listening);
-                orders.push(Order { member, round, what: What::Listen(*sleep) });
+        let state = &mut self.members.0[member];
+        match &state.last_reply {
+            _ if state.under_way.is_some() => {}
+            LastReply::Granted(_) => self.ask_to_place(member, orders),
+            LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
+                state.under_way = Some(UnderWay::Listening);
+                orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });
             }
             _ => {}
         }
     }
 
     fn resting(&mut self, until: Instant, now: Instant) -> Step {
-        if self.is_called(now) || now >= until {
+        if self.is_nominated(now) || now >= until {
             return Step::End(End::Woken);
         }
         // A call lapses unless the request asks again in time.
-        let any_called = self.seats.iter().any(|seat| seat.called().is_some());
-        let until = if any_called { until.min(now + CALL_LASTS) } else { until };
+        let any_nominated = self.members.iter().any(|state| state.nominated().is_some());
+        let until = if any_nominated { until.min(now + NOMINATION_LASTS) } else { until };
         self.phase = Phase::Resting { until };
         Step::Wait(until)
     }

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::merge::{free_like, merge};
-use crate::rules::lock::Name;
-use crate::rules::lock::view::{State, View};
-use crate::rules::request::{Listed, Listing};
+use crate::rules::{Listed, Listing, Name, State, View};
 
 /// Merges the lists of those of `servers` members that answered. A lock that is not on a member's
 /// list is free there.

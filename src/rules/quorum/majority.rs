@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::rules::instant::Instant;
-use crate::rules::lock::view::Reason;
-use crate::rules::lock::{Fence, Mode};
+use crate::rules::{Fence, Instant, Mode, Reason};
 
 /// How long the other servers are awaited at least after a majority has answered.
 const GRACE: Duration = Duration::from_millis(10);
@@ -20,8 +18,8 @@ pub(crate) fn required(mode: Mode, servers: usize) -> usize {
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
 }
 
-/// Until when the other servers are awaited after a majority has answered at `answered`: for as long as
-/// that took from the beginning, but at least for 10 ms.
+/// Until when the other servers are awaited after a majority has answered at `answered`: for as
+/// long as that took from the beginning, but at least for 10 ms.
 pub(crate) fn grace_until(begun: Instant, answered: Instant) -> Instant {
     answered + answered.since(begun).max(GRACE)
 }

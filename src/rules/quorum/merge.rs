@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use super::majority::{most_common, required};
-use crate::rules::lock::Fence;
-use crate::rules::lock::view::{
-    Ending, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
+use crate::rules::{
+    Ending, Fence, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
 };
 
 /// A holder, with what each server that knows it reports.
@@ -53,7 +52,7 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
         // The life of the lock differs from server to server, so the merged view has none.
-        life: String::new(),
+        generation: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
         waiter_count: waiter_count(views),
@@ -100,8 +99,8 @@ fn waiter_count(views: &[View]) -> u64 {
     counts.get(counts.len().saturating_sub(1) / 2).copied().unwrap_or(0)
 }
 
-/// The waiters that most of the servers list. All servers order waiters with agreed tickets alike, so
-/// the mean positions give the same order.
+/// The waiters that most of the servers list. All servers order waiters with agreed tickets alike,
+/// so the mean positions give the same order.
 fn waiters(views: &[View]) -> Vec<Waiter> {
     let mut all = Vec::<(Waiter, usize, usize)>::new();
     for view in views {
@@ -142,9 +141,9 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
     history
 }
 
-/// How a hold ended, as most of these entries report it, whatever their order. It ended when too few
-/// servers had it: one that was frozen may have released it later, or may only have seen it expire.
-/// A server that got the hold late knows neither when it began nor of any wait.
+/// How a hold ended, as most of these entries report it, whatever their order. It ended when too
+/// few servers had it: one that was frozen may have released it later, or may only have seen it
+/// expire. A server that got the hold late knows neither when it began nor of any wait.
 fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
     let mut same = same.to_vec();
     same.sort_by_key(|past| (past.ending == Ending::Expired, past.at));
@@ -205,11 +204,10 @@ impl Sighting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::lock::view::{Operator, Outcome};
-    use crate::rules::lock::{ClientInfo, Mode};
+    use crate::rules::{ClientInfo, Mode, Operator, Outcome};
 
-    /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has ended
-    /// `ago`, after `held`.
+    /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has
+    /// ended `ago`, after `held`.
     fn view(clock: u64, id: &str, age: u64, past: &[(&str, u64, u64)]) -> View {
         let client = ClientInfo::from_lines("");
         let acquired = ServerTime(clock - age);
@@ -245,7 +243,7 @@ mod tests {
             mode: Some(Mode::Exclusive),
             ttl: None,
             fence: Some(Fence(7)),
-            life: String::new(),
+            generation: String::new(),
             holder_count: 1,
             holders: vec![holder],
             waiter_count: 0,
@@ -260,8 +258,8 @@ mod tests {
             // It was restarted, and got the present hold back 3 s ago.
             view(1_000_000, "c", 3_000, &[]),
             view(1_060_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 1_000)]),
-            // It was away when the hold of a was released, got that of b late, and was frozen when that
-            // was released.
+            // It was away when the hold of a was released, got that of b late, and was frozen when
+            // that was released.
             view(900_000, "c", 9_000, &[("a", 42_000, 3_000), ("b", 18_000, 200)]),
         ];
         views[2].history[0].ending = Ending::Expired;

@@ -2,8 +2,7 @@
 
 use super::majority::first_known;
 use super::votes::Votes;
-use crate::rules::failure::Fate;
-use crate::rules::request::Release;
+use crate::rules::{Delivery, Release};
 
 /// What the votes on a release mean.
 pub(crate) enum ReleaseDecision {
@@ -39,7 +38,7 @@ pub(crate) fn decide_release(
     }
     let answered = votes.count(|_| true);
     if answered < required {
-        let maybe_released = maybe_released || released > 0 || votes.fate() != Fate::NotSent;
+        let maybe_released = maybe_released || released > 0 || votes.fate() != Delivery::NotSent;
         return ReleaseDecision::TooFew { answered, maybe_released };
     }
     ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })

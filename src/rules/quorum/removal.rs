@@ -2,10 +2,10 @@
 
 use super::merge::merge;
 use super::votes::Votes;
-use crate::rules::request::Removal;
+use crate::rules::Removal;
 
-/// Decides from the votes of at least a majority. What any member did counts: the others may not know
-/// the client, because they were away when it came.
+/// Decides from the votes of at least a majority. What any member did counts: the others may not
+/// know the client, because they were away when it came.
 pub(crate) fn decide_removal(votes: &Votes<Removal>) -> Removal {
     let found = |is: fn(&Removal) -> bool| votes.values().find(|(_, removal)| is(removal));
     let acted = found(|removal| matches!(removal, Removal::Revoked(..)))

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::majority::{first_known, most_common, required};
 use super::votes::Votes;
-use crate::rules::lock::view::Reason;
-use crate::rules::lock::{Fence, Mode};
-use crate::rules::request::Renewal;
+use crate::rules::{Fence, Mode, Reason, Renewal};
 
 /// What the votes on a renewal mean.
 pub(crate) enum RenewalDecision {

@@ -1,7 +1,6 @@
 //! What each member of a quorum answered to one request.
 
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
+use crate::rules::{Delivery, Failure, UserMessage};
 
 /// The answers of all members to one request.
 pub(crate) struct Votes<T> {
@@ -42,13 +41,13 @@ impl<T> Votes<T> {
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub(crate) fn fate(&self) -> Fate {
+    pub(crate) fn fate(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,
             None => *asked,
         });
-        if maybe { Fate::Pending } else { Fate::NotSent }
+        if maybe { Delivery::Pending } else { Delivery::NotSent }
     }
 
     /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
@@ -85,13 +84,13 @@ impl<T> Votes<T> {
             _ => None,
         });
         let restore = || format!("restore {} of these servers", required.saturating_sub(useful));
-        let fault = Fault::new(what).with_remedy(recovery.unwrap_or_else(restore));
+        let fault = UserMessage::new(what).with_remedy(recovery.unwrap_or_else(restore));
         let is_absent = |vote: &Option<Result<T, Failure>>| match vote {
             Some(vote) => vote.as_ref().is_err_and(Failure::is_unreachable),
             None => true,
         };
         if self.votes.iter().all(is_absent) {
-            Failure::Unreachable { fault, fate: self.fate(), others_answer: false }
+            Failure::Unreachable { fault, delivery: self.fate(), others_answer: false }
         } else {
             Failure::Unavailable(fault)
         }

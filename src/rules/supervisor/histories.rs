@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::duration::Ttl;
+use crate::rules::Ttl;
 
 const TTL: Ttl = Ttl::from_millis(30_000);
 

@@ -1,7 +1,7 @@
 //! What a waiter decides after each answer, failure and signal.
 
 use super::*;
-use crate::rules::lock::view::ServerTime;
+use crate::rules::ServerTime;
 
 const TTL: u64 = 30_000;
 
@@ -17,8 +17,8 @@ fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
     Event::Answered { sent: at(sent), answer }
 }
 
-fn unreachable(fate: Fate) -> Failure {
-    Failure::Unreachable { fault: Fault::new("refused"), fate, others_answer: false }
+fn unreachable(delivery: Delivery) -> Failure {
+    Failure::Unreachable { fault: UserMessage::new("refused"), delivery, others_answer: false }
 }
 
 fn ask() -> Step {
@@ -42,7 +42,7 @@ fn free(now: u64) -> View {
         mode: None,
         ttl: None,
         fence: None,
-        life: String::new(),
+        generation: String::new(),
         holder_count: 0,
         holders: Vec::new(),
         waiter_count: 0,
@@ -54,7 +54,7 @@ fn free(now: u64) -> View {
 #[test]
 fn a_request_whose_connection_breaks_is_repeated_once() {
     let mut waiter = waiter(None);
-    let lost = unreachable(Fate::Lost);
+    let lost = unreachable(Delivery::Lost);
     let notes = vec![Note::Retrying(lost.clone())];
     assert_eq!(waiter.on(answered(0, Err(lost.clone())), None, at(1)), (notes, ask()));
     let failed = Step::Withdraw(End::Failed(lost.clone()));
@@ -68,7 +68,7 @@ fn a_queued_waiter_survives_a_server_outage() {
         waiter.on(answered(0, queued(10_000)), None, at(1)).1,
         Step::Sleep { at_most: Duration::from_secs(10), seen: Vec::new() }
     );
-    let away = unreachable(Fate::NotSent);
+    let away = unreachable(Delivery::NotSent);
     let (notes, step) = waiter.on(Event::Woken(Err(away.clone())), None, at(5_000));
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));

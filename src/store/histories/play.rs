@@ -4,15 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::server::Server;
-use crate::rules::duration::Ttl;
-use crate::rules::lock::view::{Outcome, Reason};
-use crate::rules::lock::{ClientInfo, Fence, Key, Kind, Label, Mode, Owner, Token};
 use crate::rules::model::lock::{Guard, Lock};
-use crate::rules::request::{
-    Answer, Part, Place, Release, Renewal, Request, Revocation, Seen, Ticket, Verdict,
+use crate::rules::{
+    Answer, ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, Proposal, QuorumOp, Reason,
+    Release, Renewal, Request, Revocation, Seen, Ticket, Token, Ttl, Verdict,
 };
 use crate::store::Store;
-use crate::store::server::{Scripted, Single};
+use crate::store::server::{RedisStore, Standalone};
 use crate::store::wire::{self, Address};
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
@@ -72,8 +70,8 @@ pub(super) struct Ask {
     pub(super) arrival: Option<i64>,
     /// How many milliseconds the wanted fence is ahead of the clock.
     pub(super) fence: Option<i64>,
-    /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead of
-    /// the clock, if there is one.
+    /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead
+    /// of the clock, if there is one.
     pub(super) ticket: Option<Option<i64>>,
     /// Whether it reminds the server of the holders in the last reply.
     pub(super) reminds: bool,
@@ -135,18 +133,18 @@ impl Ask {
                 .arrival
                 .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
             client: client.to_lines(),
-            part: self.part(now),
+            quorum_op: self.quorum_op(now),
         }
     }
 
-    fn part(&self, now: u64) -> Option<Part> {
+    fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
         let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
         let fence = self.fence.map(|ahead| Fence(micros(ahead)));
         let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
         match (ticket, fence) {
-            (Some(ticket), Some(fence)) => Some(Part::Settle(ticket, fence)),
-            (Some(ticket), None) => Some(Part::Place(ticket)),
-            (None, Some(fence)) => Some(Part::Restore(fence)),
+            (Some(ticket), Some(fence)) => Some(QuorumOp::Commit(ticket, fence)),
+            (Some(ticket), None) => Some(QuorumOp::Propose(ticket)),
+            (None, Some(fence)) => Some(QuorumOp::Restore(fence)),
             (None, None) => None,
         }
     }
@@ -175,15 +173,15 @@ impl Tokens {
 }
 
 /// Starts a server for one test.
-pub(super) fn on_a_server(test: impl FnOnce(&mut Scripted<Single>)) {
+pub(super) fn on_a_server(test: impl FnOnce(&mut RedisStore<Standalone>)) {
     let server = Server::start();
     let address = Address::parse(&server.url()).unwrap();
-    test(&mut Scripted::on_a_test_clock(address, Duration::from_secs(10)));
+    test(&mut RedisStore::on_a_test_clock(address, Duration::from_secs(10)));
 }
 
 /// A lock on a server and in the model, and the time that both use.
 pub(super) struct Both<'a> {
-    pub(super) server: &'a mut Scripted<Single>,
+    pub(super) server: &'a mut RedisStore<Standalone>,
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
@@ -201,7 +199,7 @@ pub(super) struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    pub(super) fn new(server: &'a mut Scripted<Single>) -> Self {
+    pub(super) fn new(server: &'a mut RedisStore<Standalone>) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let mut both = Self {
             server,
@@ -237,8 +235,8 @@ impl<'a> Both<'a> {
         verdict
     }
 
-    /// The ticket for this request. Either all requests of a token are to one of several servers, or
-    /// none.
+    /// The ticket for this request. Either all requests of a token are to one of several servers,
+    /// or none.
     fn ticket(&mut self, token: &Token, ask: &Ask) -> Option<Option<i64>> {
         let is_part = self.parts.entry(token.as_str().to_owned()).or_insert(ask.ticket.is_some());
         is_part.then(|| ask.ticket.flatten())
@@ -251,8 +249,8 @@ impl<'a> Both<'a> {
         }
     }
 
-    /// A server that has lost the holds still has details of them, so it knows that they are forgotten.
-    /// The model has nothing left of them. Users read the same text.
+    /// A server that has lost the holds still has details of them, so it knows that they are
+    /// forgotten. The model has nothing left of them. Users read the same text.
     fn agree(&self, told: &Reason, known: &Reason) {
         if self.has_remains && !known.is_known() {
             assert_eq!(told.to_string(), known.to_string());
@@ -278,11 +276,11 @@ impl<'a> Both<'a> {
                 let attempt = self.attempts[client].saturating_sub(overtaken);
                 let verdict = self.ask(&request, attempt, &seen);
                 if let Verdict::Answer(Answer::Queued { view, .. } | Answer::Busy(view))
-                | Verdict::Placed(Place { view, .. }) = verdict
+                | Verdict::Proposed(Proposal { view, .. }) = verdict
                 {
                     let seen = view.holders.into_iter().map(|holder| {
                         let left = Duration::from_millis(500);
-                        Seen { holder, left, life: view.life.clone() }
+                        Seen { holder, left, generation: view.generation.clone() }
                     });
                     self.seen = seen.collect();
                 }
@@ -401,11 +399,11 @@ impl<'a> Both<'a> {
                     }
                     SideKey::Past => {
                         model.history.clear();
-                        "past"
+                        "history"
                     }
                     SideKey::Over => {
-                        model.over.clear();
-                        "over"
+                        model.tombstones.clear();
+                        "tombstones"
                     }
                 };
                 self.send(&["DEL", &format!("{{{name}}}?{lost}")]);

@@ -4,9 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::play::{Ask, Both, Step, on_a_server, plain_ask};
-use crate::rules::lock::view::State;
-use crate::rules::lock::{Kind, Mode, Slot};
-use crate::rules::request::{Answer, Revocation, Seen, Verdict};
+use crate::rules::{Answer, Kind, Mode, Revocation, Seen, Slot, State, Verdict};
 use crate::store::server::mailbox;
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -25,7 +23,7 @@ impl Both<'_> {
     fn remembered(&mut self) -> Vec<Seen> {
         let view = self.model.inspect(self.now);
         let left = Duration::from_secs(20);
-        let seen = |holder| Seen { holder, left, life: view.life.clone() };
+        let seen = |holder| Seen { holder, left, generation: view.generation.clone() };
         view.holders.into_iter().map(seen).collect()
     }
 }
@@ -76,7 +74,7 @@ fn a_late_duplicate_does_not_end_the_senders_revoked_hold() {
 #[test]
 fn a_request_that_arrives_after_it_was_given_up_or_released_is_rejected() {
     play(|both| {
-        let over = |verdict| matches!(verdict, Verdict::Answer(Answer::Over(_)));
+        let over = |verdict| matches!(verdict, Verdict::Answer(Answer::Ended(_)));
         both.play(&Step::LeaveEarly(0));
         assert!(over(both.answer(&a_client(0), 1, &[])));
         let shared = Ask { mode: Mode::Shared, at_least: 60_000, ..a_client(1) };
@@ -136,7 +134,7 @@ fn a_late_duplicate_does_not_revive_a_hold_that_was_revoked_at_once() {
         assert!(is_granted(&both.answer(&a_client(0), 2, &[])));
         both.play(&Step::Revoke(Revocation::Now, 0));
         let late = both.answer(&a_client(0), 1, &[]);
-        assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
+        assert!(matches!(late, Verdict::Answer(Answer::Ended(_))), "{late:?}");
         assert!(is_granted(&both.answer(&a_client(1), 1, &[])));
     });
 }
@@ -150,7 +148,7 @@ fn a_late_duplicate_does_not_revive_a_hold_of_two_seconds_that_was_revoked_at_on
         assert!(is_granted(&both.answer(&brief, 1, &[])));
         both.play(&Step::Revoke(Revocation::Now, 0));
         let late = both.answer(&brief, 1, &[]);
-        assert!(matches!(late, Verdict::Answer(Answer::Over(_))), "{late:?}");
+        assert!(matches!(late, Verdict::Answer(Answer::Ended(_))), "{late:?}");
     });
 }
 

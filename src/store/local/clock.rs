@@ -9,10 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::rules::duration::millis;
-use crate::rules::instant::Instant;
 use crate::rules::model::lock::TOO_FAR;
 use crate::rules::model::{Lock, Times};
+use crate::rules::{Instant, millis};
 
 /// The name of a clock that runs since boot and cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +141,8 @@ impl Timeline {
     }
 
     /// Converts the times back to the clocks that they were stored by. Times that have changed are
-    /// stored by this clock from now on. Also returns the tokens of holds and waiters that are gone.
+    /// stored by this clock from now on. Also returns the tokens of holds and waiters that are
+    /// gone.
     pub(super) fn write(self, lock: &mut Lock) -> (Dates, Vec<String>) {
         let Self { mut clocks, own, now, mut read, .. } = self;
         let fresh = || Stamp { clock: own, at: now, seen: BTreeMap::new() };

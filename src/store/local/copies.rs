@@ -25,8 +25,8 @@ const HEADER: usize = MARK.len() + 16 + 1 + 8 + 1 + 16 + 1;
 /// How many bytes a system writes to disk at once.
 const PAGE: usize = 4096;
 
-/// The size of the largest file, in bytes. A larger one would take long to read, and another user of
-/// a shared directory can make a file of any size.
+/// The size of the largest file, in bytes. A larger one would take long to read, and another user
+/// of a shared directory can make a file of any size.
 pub(super) const LARGEST: u64 = 64 << 20;
 
 /// The size of each part of a new file.

@@ -14,11 +14,10 @@ use super::names::{
     self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
 };
 use crate::report::plain;
-use crate::rules::fault::Fault;
-use crate::rules::lock::Key;
+use crate::rules::{Key, UserMessage};
 
-/// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three in
-/// a file name. The last piece is that of a file.
+/// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three
+/// in a file name. The last piece is that of a file.
 const MOST_FOLDERS: usize = (3 * 400_usize).div_ceil(PIECE) - 1;
 
 /// A directory of locks.
@@ -54,7 +53,7 @@ impl Place {
 pub(super) enum Kind {
     State(Place),
     Mail,
-    Draft,
+    TempFile,
 }
 
 impl Directory {
@@ -80,7 +79,7 @@ impl Directory {
         let fail = |error: io::Error| match error.kind() {
             // It cannot be shared.
             io::ErrorKind::PermissionDenied if self.private => {
-                let fault = Fault::new(format!("{}: {}", self.path.display(), plain(&error)));
+                let fault = UserMessage::new(format!("{}: {}", self.path.display(), plain(&error)));
                 Error::Unusable(fault.with_remedy(NAME_ANOTHER))
             }
             _ => Error::of(&self.path, &error),
@@ -99,7 +98,7 @@ impl Directory {
             let status = folder.status();
             if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
                 let what = "lock directory is accessible to other users";
-                let fault = Fault::new(format!("{}: {what}", self.path.display()));
+                let fault = UserMessage::new(format!("{}: {what}", self.path.display()));
                 return Err(Error::Unusable(fault.with_remedy("run chmod 700 on it")));
             }
         }
@@ -119,7 +118,7 @@ impl Directory {
             Some(parent) => format!("{} does not exist", parent.display()),
             None => plain(&error),
         };
-        let fault = Fault::new(format!("cannot create {}: {why}", self.path.display()));
+        let fault = UserMessage::new(format!("cannot create {}: {why}", self.path.display()));
         Err(match (Error::of(&self.path, &error), parent) {
             (Error::Full(_), _) => Error::Full(fault),
             (_, Some(_)) => Error::Unusable(fault.with_remedy("create it, or correct the URL")),
@@ -180,8 +179,8 @@ impl Directory {
         Ok(keys.collect())
     }
 
-    /// All entries of the directory, and those of its folders for long names. Folders that cannot be
-    /// read count as empty.
+    /// All entries of the directory, and those of its folders for long names. Folders that cannot
+    /// be read count as empty.
     pub(super) fn files(&self) -> Result<Files, Error> {
         let mut files = Files { path: self.path.clone(), open: Vec::new() };
         if let Some(folder) = self.open(false)? {
@@ -253,7 +252,7 @@ impl Found {
             return Some(Kind::Mail);
         }
         if is_draft(&self.name) {
-            return Some(Kind::Draft);
+            return Some(Kind::TempFile);
         }
         decoded(&self.encoded_key()?)?;
         let rest = hidden_as(&self.name, STATE)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use crate::report::plain;
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 
 /// The remedy for a directory that cannot be written.
 pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";
@@ -19,16 +19,16 @@ pub(super) enum Error {
     /// The interrupt came before the file was locked.
     Interrupted,
     /// The system lacks space or descriptors now.
-    Full(Fault),
+    Full(UserMessage),
     /// The user must change something first.
-    Unusable(Fault),
+    Unusable(UserMessage),
 }
 
 impl Error {
     /// Classifies a system error about the boot ID.
     pub(super) fn without_boot_id(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::NotFound {
-            let fault = Fault::new("the boot ID is missing");
+            let fault = UserMessage::new("the boot ID is missing");
             return Self::Unusable(fault.with_remedy("mount /proc"));
         }
         Self::of(Path::new("/proc"), error)
@@ -36,7 +36,7 @@ impl Error {
 
     /// Classifies a system error about a file.
     pub(super) fn of(path: &Path, error: &io::Error) -> Self {
-        let fault = Fault::new(format!("{}: {}", path.display(), plain(error)));
+        let fault = UserMessage::new(format!("{}: {}", path.display(), plain(error)));
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EFBIG) => Self::Full(fault.with_remedy("raise ulimit -f")),
             Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {

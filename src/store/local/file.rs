@@ -20,11 +20,9 @@ use super::copies::{self, CopySlot};
 use super::directory::{Directory, Place};
 use super::error::Error;
 use super::folder::{Folder, is_file, not_a_file};
-use super::{draft, locking};
-use crate::rules::fault::Fault;
-use crate::rules::lock::Key;
-use crate::rules::lock::view::View;
+use super::{locking, temp_file};
 use crate::rules::model::Lock;
+use crate::rules::{Key, UserMessage, View};
 use crate::system::poll::Interrupt;
 
 /// The content of a guard, for users who open it.
@@ -130,7 +128,7 @@ impl LockFile {
                 // A guard, which the first change makes, needs a state.
                 let new = Content::default();
                 let bytes = serde_json::to_vec(&new).map_err(io::Error::from);
-                if let Err(error) = bytes.and_then(|bytes| draft::fill(&locked, &bytes)) {
+                if let Err(error) = bytes.and_then(|bytes| temp_file::fill(&locked, &bytes)) {
                     let _ = place.folder.remove(&place.state);
                     return Err(fail(error));
                 }
@@ -180,7 +178,7 @@ impl LockFile {
             {
                 return slot.write(&locked, &content);
             }
-            match (draft::replace(&place, &status, &content), in_place) {
+            match (temp_file::replace(&place, &status, &content), in_place) {
                 // The old file still has room for the state. Without this, a holder that others no
                 // longer wait for could not renew on a full disk.
                 (Err(_), Some(slot)) => slot.write(&locked, &content),
@@ -236,7 +234,7 @@ fn damaged(place: &Place) -> Error {
 
 fn unusable(place: &Place, why: &str) -> Error {
     let [state, guard] = [&place.state, &place.guard].map(|name| place.path(name));
-    let fault = Fault::new(format!("{}: {why}", state.display()));
+    let fault = UserMessage::new(format!("{}: {why}", state.display()));
     let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
     Error::Unusable(fault.with_remedy(remedy))
 }

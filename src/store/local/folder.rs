@@ -112,19 +112,19 @@ impl Folder {
         Ok((file.into(), status))
     }
 
-    /// Creates a file that only its owner may read and write, or the group that shares the directory,
-    /// whatever the umask.
+    /// Creates a file that only its owner may read and write, or the group that shares the
+    /// directory, whatever the umask.
     pub(super) fn new_file(&self, name: &str) -> io::Result<File> {
         if !self.is_shared() {
             return self.make_file(name);
         }
         // It gets its name last, so that no process finds it before the group can open it.
-        let draft = new_draft();
-        let file = self.make_file(&draft)?;
+        let temp_file = new_draft();
+        let file = self.make_file(&temp_file)?;
         let flags = RenameFlags::NOREPLACE;
-        let renamed = renameat_with(&self.descriptor, &draft, &self.descriptor, name, flags);
+        let renamed = renameat_with(&self.descriptor, &temp_file, &self.descriptor, name, flags);
         renamed.inspect_err(|_| {
-            let _ = self.remove(&draft);
+            let _ = self.remove(&temp_file);
         })?;
         Ok(file)
     }
@@ -196,7 +196,7 @@ pub(super) fn is_file(status: &FileStat) -> bool {
 
 /// The error for a file that is not regular or has several links.
 pub(super) fn not_a_file() -> io::Error {
-    let what = "not a regular file with a single link; remove it";
+    let what = "not a regular file with a standalone link; remove it";
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 

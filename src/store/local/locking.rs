@@ -12,8 +12,7 @@ use nix::sys::stat::FileStat;
 use super::directory::Place;
 use super::error::Error;
 use super::folder::Folder;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{Instant, UserMessage};
 use crate::system::poll::{Interrupt, Want, Woken, wait};
 use crate::system::thread;
 
@@ -37,8 +36,9 @@ pub(super) fn lock(
         Err(Error::Busy) => {}
         done => return done,
     }
-    let fail =
-        |error: io::Error| Error::Full(Fault::new(format!("cannot wait for a lock file: {error}")));
+    let fail = |error: io::Error| {
+        Error::Full(UserMessage::new(format!("cannot wait for a lock file: {error}")))
+    };
     let locked = place.clone();
     let locking = move || lock_current(&locked, access, FlockArg::LockExclusive);
     let locking = thread::call("flock", locking).map_err(fail)?;
@@ -96,6 +96,6 @@ pub(super) fn lock_idle(folder: &Folder, name: &str) -> io::Result<Option<Locked
 
 fn cannot_lock(errno: Errno) -> Error {
     let why = errno.desc().to_lowercase();
-    let fault = Fault::new(format!("cannot lock files in the lock directory: {why}"));
+    let fault = UserMessage::new(format!("cannot lock files in the lock directory: {why}"));
     Error::Unusable(fault.with_remedy("use a file system that supports flock"))
 }

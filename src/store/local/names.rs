@@ -12,7 +12,7 @@ pub(super) const STATE: &str = ".state";
 pub(super) const MAIL: &str = ".mail";
 
 /// The suffix of a new file that does not have its final name yet, which is hidden.
-pub(super) const DRAFT: &str = ".draft";
+pub(super) const DRAFT: &str = ".temp_file";
 
 /// The name of the mailbox of the waiter with this token. It does not reveal the token, because
 /// other users may list the directory.
@@ -25,7 +25,7 @@ pub(super) fn is_mail(name: &str) -> bool {
     hidden_as(name, MAIL).is_some_and(is_unique)
 }
 
-/// The name of a new draft.
+/// The name of a new temporary file.
 pub(super) fn new_draft() -> String {
     hidden(&uuid::Uuid::new_v4().to_string(), DRAFT)
 }

@@ -14,7 +14,7 @@ use super::directory::{Directory, Found, Kind};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -64,7 +64,7 @@ fn remove_if_unused(file: &Found, clock: &Clock) {
             }
         }
         Kind::Mail if mailbox::is_read(folder, name) => {}
-        Kind::Mail | Kind::Draft => {
+        Kind::Mail | Kind::TempFile => {
             let _ = folder.remove(name);
         }
     }

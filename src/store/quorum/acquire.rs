@@ -1,5 +1,5 @@
-//! Carries out what `rules::quorum::Acquisition` decides: sends its orders to the members, and tells it
-//! their replies.
+//! Carries out what `rules::quorum::Acquisition` decides: sends its orders to the members, and
+//! tells it their replies.
 
 use std::time::Duration;
 
@@ -8,13 +8,10 @@ use uuid::Uuid;
 use super::Quorum;
 use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
 use crate::report::Diagnostic;
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::{Fence, Token};
-use crate::rules::quorum::{Acquisition, End, Order, Reply, Run, Step, What};
-use crate::rules::request::{Answer, Place, Request, Verdict};
+use crate::rules::quorum::{Acquisition, End, MemberRequest, Order, Reply, Run, Step};
+use crate::rules::{
+    Answer, Failure, Fence, Instant, Proposal, Request, Token, UserMessage, Verdict, show,
+};
 use crate::store::wire::Value;
 use crate::store::{Interrupt, Store, attempt_number, final_verdict};
 
@@ -26,14 +23,14 @@ const TOO_LARGE: Fence = Fence(1 << 53);
 pub(super) struct Attempt {
     token: Token,
     acquisition: Acquisition,
-    reply_sender: ReplySender<Told>,
-    replies: Replies<Told>,
+    reply_sender: ReplySender<TaggedReply>,
+    replies: Replies<TaggedReply>,
     /// Whether the user knows that some servers cannot vote yet.
     noted_young: bool,
 }
 
 /// A member's reply, the round of the order that it replies to, and the run of its server.
-struct Told {
+struct TaggedReply {
     round: u64,
     reply: Reply,
     run: Option<Run>,
@@ -42,7 +39,7 @@ struct Told {
 impl Attempt {
     fn new(request: &Request, quorum: &Quorum) -> Result<Self, Failure> {
         let (reply_sender, replies) = open().map_err(|error| {
-            Failure::Unavailable(Fault::new(format!("cannot query the servers: {error}")))
+            Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {error}")))
         })?;
         let (random, _) = Uuid::new_v4().as_u64_pair();
         let (members, now) = (quorum.members.len(), Instant::now());
@@ -87,7 +84,7 @@ impl Quorum {
             Ok(End::Busy(view)) => Ok(Answer::Busy(view)),
             Ok(End::Nested) => Ok(Answer::Nested),
             Ok(End::Upgrade) => Ok(Answer::Upgrade),
-            Ok(End::Over(why)) => Ok(Answer::Over(why)),
+            Ok(End::Ended(why)) => Ok(Answer::Ended(why)),
             Ok(End::Superseded(newer)) => Ok(Answer::Superseded(newer)),
             Ok(End::Removed(operator)) => Ok(Answer::Removed(operator)),
             Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
@@ -103,8 +100,8 @@ impl Quorum {
         let is_known = attempt.acquisition.may_be_known();
         let result =
             result.map_err(|failure| if is_known { failure.but_maybe_executed() } else { failure });
-        use Answer::{Busy, Over, Removed, Superseded};
-        if let Ok(Busy(_) | Over(_) | Superseded(_) | Removed(_)) = result {
+        use Answer::{Busy, Ended, Removed, Superseded};
+        if let Ok(Busy(_) | Ended(_) | Superseded(_) | Removed(_)) = result {
             // The members have queued even a request that does not wait, and one that only some of
             // them have ended.
             self.abandon(request);
@@ -147,9 +144,9 @@ impl Quorum {
             let reply = attempt.replies.next(until, interrupt)?;
             let now = Instant::now();
             (orders, step) = match reply {
-                Some(MemberReply { number, answer: Ok(told), diagnostics }) => {
-                    self.observe(number, &told.reply, diagnostics);
-                    let Told { round, reply, run } = told;
+                Some(MemberReply { number, answer: Ok(tagged), diagnostics }) => {
+                    self.observe(number, &tagged.reply, diagnostics);
+                    let TaggedReply { round, reply, run } = tagged;
                     attempt.acquisition.replied(number, round, reply, run, now)
                 }
                 // `send` reports failures as replies.
@@ -162,10 +159,10 @@ impl Quorum {
 
     fn observe(&mut self, number: usize, reply: &Reply, own: Vec<Diagnostic>) {
         let what = match reply {
-            Reply::Placed(Place { called: Some(_), position, .. }) => {
-                format!("called at position {position}")
+            Reply::Proposed(Proposal { nominated: Some(_), position, .. }) => {
+                format!("nominated at position {position}")
             }
-            Reply::Placed(Place { position, view, .. }) => {
+            Reply::Proposed(Proposal { position, view, .. }) => {
                 format!("waiting at position {position}: {view}")
             }
             Reply::Answer(Answer::Granted { fence, .. }) => {
@@ -174,13 +171,13 @@ impl Quorum {
             Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
             Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
             Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
-            Reply::Answer(Answer::Over(why)) => format!("request ended: the lock {why}"),
+            Reply::Answer(Answer::Ended(why)) => format!("request ended: the lock {why}"),
             Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
             Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),
             Reply::Behind(by, _) => {
                 format!("refused a fencing token, {} ahead of its clock", show(*by))
             }
-            Reply::Heard(Some(_)) => "called".into(),
+            Reply::Heard(Some(_)) => "nominated".into(),
             Reply::Heard(None) => return self.diagnostics.extend(own),
             Reply::Failed(failure) => {
                 return self.report(number, Err(failure.clone()), own);
@@ -190,7 +187,7 @@ impl Quorum {
     }
 
     /// If too few servers can vote yet, why.
-    fn too_young(&self, attempt: &Attempt) -> Option<Fault> {
+    fn too_young(&self, attempt: &Attempt) -> Option<UserMessage> {
         let names = self.members.iter().map(Member::name);
         let young = attempt.acquisition.too_young(names, Instant::now());
         let servers = self.members.len();
@@ -201,7 +198,7 @@ impl Quorum {
         let what =
             format!("{} of {servers} servers cannot vote yet ({})", young.len(), why.join("; "));
         let remedy = young.iter().find_map(|(_, fault)| fault.remedy()).unwrap_or_default();
-        Some(Fault::new(what).with_remedy(remedy))
+        Some(UserMessage::new(what).with_remedy(remedy))
     }
 
     fn too_few_for(&mut self, attempt: &Attempt, useful: usize) -> Failure {
@@ -229,21 +226,23 @@ impl Quorum {
     }
 }
 
-fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<Told>) {
+fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<TaggedReply>) {
     let Order { member: number, round, what } = order;
     let request = request.clone();
-    // Numbered in the order of the decisions, whenever the members carry them out: two members may be
-    // the same server.
+    // Numbered in the order of the decisions, whenever the members carry them out: two members may
+    // be the same server.
     let attempt = attempt_number();
     member.ask(number, reply_sender, move |store, interrupt| {
         let reply = match what {
-            What::Ask(part) => {
-                ask(store, &Request { part: Some(part), ..request }, attempt, interrupt)
+            MemberRequest::Ask(part) => {
+                ask(store, &Request { quorum_op: Some(part), ..request }, attempt, interrupt)
             }
-            What::Listen(at_most) => store.hear(&request, at_most, interrupt).map(Reply::heard),
+            MemberRequest::Listen(at_most) => {
+                store.hear(&request, at_most, interrupt).map(Reply::heard)
+            }
         };
         let reply = reply.unwrap_or_else(Reply::Failed);
-        Ok(Told { round, reply, run: store.server_run().cloned() })
+        Ok(TaggedReply { round, reply, run: store.server_run().cloned() })
     });
 }
 
@@ -256,19 +255,19 @@ fn ask(
     let verdict = final_verdict(attempt, |attempt| store.ask(request, attempt, &[], interrupt))?;
     let fence = match &verdict {
         Verdict::Answer(Answer::Granted { fence, .. }) => Some(*fence),
-        Verdict::Placed(place) => place.called,
+        Verdict::Proposed(place) => place.nominated,
         _ => None,
     };
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
         // Neither a clock nor counting can have reached it, so the data is damaged.
         let server = store.endpoint();
-        let fault = Fault::new(format!("fencing token {fence} on {server} exceeds 2^53"));
+        let fault = UserMessage::new(format!("fencing token {fence} on {server} exceeds 2^53"));
         let remedy = "when the lock is free, delete its keys there";
         return Err(Failure::misconfigured(fault.with_remedy(remedy)));
     }
     Ok(match verdict {
         Verdict::Answer(answer) => Reply::Answer(answer),
-        Verdict::Placed(place) => Reply::Placed(place),
+        Verdict::Proposed(place) => Reply::Proposed(place),
         Verdict::FenceAhead { ahead, now } => Reply::Behind(ahead, now),
         // `final_verdict` does not return it.
         Verdict::Again => Reply::Heard(None),

@@ -10,10 +10,8 @@ pub(super) use member::{Member, MemberStore};
 pub(super) use replies::{MemberReply, Replies, ReplySender, open};
 
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
 use crate::rules::quorum::{Votes, grace_until};
+use crate::rules::{Failure, Instant, UserMessage};
 use crate::store::Interrupt;
 
 /// Whose replies to collect, and for how long.
@@ -47,7 +45,7 @@ pub(super) fn ask<T: Send + 'static>(
     let begun = Instant::now();
     let mut until = begun + terms.timeout;
     let (reply_sender, replies) = replies::open::<T>().map_err(|error| {
-        Failure::Unavailable(Fault::new(format!("cannot query the servers: {error}")))
+        Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {error}")))
     })?;
     let mut votes = Votes::new(members.len());
     let mut awaited = Vec::new();

@@ -4,24 +4,21 @@ use std::time::Duration;
 
 use super::members::{self, Member, MemberStore};
 use super::{Granted, Quorum};
-use crate::rules::duration::Ttl;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Token;
-use crate::rules::request::{Part, Request};
+use crate::rules::{Instant, QuorumOp, Request, Token, Ttl};
 use crate::store::Store;
 use crate::store::waiting::answered;
 
-/// The longest wait at the end of the process for members to send their last requests. Their replies
-/// are not awaited, so this takes no time unless the host is overloaded.
+/// The longest wait at the end of the process for members to send their last requests. Their
+/// replies are not awaited, so this takes no time unless the host is overloaded.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// The wait at the end of the process for replies that a majority has made unnecessary: a member that
-/// is merely slower then keeps its connection until it has read the request.
+/// The wait at the end of the process for replies that a majority has made unnecessary: a member
+/// that is merely slower then keeps its connection until it has read the request.
 pub(super) const LAST_REPLIES: Duration = Duration::from_millis(10);
 
 impl Quorum {
-    /// Posts to the members that are busy, because what they are busy with no longer matters. Returns
-    /// their numbers: some may be idle again at once.
+    /// Posts to the members that are busy, because what they are busy with no longer matters.
+    /// Returns their numbers: some may be idle again at once.
     pub(super) fn post_if_busy<W: FnOnce(&mut MemberStore) + Send + 'static>(
         &self,
         act: impl Fn() -> W,
@@ -32,8 +29,8 @@ impl Quorum {
         busy
     }
 
-    /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one more
-    /// member does not end it. Does not wait for their replies.
+    /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one
+    /// more member does not end it. Does not wait for their replies.
     pub(super) fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
         let Some(Granted { request, fence, at }) = &self.granted else { return };
         if request.token != *token || lost.is_empty() {
@@ -41,8 +38,8 @@ impl Quorum {
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
         let ttl = ttl.unwrap_or(request.ttl);
-        let part = Some(Part::Restore(*fence));
-        let request = Request { ttl, heartbeat: None, at_least, part, ..request.clone() };
+        let quorum_op = Some(QuorumOp::Restore(*fence));
+        let request = Request { ttl, heartbeat: None, at_least, quorum_op, ..request.clone() };
         let Ok((reply_sender, _)) = members::open() else { return };
         for &number in lost {
             let request = request.clone();

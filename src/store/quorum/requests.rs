@@ -7,18 +7,13 @@ use super::members::{IfBusy, Member, MemberStore};
 use super::posting::{LAST_REPLIES, leaving};
 use super::{Granted, Quorum};
 use crate::report::Diagnostic;
-use crate::rules::duration::Ttl;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Id, Key, Mode, Prefix, Token};
 use crate::rules::quorum::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
     is_release_decided, is_renewal_decided, merge, merge_listings, required,
 };
-use crate::rules::request::{
-    Answer, Asked, Listing, Release, Removal, Renewal, Request, Revocation, Seen,
+use crate::rules::{
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Mode, Outcome, Pattern, Prefix, Release,
+    Removal, Renewal, Request, Revocation, Seen, Token, Ttl, View,
 };
 use crate::store::{Interrupt, Store};
 
@@ -53,9 +48,9 @@ impl Store for Quorum {
         self.has_written = true;
         let (key, its_token) = (key.clone(), token.clone());
         // The process that acquired the lock renews it again soon, so a busy member can be skipped.
-        // For `rlock renew` this is the only renewal.
-        // Only the process that acquired the lock can restore a lost hold, so only it awaits members
-        // that could report a loss after the others have decided.
+        // For `rlock renew` this is the only renewal. Only the process that acquired the lock can
+        // restore a lost hold, so only it awaits members that could report a loss after the others
+        // have decided.
         let (majority, if_busy, enough) = match &self.granted {
             Some(Granted { request, .. }) => {
                 (Some(required(request.mode, self.members.len())), IfBusy::Skip, false)

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use super::node::Node;
 use crate::report::{Diagnostic, plain};
-use crate::rules::duration::show;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::store::Interrupt;
 use crate::store::waiting::answered;
 use crate::system::thread;
@@ -28,16 +25,19 @@ pub(super) struct Answers<T> {
 type Answer<T> = (usize, Node, T);
 
 impl<T: Send + 'static> Answers<T> {
-    /// Asks these servers, each on its own thread, unless this is dropped within `delay`. The threads
-    /// end with the I/O timeout, even if nobody waits for them any longer. A server whose answer is
-    /// `None` counts as silent.
+    /// Asks these servers, each on its own thread, unless this is dropped within `delay`. The
+    /// threads end with the I/O timeout, even if nobody waits for them any longer. A server whose
+    /// answer is `None` counts as silent.
     pub(super) fn of(
         nodes: Vec<(usize, Node)>,
         delay: Duration,
         question: impl Fn(&mut Node) -> Option<T> + Clone + Send + 'static,
     ) -> Result<Self, Failure> {
         let cannot = |error: io::Error| {
-            Failure::Unavailable(Fault::new(format!("cannot start a thread: {}", plain(&error))))
+            Failure::Unavailable(UserMessage::new(format!(
+                "cannot start a thread: {}",
+                plain(&error)
+            )))
         };
         let (sender, received) = channel();
         let arrival = Wakeup::new().map_err(cannot)?;
@@ -104,9 +104,13 @@ impl<T: Send + 'static> Answers<Result<T, Failure>> {
                 Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),
             }
         }
-        let fault = Fault::new(format!("no answer within {}", show(timeout)))
+        let fault = UserMessage::new(format!("no answer within {}", show(timeout)))
             .with_remedy("check the server and the network");
-        failures.push(Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false });
+        failures.push(Failure::Unreachable {
+            fault,
+            delivery: Delivery::NotSent,
+            others_answer: false,
+        });
         Err(failures)
     }
 }

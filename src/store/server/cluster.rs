@@ -11,10 +11,7 @@ use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::back_off::BackOff;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{BackOff, Failure, Instant, UserMessage};
 use crate::store::Interrupt;
 use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
@@ -113,8 +110,8 @@ impl Cluster {
         (ran, None)
     }
 
-    /// Asks the nodes about which nothing is known, unless this one answers soon. A node that refuses
-    /// to answer is there, and its refusal is what the user must know.
+    /// Asks the nodes about which nothing is known, unless this one answers soon. A node that
+    /// refuses to answer is there, and its refusal is what the user must know.
     fn others_beside(&self, at: usize, absent: &[(usize, Failure)]) -> Option<Answers<()>> {
         let is_new = |index: usize| {
             index != at
@@ -141,7 +138,8 @@ impl Cluster {
         interrupt: Interrupt<'_>,
         copies: &mut Vec<usize>,
     ) -> Result<Reply, Failure> {
-        // Bounds how long to wait for a migration, and for nodes that do not answer one after another.
+        // Bounds how long to wait for a migration, and for nodes that do not answer one after
+        // another.
         let until = Instant::now() + self.io_timeout;
         let (mut at, mut asking) = (self.owner, false);
         let (mut redirections, mut back_off) = (0, BACK_OFF);
@@ -192,7 +190,7 @@ impl Cluster {
                     }
                 }
                 Refusal::Elsewhere { .. } => {
-                    let fault = Fault::new("cluster nodes redirect in circles");
+                    let fault = UserMessage::new("cluster nodes redirect in circles");
                     return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
                 }
                 // Retry until all keys have arrived on one node.
@@ -204,10 +202,10 @@ impl Cluster {
                 Refusal::Failed(failure) if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
                     absent.push((at, failure));
-                    // Another node may know which replica was promoted. If there is no time to ask it
-                    // now, the next request does.
+                    // Another node may know which replica was promoted. If there is no time to ask
+                    // it now, the next request does.
                     (at, asking) = match self.other_than(at, &absent) {
-                        Some(other) if in_time || call.is_unawaited() => (other, false),
+                        Some(other) if in_time || call.expects_no_reply() => (other, false),
                         Some(other) => {
                             self.owner = other;
                             return Err(none_of(vec![absent.swap_remove(0).1], another_answered));

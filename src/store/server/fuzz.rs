@@ -7,10 +7,8 @@ use super::node::handshake::is_master;
 use super::scripts::{self, Call};
 use super::{refusal, reply};
 use crate::fuzz::{one_line, printable, view};
-use crate::rules::failure::Failure;
-use crate::rules::lock::{Key, Prefix};
 use crate::rules::quorum::Run;
-use crate::rules::request::{Answer, Release, Renewal, Verdict};
+use crate::rules::{Answer, Failure, Key, Prefix, Release, Renewal, Verdict};
 use crate::store::wire::{Address, ServerError, Value, first_reply};
 
 /// Checks one reply as that to each script and command.
@@ -23,7 +21,7 @@ pub(crate) fn replies(bytes: &[u8]) {
         Some(Verdict::Answer(Answer::Busy(seen) | Answer::Queued { view: seen, .. })) => {
             view(&seen)
         }
-        Some(Verdict::Answer(Answer::Over(why))) => printable(&why.to_string()),
+        Some(Verdict::Answer(Answer::Ended(why))) => printable(&why.to_string()),
         Some(Verdict::Answer(Answer::Superseded(newer))) => printable(&newer.to_string()),
         Some(Verdict::Answer(Answer::Removed(operator))) => printable(&operator.to_string()),
         _ => {}

@@ -4,22 +4,20 @@ use super::node::Node;
 use super::reply::{self, unexpected_reply};
 use super::scripts::{self, Call};
 use super::topology::Topology;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{State, View};
-use crate::rules::lock::{Key, Name, Prefix};
-use crate::rules::request::Listing;
+use crate::rules::{
+    Delivery, Failure, Key, Listing, Name, Pattern, Prefix, State, UserMessage, View,
+};
 use crate::store::wire::{self, Cmd};
 
 /// How many keys one SCAN examines. More would block the server for longer than a few milliseconds.
 const SCAN_COUNT: usize = 5_000;
 
-/// How many pages a SCAN has at most, enough for half a billion keys. Only a hostile server has more.
+/// How many pages a SCAN has at most, enough for half a billion keys. Only a hostile server has
+/// more.
 const MAX_PAGES: usize = 100_000;
 
-/// How many locks are read in one pipeline. A server reads a pipeline in pieces of 16 to 32 KiB, and
-/// serves other clients in between.
+/// How many locks are read in one pipeline. A server reads a pipeline in pieces of 16 to 32 KiB,
+/// and serves other clients in between.
 const BATCH: usize = 250;
 
 /// How many locks of one server are listed at most, so that their names fit into memory.
@@ -50,7 +48,7 @@ pub(super) fn list(
 /// Asks again if the connection broke.
 fn once_more<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     match ask() {
-        Err(Failure::Unreachable { fate: Fate::Lost, .. }) => ask(),
+        Err(Failure::Unreachable { delivery: Delivery::Lost, .. }) => ask(),
         result => result,
     }
 }
@@ -79,7 +77,8 @@ fn names(
             names.dedup();
         }
         if names.len() > MAX_LOCKS {
-            let fault = Fault::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
+            let fault =
+                UserMessage::new(format!("{}: more than {MAX_LOCKS} locks", node.endpoint()));
             return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
         }
         if is_last {
@@ -87,7 +86,8 @@ fn names(
         }
         cursor = next;
     }
-    let fault = Fault::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
+    let fault =
+        UserMessage::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
     Err(Failure::misconfigured(fault.with_remedy("check that it is Redis or Valkey")))
 }
 
@@ -122,8 +122,8 @@ fn views(
     Ok(views)
 }
 
-/// The locks with these names, in one pipeline. Of each lock, only the first page of its holders and
-/// waiters, and no history.
+/// The locks with these names, in one pipeline. Of each lock, only the first page of its holders
+/// and waiters, and no history.
 fn pipeline(
     node: &mut Node,
     database: u32,

@@ -9,11 +9,10 @@ pub(in crate::store) use handshake::Probe;
 use link::{Kind, Link, Pipeline};
 
 use super::refusal::{self, Refusal};
-use super::scripts::{Call, Verbs};
+use super::scripts::{Call, EvalCommands};
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
 use crate::rules::quorum::Run;
+use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, ServerError, Value};
 use crate::system::wakeup::Wakeup;
@@ -30,7 +29,7 @@ pub(in crate::store) struct Node {
     /// runs even if the server does not know its hash.
     unanswered: bool,
     /// The commands that run read-only scripts.
-    read_only_verbs: Verbs,
+    read_only_eval: EvalCommands,
 }
 
 pub(in crate::store) struct Reply {
@@ -56,11 +55,11 @@ impl Node {
     /// could be valid for its host.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, Failure> {
         let link = self.link.sibling(endpoint);
-        link.map(Self::on).map_err(|what| Failure::misconfigured(Fault::new(what)))
+        link.map(Self::on).map_err(|what| Failure::misconfigured(UserMessage::new(what)))
     }
 
     fn on(link: Link) -> Self {
-        Self { link, unanswered: false, read_only_verbs: Verbs::ReadOnly }
+        Self { link, unanswered: false, read_only_eval: EvalCommands::ReadOnly }
     }
 
     /// The address with its credentials.
@@ -115,8 +114,8 @@ impl Node {
         calls: &[Call],
     ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
         let Some((first, rest)) = calls.split_first() else { return Ok(Vec::new()) };
-        let commands = |first: Cmd, verbs| {
-            let rest = rest.iter().map(|call| call.as_hash(verbs));
+        let commands = |first: Cmd, eval| {
+            let rest = rest.iter().map(|call| call.as_hash(eval));
             [first].into_iter().chain(rest).collect()
         };
         let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
@@ -159,22 +158,22 @@ impl Node {
     fn run_known_or_not(
         &mut self,
         call: &Call,
-        commands: impl Fn(Cmd, Verbs) -> Vec<Cmd>,
+        commands: impl Fn(Cmd, EvalCommands) -> Vec<Cmd>,
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = if call.is_unawaited() { Duration::ZERO } else { self.link.io_timeout };
+        let timeout = if call.expects_no_reply() { Duration::ZERO } else { self.link.io_timeout };
         let kind = match () {
             () if call.is_undo() => Kind::Undo,
             () if call.min_replicas() > 0 => Kind::Blocking,
             () => Kind::Ordinary,
         };
         // Without a reply, nobody learns that the hash is unknown.
-        let (mut repeated, mut as_source) = (false, self.unanswered || call.is_unawaited());
+        let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply());
         loop {
-            let verbs = self.verbs(call);
-            let command = if as_source { call.as_source(verbs) } else { call.as_hash(verbs) };
-            let commands = &commands(command, verbs);
+            let eval = self.eval(call);
+            let command = if as_source { call.as_source(eval) } else { call.as_hash(eval) };
+            let commands = &commands(command, eval);
             let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
             if let Err(Refusal::Failed(failure)) = &exchanged {
                 self.unanswered |= failure.maybe_executed();
@@ -186,17 +185,17 @@ impl Node {
                     as_source = true;
                 }
                 Some(Value::ServerError(error))
-                    if verbs == Verbs::ReadOnly && refusal::lacks_a_command(error) =>
+                    if eval == EvalCommands::ReadOnly && refusal::lacks_a_command(error) =>
                 {
-                    self.read_only_verbs = Verbs::Any;
+                    self.read_only_eval = EvalCommands::Any;
                 }
                 _ => return Ok((replies, repeated)),
             }
         }
     }
 
-    fn verbs(&self, call: &Call) -> Verbs {
-        if call.is_read_only() { self.read_only_verbs } else { Verbs::Any }
+    fn eval(&self, call: &Call) -> EvalCommands {
+        if call.is_read_only() { self.read_only_eval } else { EvalCommands::Any }
     }
 
     /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
@@ -235,8 +234,8 @@ impl Node {
     }
 
     /// Runs a blocking command for `at_most`, and then a script, without a round trip in between.
-    /// Returns `None` if the script did not run: the connection is gone, or the server does not know
-    /// the hash of the script.
+    /// Returns `None` if the script did not run: the connection is gone, or the server does not
+    /// know the hash of the script.
     pub(in crate::store) fn sleep_and_run(
         &mut self,
         command: Cmd,
@@ -250,7 +249,7 @@ impl Node {
         let mut commands = self.select();
         commands.push(command);
         let before = commands.len();
-        commands.push(call.as_hash(self.verbs(call)));
+        commands.push(call.as_hash(self.eval(call)));
         commands.extend(self.wait(call));
         let limit = self.limit_of_a_sleep(at_most, interrupt);
         let replies = self.link.exchange_blocking(&commands, limit);
@@ -312,7 +311,7 @@ impl Node {
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {
         (replicas < i64::from(wanted)).then(|| {
-            let fault = Fault::new(format!(
+            let fault = UserMessage::new(format!(
                 "{replicas} of {wanted} replicas of {} confirmed the lock in time",
                 self.link.address
             ));

@@ -1,8 +1,7 @@
 //! What a server's error replies mean for a lock.
 
 use super::scripts::Call;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
+use crate::rules::{Failure, UserMessage};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
@@ -38,15 +37,15 @@ impl From<Refusal> for Failure {
         match refusal {
             Refusal::Failed(failure) => failure,
             Refusal::Elsewhere { peer, .. } => {
-                let fault = Fault::new(format!("{peer} is a cluster node"));
+                let fault = UserMessage::new(format!("{peer} is a cluster node"));
                 Self::misconfigured(fault.with_remedy("use a redis+cluster:// URL"))
             }
             Refusal::Moving { peer } => {
-                let fault = Fault::new(format!("{peer} is moving the lock to another node"));
+                let fault = UserMessage::new(format!("{peer} is moving the lock to another node"));
                 Self::Unavailable(fault.with_remedy("try again shortly"))
             }
             Refusal::Demoted { peer } => {
-                let fault = Fault::new(format!("{peer} is a replica"));
+                let fault = UserMessage::new(format!("{peer} is a replica"));
                 Self::misconfigured(fault.with_remedy("use the address of the master"))
             }
         }
@@ -72,12 +71,13 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
-    let fault = |what: &str, remedy: &str| Fault::new(format!("{peer} {what}")).with_remedy(remedy);
+    let fault =
+        |what: &str, remedy: &str| UserMessage::new(format!("{peer} {what}")).with_remedy(remedy);
     let passing = |what: &str, remedy: &str| Failure::Unavailable(fault(what, remedy)).into();
     let lasting = |what: &str, remedy: &str| Failure::misconfigured(fault(what, remedy)).into();
     let unknown = || {
         let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
-        Failure::misconfigured(Fault::new(what)).into()
+        Failure::misconfigured(UserMessage::new(what)).into()
     };
     match code {
         "LOADING" => passing("is loading its data", "try again shortly"),
@@ -96,13 +96,13 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "NOPERM" => {
             let what = format!("{peer}: permission denied: {}", first_line(text));
             let remedy = "grant the permission with ACL SETUSER there";
-            Failure::misconfigured(Fault::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
         }
         "READONLY" => Refusal::Demoted { peer },
         "WRONGTYPE" => {
             let what = format!("{peer}: this key holds something other than a lock");
             let remedy = "use another name or --prefix";
-            Failure::misconfigured(Fault::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
         }
         "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
             Some(Ok(node)) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
@@ -132,7 +132,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
 pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let denied_for = |what: &str, remedy: &str| {
-        let fault = Fault::new(format!("{address}: permission denied for {what}"));
+        let fault = UserMessage::new(format!("{address}: permission denied for {what}"));
         Failure::misconfigured(fault.with_remedy(remedy)).into()
     };
     let denied = is_denial(text);

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::lock::view::{
-    Ending, HistoryEntry, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
+use crate::rules::{
+    Answer, ClientInfo, Ending, Failure, Fence, HistoryEntry, HoldState, Holder, Mode, Operator,
+    Proposal, Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, UserMessage,
+    Verdict, View, Waiter,
 };
-use crate::rules::lock::{ClientInfo, Fence, Mode, Slot};
-use crate::rules::request::{Answer, Place, Release, Removal, Renewal, Ticket, Verdict};
 use crate::store::wire::Value;
 use crate::text::printable;
 
@@ -100,7 +98,7 @@ impl Fields {
 
 /// For a reply that is valid RESP but not what the command or script returns.
 pub(in crate::store) fn unexpected_reply() -> Failure {
-    let fault = Fault::new("unexpected reply from the server");
+    let fault = UserMessage::new("unexpected reply from the server");
     let fault = fault.with_remedy("check that it is Redis or Valkey");
     Failure::Misconfigured { fault, executed: true }
 }
@@ -120,16 +118,16 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
             arrival: fields.text().and_then(|ticket| ticket.parse().ok()).map(Ticket),
             obstacle: None,
         },
-        "over" => Answer::Over(fields.reason()?),
+        "ended" => Answer::Ended(fields.reason()?),
         "superseded" => Answer::Superseded(ClientInfo::from_lines(&fields.text()?)),
         "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
-        "placed" => {
-            return Some(Verdict::Placed(Place {
+        "proposed" => {
+            return Some(Verdict::Proposed(Proposal {
                 view: view(fields.0.next()?)?,
                 position: fields.count()?,
                 sleep: fields.millis()?,
                 ticket: Ticket(fields.fence()?.0),
-                called: fields.text()?.parse().ok().map(Fence),
+                nominated: fields.text()?.parse().ok().map(Fence),
                 kept_out: !fields.text()?.is_empty(),
             }));
         }
@@ -219,20 +217,20 @@ fn view_in(fields: &mut Fields) -> Option<View> {
     let mode = fields.mode()?;
     let ttl = u64::try_from(fields.integer()?).ok().map(Duration::from_millis);
     let fence = fields.text()?.parse().ok().map(Fence);
-    let life = fields.text()?;
+    let generation = fields.text()?;
     let holder_count = fields.count()?;
     let holders = fields.list(holder)?;
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
     // Later versions of rlock may have more endings; skip those entries.
-    let history = Fields::of(fields.0.next()?)?.0.filter_map(past).collect();
+    let history = Fields::of(fields.0.next()?)?.0.filter_map(history_entry).collect();
     Some(View {
         now,
         state,
         mode,
         ttl,
         fence,
-        life,
+        generation,
         holder_count,
         holders,
         waiter_count,
@@ -283,7 +281,7 @@ fn waited(since: &str, acquired: ServerTime) -> Option<Duration> {
     since.parse().ok().map(|since| acquired.since(ServerTime(since)))
 }
 
-fn past(reply: Value) -> Option<HistoryEntry> {
+fn history_entry(reply: Value) -> Option<HistoryEntry> {
     let Value::BulkString(text) = reply else { return None };
     let text = String::from_utf8_lossy(&text);
     let mut fields = text.splitn(9, '\n');

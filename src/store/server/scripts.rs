@@ -5,7 +5,7 @@ mod test_clock;
 
 use sha1_smol::Sha1;
 
-use crate::rules::lock::{Key, Token};
+use crate::rules::{Key, Token};
 use crate::store::wire::{self, Cmd};
 
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
@@ -33,7 +33,7 @@ pub(in crate::store) struct Call {
     script: Script,
     arguments: Vec<Vec<u8>>,
     min_replicas: u32,
-    is_unawaited: bool,
+    expects_no_reply: bool,
 }
 
 impl Call {
@@ -51,12 +51,14 @@ impl Call {
             key.side("state"),
             key.side("queue"),
             mailbox(key, token),
-            key.side("past"),
-            key.side("over"),
+            key.side("history"),
+            key.side("tombstones"),
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        Self { script, arguments, min_replicas: 0, is_unawaited: false }.with(database).with(token)
+        Self { script, arguments, min_replicas: 0, expects_no_reply: false }
+            .with(database)
+            .with(token)
     }
 
     pub(in crate::store) fn with(mut self, argument: impl ToString) -> Self {
@@ -70,12 +72,12 @@ impl Call {
     }
 
     /// Nobody awaits the reply.
-    pub(in crate::store) fn unawaited(self) -> Self {
-        Self { is_unawaited: true, ..self }
+    pub(in crate::store) fn no_reply(self) -> Self {
+        Self { expects_no_reply: true, ..self }
     }
 
-    pub(in crate::store) fn is_unawaited(&self) -> bool {
-        self.is_unawaited
+    pub(in crate::store) fn expects_no_reply(&self) -> bool {
+        self.expects_no_reply
     }
 
     /// How many replicas must confirm a success; 0 if none.
@@ -103,13 +105,13 @@ impl Call {
 
     /// The command that runs the script by its hash. A server that does not know it answers
     /// NOSCRIPT.
-    pub(in crate::store) fn as_hash(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.evalsha(), self.script.hash)
+    pub(in crate::store) fn as_hash(&self, eval: EvalCommands) -> Cmd {
+        self.command(eval.evalsha(), self.script.hash)
     }
 
     /// The command that runs the script as source, which also makes the server remember its hash.
-    pub(in crate::store) fn as_source(&self, verbs: Verbs) -> Cmd {
-        self.command(verbs.eval(), self.script.source)
+    pub(in crate::store) fn as_source(&self, eval: EvalCommands) -> Cmd {
+        self.command(eval.eval(), self.script.source)
     }
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
@@ -129,13 +131,13 @@ impl Call {
 
 /// The Redis commands that run a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Verbs {
+pub(in crate::store) enum EvalCommands {
     Any,
     /// For read-only scripts: users without write permission may run these. Since Redis 7.
     ReadOnly,
 }
 
-impl Verbs {
+impl EvalCommands {
     fn evalsha(self) -> &'static str {
         match self {
             Self::Any => "EVALSHA",

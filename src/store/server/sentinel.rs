@@ -10,8 +10,7 @@ use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
+use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
 
@@ -122,7 +121,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     let answer = sentinel.ask(question, None).map_err(|refusal| match Failure::from(refusal) {
         failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-            let fault = Fault::new(format!("{} is not a sentinel", sentinel.endpoint()));
+            let fault = UserMessage::new(format!("{} is not a sentinel", sentinel.endpoint()));
             let remedy = "use the addresses of the sentinels (usually port 26379)";
             Failure::misconfigured(fault.with_remedy(remedy))
         }
@@ -132,7 +131,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
-            let fault = Fault::new(what).with_remedy("correct the service name in the URL");
+            let fault = UserMessage::new(what).with_remedy("correct the service name in the URL");
             Err(Failure::misconfigured(fault))
         }
         answer => {
@@ -155,10 +154,14 @@ fn none_of(mut failures: Vec<Failure>, count: usize) -> Failure {
                 "no sentinel returned the master's address ({count} asked): {}",
                 first.problem()
             );
-            let fault = Fault::new(what).with_remedy("check the sentinels");
+            let fault = UserMessage::new(what).with_remedy("check the sentinels");
             match answers {
                 true => Failure::Unavailable(fault),
-                false => Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false },
+                false => Failure::Unreachable {
+                    fault,
+                    delivery: Delivery::NotSent,
+                    others_answer: false,
+                },
             }
         }
     }
@@ -167,12 +170,12 @@ fn none_of(mut failures: Vec<Failure>, count: usize) -> Failure {
 impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         // It follows an earlier request, wherever that went.
-        let is_unawaited = call.is_unawaited();
-        let master = if is_unawaited { &mut self.master } else { self.master(interrupt)? };
+        let expects_no_reply = call.expects_no_reply();
+        let master = if expects_no_reply { &mut self.master } else { self.master(interrupt)? };
         let mut reply = master.run_script(call, false, interrupt);
         // During a failover, another sentinel may already name the new master.
         if matches!(reply, Err(Refusal::Demoted { .. }))
-            && !is_unawaited
+            && !expects_no_reply
             && let Some(other) = self.other_master(interrupt)
         {
             reply = self.use_master(other)?.run_script(call, false, interrupt);
@@ -181,7 +184,7 @@ impl Topology for Sentinel {
             Refusal::Demoted { peer } => {
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");
                 let remedy = "try again when the failover has ended";
-                Failure::Unavailable(Fault::new(what).with_remedy(remedy))
+                Failure::Unavailable(UserMessage::new(what).with_remedy(remedy))
             }
             // A sentinel has just named this server.
             refusal => Failure::from(refusal).while_others_answer(),

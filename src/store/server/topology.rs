@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::node::{Node, Reply};
 use super::scripts::Call;
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
+use crate::rules::Failure;
 use crate::store::Interrupt;
 use crate::store::wire::{Cmd, Value};
 
@@ -14,8 +14,8 @@ pub(in crate::store) trait Topology: Send {
     /// Runs a script on the server that has its lock.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
 
-    /// Runs a blocking command for `at_most` on the server that ran the last script, and returns its
-    /// reply. Without a connection it returns `Value::Nil` at once.
+    /// Runs a blocking command for `at_most` on the server that ran the last script, and returns
+    /// its reply. Without a connection it returns `Value::Nil` at once.
     fn sleep(
         &mut self,
         command: Cmd,

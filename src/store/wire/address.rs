@@ -9,8 +9,7 @@ use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, InvalidHost};
 use super::tls::TlsFiles;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
+use crate::rules::{Failure, UserMessage};
 
 /// The remedy for a URL that has none of these forms, and no common mistake.
 const FORMS: &str = "use redis://[user:password@]host[:port][/db], rediss:// for TLS, \
@@ -61,8 +60,8 @@ impl Address {
             _ => (text.to_owned(), false),
         };
         let text = text.as_str();
-        // Parse no URL of another scheme: for http, the parser needs the tables that the build leaves
-        // out (see `idna_adapter` in Cargo.toml).
+        // Parse no URL of another scheme: for http, the parser needs the tables that the build
+        // leaves out (see `idna_adapter` in Cargo.toml).
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         let is_known = ["redis", "unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
         let url = is_known.then(|| redis::parse_redis_url(text)).flatten().ok_or_else(other)?;
@@ -123,13 +122,14 @@ impl Address {
         })
     }
 
-    /// The server that this one names in a reply. An empty host means the host of this one. An error
-    /// means that no server could have that name.
+    /// The server that this one names in a reply. An empty host means the host of this one. An
+    /// error means that no server could have that name.
     pub(in crate::store) fn named(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
         let host = match (host, &self.endpoint) {
             ("" | "?", Endpoint::Tcp { host, .. }) => host.clone(),
             _ => host.parse().map_err(|InvalidHost| {
-                let fault = Fault::new(format!("{self} names a server with an invalid host name"));
+                let fault =
+                    UserMessage::new(format!("{self} names a server with an invalid host name"));
                 let remedy = "correct the address that the server announces";
                 Failure::misconfigured(fault.with_remedy(remedy))
             })?,

@@ -15,10 +15,7 @@ use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::{Tls, reason};
 use crate::report::plain;
-use crate::rules::duration::show;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::store::Interrupt;
 use crate::system::poll::{Want, Woken, wait};
 
@@ -105,7 +102,7 @@ impl Connection {
                 may_speak_tls: tls.is_none() && matches!(endpoint, Endpoint::Tcp { .. }),
             }),
             Err(error) => Err(Failure::Misconfigured {
-                fault: Fault::new(format!("cannot use TLS with {peer}: {error}")),
+                fault: UserMessage::new(format!("cannot use TLS with {peer}: {error}")),
                 executed: false,
             }),
         }
@@ -149,8 +146,8 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Whether the server has closed the connection. A server sends nothing unasked, so anything else
-    /// than silence makes an idle connection useless. False while replies are missing.
+    /// Whether the server has closed the connection. A server sends nothing unasked, so anything
+    /// else than silence makes an idle connection useless. False while replies are missing.
     pub(in crate::store) fn is_closed(&mut self) -> bool {
         let is_silent = |error: io::Error| {
             matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
@@ -188,7 +185,8 @@ impl Connection {
     /// Reads some bytes of the replies. Reduces `rest` by what came from the socket for that.
     fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Broken> {
         loop {
-            // Not before the first bytes: if they have arrived, they are read even after an interrupt.
+            // Not before the first bytes: if they have arrived, they are read even after an
+            // interrupt.
             if *rest < LARGEST_REPLY || Instant::now() >= limit.until {
                 limit.check()?;
             }
@@ -213,11 +211,11 @@ impl Connection {
 
     fn failure(&self, broken: Broken, timeout: Duration) -> Failure {
         let peer = &self.peer;
-        let (fault, fate) = match broken {
+        let (fault, delivery) = match broken {
             Broken::Interrupted => return Failure::Interrupted { sent: true },
             Broken::TooLarge => {
                 let most = LARGEST_REPLY / (1024 * 1024);
-                let fault = Fault::new(format!("reply from {peer} exceeds {most} MiB"));
+                let fault = UserMessage::new(format!("reply from {peer} exceeds {most} MiB"));
                 let remedy = "find the large key with redis-cli --memkeys";
                 return Failure::TooLarge(fault.with_remedy(remedy));
             }
@@ -229,28 +227,30 @@ impl Connection {
             }
             Broken::TimedOut if self.stream.is_handshaking() => {
                 let timeout = show(timeout);
-                let fault = Fault::new(format!("{peer} did not start TLS within {timeout}"));
-                (fault.with_remedy("check that it uses TLS"), Fate::NotSent)
+                let fault = UserMessage::new(format!("{peer} did not start TLS within {timeout}"));
+                (fault.with_remedy("check that it uses TLS"), Delivery::NotSent)
             }
             Broken::TimedOut => {
-                let fault = Fault::new(format!("{peer} did not answer within {}", show(timeout)));
-                (fault.with_remedy("check the server and the network"), Fate::Pending)
+                let fault =
+                    UserMessage::new(format!("{peer} did not answer within {}", show(timeout)));
+                (fault.with_remedy("check the server and the network"), Delivery::Pending)
             }
             Broken::Closed => {
-                let fault = Fault::new(format!("{peer} closed the connection"));
-                (fault.with_remedy(self.remedy("check the log of the server")), Fate::Lost)
+                let fault = UserMessage::new(format!("{peer} closed the connection"));
+                (fault.with_remedy(self.remedy("check the log of the server")), Delivery::Lost)
             }
             Broken::Io(error) => {
-                let fault = Fault::new(format!("connection to {peer} failed: {}", plain(&error)));
-                (fault.with_remedy(self.remedy("check the server and the network")), Fate::Lost)
+                let fault =
+                    UserMessage::new(format!("connection to {peer} failed: {}", plain(&error)));
+                (fault.with_remedy(self.remedy("check the server and the network")), Delivery::Lost)
             }
         };
-        Failure::Unreachable { fault, fate, others_answer: false }
+        Failure::Unreachable { fault, delivery, others_answer: false }
     }
 
     /// For bytes that are not RESP2: the server is not Redis or Valkey.
     fn not_redis(&self) -> Failure {
-        let fault = Fault::new(format!("{} is not a Redis or Valkey server", self.peer));
+        let fault = UserMessage::new(format!("{} is not a Redis or Valkey server", self.peer));
         Failure::misconfigured(fault.with_remedy("check the host and the port"))
     }
 }

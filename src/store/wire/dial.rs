@@ -10,10 +10,7 @@ use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::endpoint::Endpoint;
 use crate::report::plain;
-use crate::rules::duration::show;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
+use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::store::Interrupt;
 use crate::system::poll::{Want, Woken, wait};
 use crate::system::thread;
@@ -24,14 +21,16 @@ const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
 /// Why there is no connection. Nothing has been sent.
 enum DialError {
-    Failed(Fault),
+    Failed(UserMessage),
     TimedOut,
     Interrupted,
 }
 
 impl From<io::Error> for DialError {
     fn from(error: io::Error) -> Self {
-        Self::Failed(Fault::new(plain(&error)).with_remedy("check that the server is running"))
+        Self::Failed(
+            UserMessage::new(plain(&error)).with_remedy("check that the server is running"),
+        )
     }
 }
 
@@ -49,14 +48,14 @@ pub(in crate::store) fn dial(
         Endpoint::Tcp { host, port } => resolve(host.as_str(), *port, until, interrupt)
             .and_then(|addresses| connect_any(&addresses, until, interrupt)),
     };
-    let unreachable = |fault: Fault| {
+    let unreachable = |fault: UserMessage| {
         let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
-        Failure::Unreachable { fault, fate: Fate::NotSent, others_answer: false }
+        Failure::Unreachable { fault, delivery: Delivery::NotSent, others_answer: false }
     };
     dialled.map_err(|error| match error {
         DialError::Interrupted => Failure::Interrupted { sent: false },
         DialError::TimedOut => unreachable(
-            Fault::new(format!("no answer within {}", show(timeout)))
+            UserMessage::new(format!("no answer within {}", show(timeout)))
                 .with_remedy("check the server and the network"),
         ),
         DialError::Failed(fault) => unreachable(fault),
@@ -91,10 +90,12 @@ fn resolve(
         Some(Err(error)) => {
             // The standard library puts this before what the system says.
             let why = plain(&error).replace("failed to lookup address information: ", "");
-            Fault::new(format!("host name not resolved: {}", why.to_lowercase()))
+            UserMessage::new(format!("host name not resolved: {}", why.to_lowercase()))
                 .with_remedy("check the host name and the DNS server")
         }
-        None => Fault::new("host name not resolved in time").with_remedy("check the DNS server"),
+        None => {
+            UserMessage::new("host name not resolved in time").with_remedy("check the DNS server")
+        }
     };
     Err(DialError::Failed(failed))
 }
@@ -105,8 +106,9 @@ fn connect_any(
     until: Instant,
     interrupt: Interrupt<'_>,
 ) -> Result<Socket, DialError> {
-    let mut last =
-        DialError::Failed(Fault::new("host has no address").with_remedy("check the host name"));
+    let mut last = DialError::Failed(
+        UserMessage::new("host has no address").with_remedy("check the host name"),
+    );
     for (tried, &address) in addresses.iter().enumerate() {
         let now = Instant::now();
         let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);

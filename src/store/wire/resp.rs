@@ -38,8 +38,8 @@ pub(super) enum Unusable {
 
 use Unusable::{Malformed, TooLarge};
 
-/// Assembles replies. It keeps an incomplete reply, so that reading can pause after any byte, and it
-/// does not start over when more bytes arrive.
+/// Assembles replies. It keeps an incomplete reply, so that reading can pause after any byte, and
+/// it does not start over when more bytes arrive.
 #[derive(Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
@@ -80,8 +80,8 @@ impl Reader {
         Ok(count)
     }
 
-    /// The next reply; `None` if it has not arrived completely. Reduces `rest` by what the values cost
-    /// beside the bytes that were received.
+    /// The next reply; `None` if it has not arrived completely. Reduces `rest` by what the values
+    /// cost beside the bytes that were received.
     pub(super) fn reply(&mut self, rest: &mut usize) -> Result<Option<Value>, Unusable> {
         while let Some(item) = self.item()? {
             *rest = rest.checked_sub(OVERHEAD).ok_or(TooLarge)?;

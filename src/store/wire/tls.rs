@@ -10,7 +10,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
-use crate::rules::fault::Fault;
+use crate::rules::UserMessage;
 use crate::text::quoted;
 
 /// The TLS files that the user names.
@@ -150,17 +150,17 @@ impl Pem {
 }
 
 /// Why TLS failed, and how to fix it.
-pub(in crate::store) fn reason(error: &io::Error) -> Fault {
+pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(error) => reason_of(error),
-        None => Fault::new(error.to_string()),
+        None => UserMessage::new(error.to_string()),
     }
 }
 
-fn reason_of(error: &rustls::Error) -> Fault {
+fn reason_of(error: &rustls::Error) -> UserMessage {
     use AlertDescription as Alert;
     use rustls::CertificateError as Bad;
-    let fault = |problem: &str, remedy: &str| Fault::new(problem).with_remedy(remedy);
+    let fault = |problem: &str, remedy: &str| UserMessage::new(problem).with_remedy(remedy);
     let bad = match error {
         rustls::Error::InvalidCertificate(bad) => bad,
         rustls::Error::InconsistentKeys(_) => {
@@ -188,7 +188,7 @@ fn reason_of(error: &rustls::Error) -> Fault {
                 "set --tls-cert and --tls-key if it requires a client certificate",
             );
         }
-        other => return Fault::new(other.to_string()),
+        other => return UserMessage::new(other.to_string()),
     };
     match bad {
         Bad::Expired | Bad::ExpiredContext { .. } => {

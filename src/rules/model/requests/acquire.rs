@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::rules::duration::millis;
-use crate::rules::lock::view::{Ending, HoldState, Operator, Outcome, ServerTime};
-use crate::rules::lock::{ClientInfo, Fence, Mode, Slot};
 use crate::rules::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
-use crate::rules::model::over::EndedBy;
+use crate::rules::model::tombstones::EndedBy;
 use crate::rules::model::transaction::Transaction;
-use crate::rules::request::{Answer, Part, Place, Request, Seen, Ticket, Verdict};
+use crate::rules::{
+    Answer, ClientInfo, Ending, Fence, HoldState, Mode, Operator, Outcome, Proposal, QuorumOp,
+    Request, Seen, ServerTime, Slot, Ticket, Verdict, millis,
+};
 
 impl Transaction<'_> {
     pub(in crate::rules::model) fn acquire(
@@ -20,11 +20,11 @@ impl Transaction<'_> {
         let token = request.token.as_str();
         let Wanted { fence: wanted, ticket } = Wanted::by(request);
         self.reconcile();
-        if self.is_over(token) {
-            let over = || Answer::Over(self.why_not_held(token));
+        if self.has_tombstone(token) {
+            let over = || Answer::Ended(self.why_not_held(token));
             return Verdict::Answer(self.how_ended(token).unwrap_or_else(over));
         }
-        if self.leftovers {
+        if self.cleanup_pending {
             return Verdict::Again;
         }
         // The hold was revoked before the client learned of it: report the removal.
@@ -69,9 +69,9 @@ impl Transaction<'_> {
         if unexpired.is_some_and(|hold| gives_up || self.hold_state(hold) == HoldState::Revoked) {
             self.drop_hold(token);
         }
-        for Seen { holder, left, life } in seen {
-            let forgotten = *life != self.lock.life || holder.fence.0 > self.lock.fence;
-            if !life.is_empty() && !self.foreign() && forgotten {
+        for Seen { holder, left, generation } in seen {
+            let forgotten = *generation != self.lock.generation || holder.fence.0 > self.lock.fence;
+            if !generation.is_empty() && !self.foreign() && forgotten {
                 self.reinstate(holder, millis(*left));
             }
         }
@@ -86,14 +86,14 @@ impl Transaction<'_> {
                 return Verdict::Answer(Answer::Superseded(newer));
             }
         }
-        let (head, calls) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
-        if self.leftovers {
+        let (head, nominated) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
+        if self.cleanup_pending {
             return Verdict::Again;
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
             return self.hold_again(request, attempt, own, wanted);
         }
-        self.decide(request, attempt, head.as_ref(), calls)
+        self.decide(request, attempt, head.as_ref(), nominated)
     }
 
     /// The verdict of one of several servers on an overtaken request. Two URLs of a quorum may lead
@@ -103,13 +103,13 @@ impl Transaction<'_> {
         let Some((index, waiter)) = queue.position(token).zip(queue.find(token)) else {
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         };
-        let called = self.is_called(token).then(|| Fence(self.next_fence(0)));
-        Verdict::Placed(Place {
+        let nominated = self.is_nominated(token).then(|| Fence(self.next_fence(0)));
+        Verdict::Proposed(Proposal {
             view: self.brief_view(),
             position: index as u64 + 1,
             sleep: Duration::from_millis(CLAIM_WINDOW / 2),
             ticket: Ticket(waiter.ticket),
-            called,
+            nominated,
             kept_out: false,
         })
     }
@@ -173,7 +173,7 @@ impl Transaction<'_> {
         request: &Request,
         attempt: u64,
         head: Option<&Waiter>,
-        calls: usize,
+        nominated: usize,
     ) -> Verdict {
         let Wanted { fence: wanted, ticket } = Wanted::by(request);
         let (now, ttl, token) = (self.now, request.ttl.as_millis(), request.token.as_str());
@@ -217,7 +217,7 @@ impl Transaction<'_> {
         let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
         if ticket.is_none() && admitted {
             self.lock.queue.remove(token);
-            self.begin_life(request);
+            self.begin_generation(request);
             let keep_until = if at_least > 0 { now + at_least } else { 0 };
             let supersedes =
                 request.supersedes && request.arrival.is_none() && wanted == 0 && !is_enclosed;
@@ -239,7 +239,7 @@ impl Transaction<'_> {
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
 
-        self.begin_life(request);
+        self.begin_generation(request);
         // Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
         let alive = now + 2 * heartbeat + CLAIM_WINDOW;
         let waiter = Waiter { alive, ..waiter };
@@ -247,7 +247,7 @@ impl Transaction<'_> {
             return self.place(request, waiter, is_enclosed, entered.is_some());
         }
         let (position, _) = self.enqueue(None, waiter);
-        let turn = position.saturating_sub(calls as u64).max(1);
+        let turn = position.saturating_sub(nominated as u64).max(1);
         if turn == 1 {
             self.notify_head(token, token);
         }
@@ -269,17 +269,17 @@ impl Transaction<'_> {
         let Wanted { fence: wanted, ticket } = Wanted::by(request);
         let token = request.token.as_str();
         let (position, ticket) = self.enqueue(ticket, waiter.clone());
-        let (head, calls) = self.admit(token);
-        if self.leftovers {
+        let (head, nominated) = self.admit(token);
+        if self.cleanup_pending {
             return Verdict::Again;
         }
         // The reply says what a message would say.
         self.lock.mail.retain(|mail| mail.token != token);
-        let placed = |view, position, sleep, called, kept_out| {
+        let placed = |view, position, sleep, nominated, kept_out| {
             let (ticket, sleep) = (Ticket(ticket), Duration::from_millis(sleep));
-            Verdict::Placed(Place { view, position, sleep, ticket, called, kept_out })
+            Verdict::Proposed(Proposal { view, position, sleep, ticket, nominated, kept_out })
         };
-        if enters || self.is_called(token) {
+        if enters || self.is_nominated(token) {
             if wanted == 0 {
                 let until = self.now + CLAIM_WINDOW;
                 if let Some(waiter) = self.lock.queue.find_mut(token) {
@@ -303,23 +303,23 @@ impl Transaction<'_> {
         let index = self.lock.queue.position(token);
         let position = index.map_or(position, |index| index as u64 + 1);
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
-        let turn = position - calls as u64;
+        let turn = position - nominated as u64;
         let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head.as_ref());
         let kept_out = request.heartbeat.is_none() && self.is_kept_out(position, request.mode);
         placed(self.brief_view(), position, sleep, None, kept_out)
     }
 
     /// A lock without a life gets one, as random as the fresh owner.
-    fn begin_life(&mut self, request: &Request) {
-        if self.lock.life.is_empty() {
+    fn begin_generation(&mut self, request: &Request) {
+        if self.lock.generation.is_empty() {
             let fresh = request.fresh_owner.as_str();
-            let life = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
-            life.clone_into(&mut self.lock.life);
+            let generation = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
+            generation.clone_into(&mut self.lock.generation);
         }
     }
 }
 
-/// The arguments of the script that `Part` stands for.
+/// The arguments of the script that `QuorumOp` stands for.
 struct Wanted {
     /// The fence of the hold that is asked for; 0 for none.
     fence: u64,
@@ -330,11 +330,11 @@ struct Wanted {
 impl Wanted {
     fn by(request: &Request) -> Self {
         let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
-        let (fence, ticket) = match request.part {
+        let (fence, ticket) = match request.quorum_op {
             None => (0, None),
-            Some(Part::Place(ticket)) => (0, number(ticket)),
-            Some(Part::Settle(ticket, fence)) => (fence.0, number(ticket)),
-            Some(Part::Restore(fence)) => (fence.0, None),
+            Some(QuorumOp::Propose(ticket)) => (0, number(ticket)),
+            Some(QuorumOp::Commit(ticket, fence)) => (fence.0, number(ticket)),
+            Some(QuorumOp::Restore(fence)) => (fence.0, None),
         };
         Self { fence, ticket }
     }

@@ -1,6 +1,6 @@
 //! Shows the lock with all its holders and waiters, and how its last holds ended.
 
-use crate::rules::lock::view::View;
+use crate::rules::View;
 use crate::rules::model::transaction::Transaction;
 
 impl Transaction<'_> {

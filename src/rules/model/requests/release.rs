@@ -1,10 +1,9 @@
 //! Ends a hold, or keeps it as cooling until its minimum time is up, and admits the head of the
 //! queue.
 
-use crate::rules::lock::view::{Ending, HoldState, Outcome};
 use crate::rules::model::lock::{Message, Origin};
 use crate::rules::model::transaction::Transaction;
-use crate::rules::request::Release;
+use crate::rules::{Ending, HoldState, Outcome, Release};
 
 impl Transaction<'_> {
     pub(in crate::rules::model) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
@@ -21,7 +20,7 @@ impl Transaction<'_> {
         // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
         // id, and the whole token releases it.
         let id = token.get(..8).filter(|id| *id != token);
-        let own = unexpired.filter(|hold| hold.standing != HoldState::Cooling);
+        let own = unexpired.filter(|hold| hold.status != HoldState::Cooling);
         let ended = id.and_then(|id| own.or_else(|| self.unexpired_hold(id)));
         let ending = if outcome == Outcome::Lost { Ending::Lost } else { Ending::Released };
         let entry =
@@ -31,19 +30,20 @@ impl Transaction<'_> {
         let cools = keep_until.filter(|&keep_until| keep_until > self.now);
         if let Some(keep_until) = cools {
             if let Some(hold) = self.hold_mut(token) {
-                (hold.standing, hold.deadline) = (HoldState::Cooling, keep_until);
+                (hold.status, hold.deadline) = (HoldState::Cooling, keep_until);
             }
             self.set_guard_to_latest();
         } else if let Some(ended) = ended {
             self.drop_hold(&ended);
         }
-        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or on
-        // other servers, it no longer waits: a late copy of its request may have queued it again.
+        // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or
+        // on other servers, it no longer waits: a late copy of its request may have queued it
+        // again.
         let queued = self.lock.queue.find(token);
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
             self.lock.queue.remove(token);
-            self.mark_over(token, ttl);
+            self.add_tombstone(token, ttl);
         }
         let head = self.admit(token).0;
         // The head may now wait for an earlier deadline.

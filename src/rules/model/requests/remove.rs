@@ -1,12 +1,10 @@
 //! Revokes one hold, or removes one waiter.
 
-use crate::rules::lock::Id;
-use crate::rules::lock::view::{Ending, HoldState, Outcome, ServerTime};
 use crate::rules::model::lock::Revoked;
-use crate::rules::model::over::EndedBy;
+use crate::rules::model::tombstones::EndedBy;
 use crate::rules::model::transaction::Transaction;
 use crate::rules::model::view::shown_waiter;
-use crate::rules::request::{Removal, Revocation};
+use crate::rules::{Ending, HoldState, Id, Outcome, Removal, Revocation, ServerTime};
 
 impl Transaction<'_> {
     pub(in crate::rules::model) fn remove(
@@ -15,9 +13,9 @@ impl Transaction<'_> {
         revocation: Revocation,
         by: &str,
     ) -> Removal {
-        self.leftovers = true;
-        while self.leftovers {
-            self.leftovers = false;
+        self.cleanup_pending = true;
+        while self.cleanup_pending {
+            self.cleanup_pending = false;
             self.reconcile();
         }
         let held = self.lock.holds.iter().filter(|hold| self.unexpired_hold(&hold.token).is_some());
@@ -38,7 +36,7 @@ impl Transaction<'_> {
             (Some(hold), _) => {
                 let shown = self.shown_hold(&hold);
                 let mut entry = None;
-                match (hold.standing, revocation) {
+                match (hold.status, revocation) {
                     _ if hold.renewed.is_none() => {
                         self.remove_waiter(target, "", EndedBy::Operator, by);
                     }
@@ -46,7 +44,7 @@ impl Transaction<'_> {
                     (_, Revocation::Now) => {
                         let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
                         entry = self.history_entry(&hold, ending, self.now, unknown, Some(by));
-                        self.mark_over(target, hold.ttl);
+                        self.add_tombstone(target, hold.ttl);
                         self.drop_hold(target);
                     }
                     _ if self.hold_state(&hold) == HoldState::Held => {

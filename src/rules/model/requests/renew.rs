@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::rules::lock::Fence;
 use crate::rules::model::transaction::Transaction;
-use crate::rules::request::Renewal;
+use crate::rules::{Fence, Renewal};
 
 impl Transaction<'_> {
     /// `ttl` is in milliseconds; `None` keeps the previous one.

@@ -1,10 +1,9 @@
 //! Revokes all holds with a fence up to the one that the caller has seen.
 
-use crate::rules::lock::view::{Ending, HoldState, Outcome, View};
 use crate::rules::model::history::HISTORY_LENGTH;
 use crate::rules::model::lock::{BATCH, Hold, MAX_LISTED};
 use crate::rules::model::transaction::Transaction;
-use crate::rules::request::Revocation;
+use crate::rules::{Ending, HoldState, Outcome, Revocation, View};
 
 impl Transaction<'_> {
     /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
@@ -36,13 +35,13 @@ impl Transaction<'_> {
         by: &str,
         from: usize,
     ) -> (View, Option<usize>) {
-        self.leftovers = false;
+        self.cleanup_pending = false;
         self.reconcile();
         let mut before = self.view(0, MAX_LISTED);
         let listed = before.holders.len();
         before.holders.retain(|holder| holder.fence.0 <= up_to);
         before.holder_count -= (listed - before.holders.len()) as u64;
-        if self.leftovers {
+        if self.cleanup_pending {
             return (before, Some(0));
         }
         if self.foreign() && revocation == Revocation::Graceful {
@@ -58,7 +57,7 @@ impl Transaction<'_> {
         let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
         let (mut next_hold, mut entries) = (from, Vec::new());
         for (index, hold) in batch.iter().enumerate() {
-            let cooling = hold.standing == HoldState::Cooling;
+            let cooling = hold.status == HoldState::Cooling;
             let meant = hold.fence <= up_to;
             if revocation == Revocation::Now && meant {
                 let (ending, unknown) = (Ending::Revoked, Outcome::Unknown);
@@ -67,7 +66,7 @@ impl Transaction<'_> {
                 }
                 // A waiter that did not claim its grant yet keeps waiting with its token.
                 if hold.renewed.is_some() {
-                    self.mark_over(&hold.token, hold.ttl);
+                    self.add_tombstone(&hold.token, hold.ttl);
                 }
                 self.drop_hold(&hold.token);
             } else if cooling && meant && !self.foreign() {

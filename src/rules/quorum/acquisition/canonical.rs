@@ -1,15 +1,12 @@
-//! One form for all requests that behave the same from now on, so that the checker finds few states:
-//! times count from now, random numbers are fixed, and what is only shown is blank.
+//! One form for all requests that behave the same from now on, so that the checker finds few
+//! states: times count from now, random numbers are fixed, and what is only shown is blank.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use super::super::seat::{Said, Seat};
+use super::super::member_state::{LastReply, MemberState};
 use super::{Acquisition, Phase, UNDECIDED};
-use crate::rules::instant::Instant;
-use crate::rules::lock::Fence;
-use crate::rules::lock::view::View;
-use crate::rules::request::{Answer, Place, Ticket};
+use crate::rules::{Answer, Fence, Instant, Proposal, Ticket, View};
 
 /// After this time, a server is old enough for any lease.
 const OLD: Duration = Duration::from_secs(10);
@@ -27,11 +24,12 @@ impl Acquisition {
 
     fn each_time(&mut self, mut change: impl FnMut(&mut Instant)) {
         change(&mut self.started);
-        for run in self.seats.0.iter_mut().filter_map(|seat| seat.run.as_mut()) {
+        for run in self.members.0.iter_mut().filter_map(|state| state.run.as_mut()) {
             change(&mut run.since);
         }
         match &mut self.phase {
-            Phase::Placing { since, majority_at } | Phase::Settling { since, majority_at, .. } => {
+            Phase::Proposing { since, majority_at }
+            | Phase::Committing { since, majority_at, .. } => {
                 change(since);
                 majority_at.iter_mut().for_each(change);
             }
@@ -63,23 +61,23 @@ impl Acquisition {
         }
         let round = self.round;
         (self.round, self.random, self.undecided) = (1, 0, UNDECIDED);
-        if let Phase::Settling { raises, .. } = &mut self.phase {
+        if let Phase::Committing { raises, .. } = &mut self.phase {
             *raises = (*raises).min(1);
         }
         let waits = self.waits;
-        for seat in &mut self.seats.0 {
-            seat.round = u64::from(seat.round == round);
-            match &mut seat.said {
-                Said::Placed(place) => {
-                    place.ticket = Ticket(0);
-                    make_place_canonical(place, tick);
+        for state in &mut self.members.0 {
+            state.round = u64::from(state.round == round);
+            match &mut state.last_reply {
+                LastReply::Proposed(proposal) => {
+                    proposal.ticket = Ticket(0);
+                    make_proposal_canonical(proposal, tick);
                     if waits {
                         // A waiter depends only on whether the member names any holder.
-                        place.view.holders.clear();
-                        (place.view.mode, place.view.holder_count) = (None, 0);
+                        proposal.view.holders.clear();
+                        (proposal.view.mode, proposal.view.holder_count) = (None, 0);
                     }
                 }
-                Said::Refused(Answer::Busy(view) | Answer::Queued { view, .. }) => {
+                LastReply::Refused(Answer::Busy(view) | Answer::Queued { view, .. }) => {
                     view.fence = None;
                     make_view_canonical(view);
                 }
@@ -94,49 +92,50 @@ impl Acquisition {
     }
 
     pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        if let Phase::Settling { fence, .. } = &mut self.phase {
+        if let Phase::Committing { fence, .. } = &mut self.phase {
             change(&mut fence.0);
         }
-        for seat in &mut self.seats.0 {
-            match &mut seat.said {
-                Said::Placed(Place { called, view, .. }) => {
-                    let fences = called.iter_mut().chain(&mut view.fence);
+        for state in &mut self.members.0 {
+            match &mut state.last_reply {
+                LastReply::Proposed(Proposal { nominated, view, .. }) => {
+                    let fences = nominated.iter_mut().chain(&mut view.fence);
                     fences.for_each(|fence| change(&mut fence.0));
                 }
-                Said::Granted(fence) => change(&mut fence.0),
+                LastReply::Granted(fence) => change(&mut fence.0),
                 _ => {}
             }
         }
     }
 
     pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        let seats = self.seats.0.iter_mut().filter_map(|seat| seat.ticket.as_mut());
-        self.ticket.iter_mut().chain(seats).for_each(|ticket| change(&mut ticket.0));
+        let members = self.members.0.iter_mut().filter_map(|state| state.ticket.as_mut());
+        self.ticket.iter_mut().chain(members).for_each(|ticket| change(&mut ticket.0));
     }
 
     /// Hashes what the request knows of a member, except its number.
     pub(crate) fn hash_seat(&self, member: usize, hasher: &mut impl Hasher) {
-        let Seat { under_way, said, round, ticket, clock, run } = &self.seats.0[member];
+        let MemberState { under_way, last_reply, round, ticket, clock, run } =
+            &self.members.0[member];
         let since = run.as_ref().map(|run| run.since);
-        (under_way, said, round, ticket, clock, since).hash(hasher);
+        (under_way, last_reply, round, ticket, clock, since).hash(hasher);
     }
 
     /// Puts the members into another order. Each gets the ID of its number.
     pub(crate) fn reorder(&mut self, order: &[usize], id: impl Fn(usize) -> String) {
-        self.seats.0 = order.iter().map(|&member| self.seats.0[member].clone()).collect();
-        for (member, seat) in self.seats.0.iter_mut().enumerate() {
-            if let Some(run) = &mut seat.run {
+        self.members.0 = order.iter().map(|&member| self.members.0[member].clone()).collect();
+        for (member, state) in self.members.0.iter_mut().enumerate() {
+            if let Some(run) = &mut state.run {
                 run.id = id(member);
             }
         }
     }
 }
 
-/// Keeps what a request may do with a place.
-pub(crate) fn make_place_canonical(place: &mut Place, tick: Duration) {
-    let ticks = place.sleep.as_nanos().div_ceil(tick.as_nanos()) as u32;
-    (place.sleep, place.position) = (tick * ticks, 0);
-    make_view_canonical(&mut place.view);
+/// Keeps what a request may do with a proposal.
+pub(crate) fn make_proposal_canonical(proposal: &mut Proposal, tick: Duration) {
+    let ticks = proposal.sleep.as_nanos().div_ceil(tick.as_nanos()) as u32;
+    (proposal.sleep, proposal.position) = (tick * ticks, 0);
+    make_view_canonical(&mut proposal.view);
 }
 
 /// Keeps what a request may do with a view, but for the last fencing token.
@@ -148,7 +147,7 @@ pub(crate) fn make_view_canonical(view: &mut View) {
         (holder.deadline, holder.fence) = (view.now + lease, Fence(0));
     }
     (view.ttl, view.waiter_count) = (None, 0);
-    view.life.clear();
+    view.generation.clear();
     view.waiters.clear();
     view.history.clear();
 }

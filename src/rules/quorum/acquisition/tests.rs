@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::rules::duration::Ttl;
-use crate::rules::lock::view::{HoldState, Holder, ServerTime, State};
-use crate::rules::lock::{ClientInfo, Key, Owner, Token};
+use crate::rules::{ClientInfo, HoldState, Holder, Key, Owner, ServerTime, State, Token, Ttl};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -40,7 +38,7 @@ impl Play {
             arrival: None,
             heartbeat: waits.then_some(Duration::from_secs(2)),
             client: String::new(),
-            part: None,
+            quorum_op: None,
         };
         let now = Instant::at_millis(100_000);
         let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, 7, now);
@@ -49,10 +47,10 @@ impl Play {
     }
 
     /// The parts that the members are asked for.
-    fn asked(&self) -> Vec<(usize, Part)> {
+    fn asked(&self) -> Vec<(usize, QuorumOp)> {
         let part = |order: &Order| match order.what {
-            What::Ask(part) => Some((order.member, part)),
-            What::Listen(_) => None,
+            MemberRequest::Ask(part) => Some((order.member, part)),
+            MemberRequest::Listen(_) => None,
         };
         self.orders.iter().filter_map(part).collect()
     }
@@ -62,9 +60,9 @@ impl Play {
         let order = self.orders.remove(index.expect("the member was asked"));
         let since = Instant::at_millis(self.since[member]);
         let run = Run { id: member.to_string(), since };
-        let said = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
-        self.orders.extend(said.0);
-        self.step = said.1;
+        let last_reply = self.acquisition.replied(member, order.round, reply, Some(run), self.now);
+        self.orders.extend(last_reply.0);
+        self.step = last_reply.1;
     }
 
     fn pass(&mut self, millis: u64) {
@@ -82,7 +80,7 @@ fn free() -> View {
         mode: None,
         ttl: None,
         fence: None,
-        life: String::new(),
+        generation: String::new(),
         holder_count: 0,
         holders: Vec::new(),
         waiter_count: 1,
@@ -109,19 +107,19 @@ fn held_by(id: &str) -> View {
     View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
 }
 
-fn place(ticket: u64, called: Option<u64>, view: View) -> Reply {
-    Reply::Placed(Place {
+fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Reply {
+    Reply::Proposed(Proposal {
         view,
         position: 1,
         sleep: Duration::from_secs(1),
         ticket: Ticket(ticket),
-        called: called.map(Fence),
+        nominated: nominated.map(Fence),
         kept_out: false,
     })
 }
 
-fn called(ticket: u64) -> Reply {
-    place(ticket, Some(ticket), free())
+fn nominated(ticket: u64) -> Reply {
+    proposal(ticket, Some(ticket), free())
 }
 
 fn granted(fence: u64) -> Reply {
@@ -131,11 +129,11 @@ fn granted(fence: u64) -> Reply {
 #[test]
 fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     let mut play = Play::begin(false, [0; 3]);
-    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, Part::Place(None))));
-    play.reply(0, called(11));
-    play.reply(1, called(12));
-    let settle = Part::Settle(None, Fence(12));
-    assert_eq!(play.asked(), [(2, Part::Place(None)), (0, settle), (1, settle)]);
+    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, QuorumOp::Propose(None))));
+    play.reply(0, nominated(11));
+    play.reply(1, nominated(12));
+    let commit = QuorumOp::Commit(None, Fence(12));
+    assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, commit), (1, commit)]);
     play.reply(0, granted(12));
     play.reply(1, granted(12));
     assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
@@ -147,26 +145,26 @@ fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
     play.reply(0, granted(12));
     play.reply(1, granted(12));
     assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
-    // The settle that gave the hold has not reached the second member yet.
+    // The commit that gave the hold has not reached the second member yet.
     let mut play = Play::begin(true, [0; 3]);
     play.reply(0, granted(12));
-    play.reply(1, place(14, None, free()));
+    play.reply(1, proposal(14, None, free()));
     play.reply(2, Reply::Failed(Failure::Interrupted { sent: true }));
-    let settle = Part::Settle(None, Fence(12));
-    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, settle)));
+    let commit = QuorumOp::Commit(None, Fence(12));
+    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, commit)));
 }
 
 #[test]
 fn a_server_that_is_needed_is_awaited_for_the_whole_timeout() {
     let mut play = Play::begin(true, [0; 3]);
     play.acquisition.required = 3;
-    play.reply(0, called(12));
-    play.reply(1, called(12));
+    play.reply(0, nominated(12));
+    play.reply(1, nominated(12));
     play.pass(1_000);
     assert!(matches!(play.step, Step::Wait(_)), "{:?}", play.step);
-    play.reply(2, called(12));
-    let settle = Part::Settle(None, Fence(12));
-    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, settle)));
+    play.reply(2, nominated(12));
+    let commit = QuorumOp::Commit(None, Fence(12));
+    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, commit)));
     play.reply(0, granted(12));
     play.reply(1, granted(12));
     play.pass(1_000);
@@ -177,34 +175,34 @@ fn a_server_that_is_needed_is_awaited_for_the_whole_timeout() {
 #[test]
 fn a_hold_with_another_fence_does_not_count() {
     let mut play = Play::begin(false, [0; 3]);
-    (0..3).for_each(|member| play.reply(member, called(10)));
+    (0..3).for_each(|member| play.reply(member, nominated(10)));
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     play.reply(2, granted(10));
     assert_eq!(play.step, Step::End(End::Granted(Fence(10))), "two of three agree");
 
     let mut play = Play::begin(false, [0; 3]);
-    play.reply(0, called(10));
-    play.reply(1, called(10));
+    play.reply(0, nominated(10));
+    play.reply(1, nominated(10));
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     let failed = || Reply::Failed(Failure::Interrupted { sent: true });
     play.reply(2, failed());
     play.reply(2, failed());
-    assert!(play.asked().contains(&(0, Part::Settle(None, Fence(20)))), "{:?}", play.orders);
+    assert!(play.asked().contains(&(0, QuorumOp::Commit(None, Fence(20)))), "{:?}", play.orders);
 }
 
 #[test]
 fn a_waiter_restates_the_largest_ticket_of_a_majority() {
     let mut play = Play::begin(true, [0; 3]);
-    play.reply(0, place(10, None, held_by("a")));
-    play.reply(1, place(12, None, held_by("a")));
-    let restated = Part::Place(Some(Ticket(12)));
-    assert_eq!(play.asked(), [(2, Part::Place(None)), (0, restated), (1, restated)]);
-    play.reply(2, place(15, None, held_by("a")));
+    play.reply(0, proposal(10, None, held_by("a")));
+    play.reply(1, proposal(12, None, held_by("a")));
+    let restated = QuorumOp::Propose(Some(Ticket(12)));
+    assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, restated), (1, restated)]);
+    play.reply(2, proposal(15, None, held_by("a")));
     assert_eq!(play.asked(), [(0, restated), (1, restated), (2, restated)]);
-    play.reply(0, place(12, None, held_by("a")));
-    play.reply(1, place(12, None, held_by("a")));
+    play.reply(0, proposal(12, None, held_by("a")));
+    play.reply(1, proposal(12, None, held_by("a")));
     assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
 }
 
@@ -212,13 +210,13 @@ fn a_waiter_restates_the_largest_ticket_of_a_majority() {
 fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
     let mut play = Play::begin(true, [0; 3]);
     for member in [0, 1, 0, 1] {
-        play.reply(member, place(12, None, held_by("a")));
+        play.reply(member, proposal(12, None, held_by("a")));
     }
     assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
     let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
     play.orders.extend(orders);
-    play.reply(2, place(15, Some(15), free()));
-    let restated = Part::Place(Some(Ticket(12)));
+    play.reply(2, proposal(15, Some(15), free()));
+    let restated = QuorumOp::Propose(Some(Ticket(12)));
     assert_eq!(play.asked(), [(2, restated)]);
 }
 
@@ -226,7 +224,7 @@ fn a_member_that_answers_while_the_waiter_sleeps_learns_the_ticket_at_once() {
 fn messages_from_enough_members_are_enough_to_settle() {
     let mut play = Play::begin(true, [0; 3]);
     for member in [0, 1, 2, 0, 1] {
-        play.reply(member, place(12, None, held_by("a")));
+        play.reply(member, proposal(12, None, held_by("a")));
     }
     let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
     play.orders = orders;
@@ -235,30 +233,30 @@ fn messages_from_enough_members_are_enough_to_settle() {
     play.reply(1, Reply::Heard(Some(Fence(31))));
     assert_eq!(play.step, Step::End(End::Woken));
     (play.orders, play.step) = play.acquisition.begin(play.now);
-    let settle = Part::Settle(Some(Ticket(12)), Fence(31));
-    assert_eq!(play.asked(), [(0, settle), (1, settle)]);
+    let commit = QuorumOp::Commit(Some(Ticket(12)), Fence(31));
+    assert_eq!(play.asked(), [(0, commit), (1, commit)]);
 }
 
 #[test]
 fn a_failed_settle_gives_up_its_holds_and_keeps_its_ticket() {
     let mut play = Play::begin(true, [0; 3]);
-    (0..3).for_each(|member| play.reply(member, called(10 + member as u64)));
+    (0..3).for_each(|member| play.reply(member, nominated(10 + member as u64)));
     play.reply(0, granted(12));
-    play.reply(1, place(11, None, held_by("b")));
-    play.reply(2, place(12, None, held_by("c")));
-    let restated = Part::Place(Some(Ticket(12)));
+    play.reply(1, proposal(11, None, held_by("b")));
+    play.reply(2, proposal(12, None, held_by("c")));
+    let restated = QuorumOp::Propose(Some(Ticket(12)));
     assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, restated)));
 }
 
 #[test]
 fn a_recently_restarted_server_has_no_vote() {
     let mut play = Play::begin(true, [99_000, 99_000, 0]);
-    (0..3).for_each(|member| play.reply(member, called(12)));
-    (0..3).for_each(|member| play.reply(member, called(12)));
+    (0..3).for_each(|member| play.reply(member, nominated(12)));
+    (0..3).for_each(|member| play.reply(member, nominated(12)));
     assert!(matches!(play.step, Step::End(End::Queued { .. })), "{:?}", play.step);
     let mut play = Play::begin(false, [99_000, 99_000, 0]);
-    (0..3).for_each(|member| play.reply(member, called(12)));
-    (0..3).for_each(|member| play.reply(member, called(12)));
+    (0..3).for_each(|member| play.reply(member, nominated(12)));
+    (0..3).for_each(|member| play.reply(member, nominated(12)));
     assert_eq!(play.step, Step::End(End::TooFew(1)));
 }
 
@@ -266,12 +264,12 @@ fn a_recently_restarted_server_has_no_vote() {
 fn a_young_server_that_calls_a_request_does_not_end_it_if_enough_others_may_vote() {
     let mut play = Play::begin(false, [99_000, 0, 0]);
     for member in [0, 1, 2, 0, 1, 2] {
-        play.reply(member, place(12, (member < 2).then_some(12), free()));
+        play.reply(member, proposal(12, (member < 2).then_some(12), free()));
     }
     assert!(matches!(play.step, Step::Wait(_)), "another request may give up: {:?}", play.step);
     play.pass(20);
-    (0..3).for_each(|member| play.reply(member, called(12)));
-    assert!(play.asked().contains(&(1, Part::Settle(Some(Ticket(12)), Fence(12)))));
+    (0..3).for_each(|member| play.reply(member, nominated(12)));
+    assert!(play.asked().contains(&(1, QuorumOp::Commit(Some(Ticket(12)), Fence(12)))));
 }
 
 #[test]
@@ -279,11 +277,11 @@ fn a_request_awaits_every_member_that_it_needs() {
     let two = Mode::Slots(std::num::NonZeroU32::new(2).unwrap());
     for waits in [true, false] {
         let mut play = Play::begin_in(two, waits, [0; 3]);
-        play.reply(0, called(12));
-        play.reply(1, called(12));
+        play.reply(0, nominated(12));
+        play.reply(1, nominated(12));
         play.pass(500);
-        play.reply(2, called(12));
-        assert_eq!(play.asked(), [0, 1, 2].map(|m| (m, Part::Settle(None, Fence(12)))));
+        play.reply(2, nominated(12));
+        assert_eq!(play.asked(), [0, 1, 2].map(|m| (m, QuorumOp::Commit(None, Fence(12)))));
         play.reply(0, granted(12));
         play.reply(1, granted(12));
         play.pass(600);
@@ -291,27 +289,27 @@ fn a_request_awaits_every_member_that_it_needs() {
         assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
     }
     let mut play = Play::begin(false, [99_000, 0, 0]);
-    play.reply(0, called(12));
-    play.reply(1, called(12));
+    play.reply(0, nominated(12));
+    play.reply(1, nominated(12));
     play.pass(20);
-    play.reply(0, called(12));
-    play.reply(1, called(12));
+    play.reply(0, nominated(12));
+    play.reply(1, nominated(12));
     play.pass(20);
     assert_eq!(play.step, Step::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
-    play.reply(2, called(12));
-    assert!(play.asked().contains(&(2, Part::Settle(Some(Ticket(12)), Fence(12)))));
+    play.reply(2, nominated(12));
+    assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), Fence(12)))));
 }
 
 #[test]
 fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
     let mut play = Play::begin(false, [0; 3]);
     for (member, holder) in [(0, "a"), (1, "b"), (2, "c"), (0, "a"), (1, "b")] {
-        play.reply(member, place(12, None, held_by(holder)));
+        play.reply(member, proposal(12, None, held_by(holder)));
     }
     assert!(matches!(play.step, Step::Wait(_)), "each of the three may give up");
     play.pass(300);
     for (member, holder) in [(1, "b"), (2, "b")] {
-        play.reply(member, place(12, None, held_by(holder)));
+        play.reply(member, proposal(12, None, held_by(holder)));
     }
     assert!(matches!(play.step, Step::End(End::Busy(_))), "{:?}", play.step);
 }
@@ -320,10 +318,10 @@ fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
 fn a_silent_minority_is_awaited_only_as_long_again_as_the_majority_took() {
     let mut play = Play::begin(true, [0; 3]);
     play.pass(40);
-    play.reply(0, place(10, None, free()));
-    play.reply(1, called(10));
+    play.reply(0, proposal(10, None, free()));
+    play.reply(1, nominated(10));
     assert_eq!(play.step, Step::Wait(play.now + Duration::from_millis(40)));
     play.pass(40);
-    let restated = Part::Place(Some(Ticket(10)));
+    let restated = QuorumOp::Propose(Some(Ticket(10)));
     assert_eq!(play.asked()[1..], [(0, restated), (1, restated)]);
 }

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::replies::{MemberReply, ReplySender};
-use crate::rules::failure::Failure;
+use crate::rules::Failure;
 use crate::rules::quorum::Run;
-use crate::store::server::{Probe, Scripted, Single};
+use crate::store::server::{Probe, RedisStore, Standalone};
 use crate::store::wire::Address;
 use crate::store::{Interrupt, Store};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 
 /// The locks on one member.
-pub(in crate::store::quorum) type MemberStore = Scripted<Single>;
+pub(in crate::store::quorum) type MemberStore = RedisStore<Standalone>;
 
 type Work = Box<dyn FnOnce(&mut MemberStore) + Send>;
 
@@ -46,8 +46,8 @@ impl Member {
         idle: &Wakeup,
     ) -> Result<Self, String> {
         let name = server.to_string();
-        let server = Single::new(server.clone(), io_timeout, Some(Probe::Run))?;
-        let mut store = Scripted::new(server, min_replicas);
+        let server = Standalone::new(server.clone(), io_timeout, Some(Probe::Run))?;
+        let mut store = RedisStore::new(server, min_replicas);
         let (work, to_do) = channel::<Work>();
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
@@ -97,8 +97,8 @@ impl Member {
         });
     }
 
-    /// Sends a request without awaiting its reply. It follows whatever has been sent, even to a server
-    /// that does not answer.
+    /// Sends a request without awaiting its reply. It follows whatever has been sent, even to a
+    /// server that does not answer.
     pub(in crate::store::quorum) fn post(
         &self,
         act: impl FnOnce(&mut MemberStore) + Send + 'static,

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
-use crate::rules::instant::Instant;
+use crate::rules::{Failure, Instant};
 use crate::store::Interrupt;
 use crate::store::waiting::answered;
 use crate::system::wakeup::Wakeup;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::rules::instant::Instant;
+use crate::rules::Instant;
 use crate::rules::quorum::Run;
 use crate::store::wire::{self, Address, Cmd, Value};
 

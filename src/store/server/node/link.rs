@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::handshake::{self, Probe};
 use crate::report::Diagnostic;
-use crate::rules::failure::{Failure, Fate};
-use crate::rules::fault::Fault;
 use crate::rules::quorum::Run;
+use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
 use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError, Tls, Value};
@@ -124,7 +123,7 @@ impl Link {
     pub(super) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
-            fault: Fault::new(format!("unexpected reply from {}", self.address))
+            fault: UserMessage::new(format!("unexpected reply from {}", self.address))
                 .with_remedy("check that it is Redis or Valkey"),
             executed: true,
         }
@@ -147,8 +146,8 @@ impl Link {
         if connection.is_closed() {
             return Ok((self.exchange_anew(pipeline)?, false));
         }
-        // A server that cannot write the missing reply to a closed Unix socket reads no further. So a
-        // farewell takes another connection, and its mark rejects the earlier request if that is
+        // A server that cannot write the missing reply to a closed Unix socket reads no further. So
+        // a farewell takes another connection, and its mark rejects the earlier request if that is
         // late.
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
         if pipeline.timeout.is_zero() && is_unix && connection.has_pending() {
@@ -165,8 +164,11 @@ impl Link {
                 self.connection = Some((connection, purpose));
                 Ok((replies, false))
             }
-            Err(Failure::Unreachable { fate: fate @ (Fate::Lost | Fate::NotSent), .. }) => {
-                let lost = fate != Fate::NotSent;
+            Err(Failure::Unreachable {
+                delivery: delivery @ (Delivery::Lost | Delivery::NotSent),
+                ..
+            }) => {
+                let lost = delivery != Delivery::NotSent;
                 let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
                     Refusal::Failed(failure) if lost => failure.but_maybe_executed().into(),
                     refusal => refusal,
@@ -208,7 +210,9 @@ impl Link {
             (_, Kind::Blocking) => return,
             (Failure::Interrupted { sent: true }, _) => Purpose::Any,
             // No request follows an undo, and a new connection may work.
-            (Failure::Unreachable { fate: Fate::Pending, .. }, Kind::Ordinary) => Purpose::UndoOnly,
+            (Failure::Unreachable { delivery: Delivery::Pending, .. }, Kind::Ordinary) => {
+                Purpose::UndoOnly
+            }
             _ => return,
         };
         self.connection = Some((connection, purpose));
@@ -219,12 +223,13 @@ impl Link {
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
         let withdrawal = self.withdrawal.clone();
         let interrupt = interrupt.or(as_interrupt(withdrawal.as_ref()));
-        let is_unawaited = timeout.is_zero();
-        if is_unawaited && !self.has_sent {
+        let expects_no_reply = timeout.is_zero();
+        if expects_no_reply && !self.has_sent {
             // There is nothing to undo.
             return Err(Failure::Interrupted { sent: false }.into());
         }
-        let to_connect = if is_unawaited { FAREWELL.min(self.io_timeout) } else { self.io_timeout };
+        let to_connect =
+            if expects_no_reply { FAREWELL.min(self.io_timeout) } else { self.io_timeout };
         let mut connection = Connection::open(endpoint, tls, to_connect, interrupt)?;
         self.has_sent = true;
         let handshake = handshake::commands(&self.address, self.probe);

@@ -8,16 +8,10 @@ use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
 use super::{eviction, list};
 use crate::report::Diagnostic;
-use crate::rules::duration::Ttl;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::pattern::Pattern;
-use crate::rules::lock::view::{Outcome, View};
-use crate::rules::lock::{Fence, Id, Key, Owner, Prefix, Token};
-use crate::rules::request::{
-    Answer, Asked, Listing, Part, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen,
-    Ticket, Verdict,
+use crate::rules::{
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Outcome, Owner, Pattern, Prefix,
+    QuorumOp, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl,
+    UserMessage, Verdict, View,
 };
 use crate::store::waiting::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Value};
@@ -29,7 +23,7 @@ const MAX_REVOKE_CALLS: usize = 10_000;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
-pub(in crate::store) struct Scripted<T> {
+pub(in crate::store) struct RedisStore<T> {
     pub(super) topology: T,
     min_replicas: u32,
     /// The lock as it was when this process first asked to revoke its holds.
@@ -39,7 +33,7 @@ pub(in crate::store) struct Scripted<T> {
     pub(super) test_clock: bool,
 }
 
-impl<T: Topology> Scripted<T> {
+impl<T: Topology> RedisStore<T> {
     /// A grant or a renewal must reach `min_replicas` replicas; 0 means none.
     pub(in crate::store) fn new(topology: T, min_replicas: u32) -> Self {
         Self {
@@ -98,7 +92,7 @@ impl<T> Read<T> {
     }
 }
 
-impl<T: Topology> Scripted<T> {
+impl<T: Topology> RedisStore<T> {
     pub(in crate::store) fn ask(
         &mut self,
         request: &Request,
@@ -113,15 +107,15 @@ impl<T: Topology> Scripted<T> {
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
         let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
         let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
-        let (fence, ticket) = match request.part {
+        let (fence, ticket) = match request.quorum_op {
             None => (Fence(0), String::new()),
-            Some(Part::Place(ticket)) => (Fence(0), number(ticket)),
-            Some(Part::Settle(ticket, fence)) => (fence, number(ticket)),
-            Some(Part::Restore(fence)) => (fence, String::new()),
+            Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
+            Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
+            Some(QuorumOp::Restore(fence)) => (fence, String::new()),
         };
         let mut call = self
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
-            .confirmed_by(if matches!(request.part, Some(Part::Place(_))) {
+            .confirmed_by(if matches!(request.quorum_op, Some(QuorumOp::Propose(_))) {
                 0
             } else {
                 self.min_replicas
@@ -149,7 +143,7 @@ impl<T: Topology> Scripted<T> {
                 true => number(request.arrival),
                 false => String::new(),
             })
-            .with(seen.first().map_or("", |seen| &seen.life));
+            .with(seen.first().map_or("", |seen| &seen.generation));
         for Seen { holder, left, .. } in seen {
             call = call
                 .with(&holder.id)
@@ -163,8 +157,13 @@ impl<T: Topology> Scripted<T> {
     }
 
     /// The lock with one page of its holders and waiters, and where the next page begins.
-    fn page(&mut self, key: &Key, past: &str, from: u64) -> Result<(View, Option<u64>), Failure> {
-        let call = self.call(scripts::INSPECT, key, None).with(past).with(from);
+    fn page(
+        &mut self,
+        key: &Key,
+        history: &str,
+        from: u64,
+    ) -> Result<(View, Option<u64>), Failure> {
+        let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
         Ok(self.run(&call, reply::page, None)?.value)
     }
 
@@ -201,14 +200,15 @@ impl<T: Topology> Scripted<T> {
             };
             from = next.to_string();
         }
-        let fault = Fault::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
+        let fault =
+            UserMessage::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
         Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
     }
 
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
     pub(in crate::store) fn post_release(&mut self, key: &Key, token: &Token, outcome: Outcome) {
         // What cannot be sent lapses with the lease.
-        let _ = self.topology.run(&self.release_call(key, token, outcome).unawaited(), None);
+        let _ = self.topology.run(&self.release_call(key, token, outcome).no_reply(), None);
     }
 
     /// Sleeps like `Store::sleep`, and returns the message that ended the sleep.
@@ -242,7 +242,7 @@ fn listen(request: &Request, at_most: Duration) -> Cmd {
         .to_owned()
 }
 
-impl<T: Topology> Store for Scripted<T> {
+impl<T: Topology> Store for RedisStore<T> {
     fn acquire(
         &mut self,
         request: &Request,
@@ -262,9 +262,9 @@ impl<T: Topology> Store for Scripted<T> {
         let message = self.hear(request, at_most, interrupt)?;
         let is_head = matches!(message, Some(Value::BulkString(text)) if text == b"head");
         let Some(pause) = pause_of_a_head(is_head, at_most) else { return Ok(None) };
-        // The request follows BLPOP in the same flight. If the grant comes first, the request claims
-        // it without a round trip. No request follows a longer sleep: if the client died meanwhile,
-        // its claim would keep the lock for a whole lease.
+        // The request follows BLPOP in the same flight. If the grant comes first, the request
+        // claims it without a round trip. No request follows a longer sleep: if the client died
+        // meanwhile, its claim would keep the lock for a whole lease.
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number(), seen);
         let Some(reply) = self.topology.sleep_and_run(listen, &call, pause, interrupt)? else {
@@ -273,7 +273,7 @@ impl<T: Topology> Store for Scripted<T> {
         Ok(match verdict(reply)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
             // The waiter asks again, and then this is decided.
-            Verdict::Again | Verdict::FenceAhead { .. } | Verdict::Placed(_) => None,
+            Verdict::Again | Verdict::FenceAhead { .. } | Verdict::Proposed(_) => None,
         })
     }
 
@@ -303,12 +303,12 @@ impl<T: Topology> Store for Scripted<T> {
 
     /// As `post_release` does.
     fn abandon(&mut self, request: &Request) {
-        let _ = self.topology.run(&self.leave_call(request).unawaited(), None);
+        let _ = self.topology.run(&self.leave_call(request).no_reply(), None);
     }
 
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
-        // Revoke only grants up to the fencing token that the first call has seen, so that neither a
-        // request that arrives late nor a repetition affects later grants.
+        // Revoke only grants up to the fencing token that the first call has seen, so that neither
+        // a request that arrives late nor a repetition affects later grants.
         let (seen, mut repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
             None => (self.page(key, "", 0)?.0, false),
@@ -317,7 +317,7 @@ impl<T: Topology> Store for Scripted<T> {
         let mut before = self.revoke_up_to(key, seen.fence, revocation, by)?;
         repeats |= before.repeated;
         if repeats {
-            let history = self.page(key, "past", 0)?.0.history;
+            let history = self.page(key, "history", 0)?.0.history;
             before.value.add_revoked_earlier(seen.holders, &history);
         }
         Ok(before.value)
@@ -348,7 +348,7 @@ impl<T: Topology> Store for Scripted<T> {
     /// for a list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
-        let (mut view, mut next) = self.page(key, "past", 0)?;
+        let (mut view, mut next) = self.page(key, "history", 0)?;
         while let Some(from) = next.filter(|from| *from < MOST) {
             let (page, after) = self.page(key, "", from)?;
             view.holders.extend(page.holders);

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use super::merge::{free_like, merge};
 use super::votes::Votes;
-use crate::rules::duration::show;
-use crate::rules::failure::Failure;
-use crate::rules::fault::Fault;
-use crate::rules::instant::Instant;
-use crate::rules::lock::Fence;
-use crate::rules::lock::view::{ServerTime, View};
 use crate::rules::model::lock::DAY;
-use crate::rules::request::{Answer, Place, Ticket};
+use crate::rules::{
+    Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, UserMessage, View, show,
+};
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,9 +21,9 @@ pub(crate) struct Run {
 
 /// What a member answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Said {
+pub(crate) enum LastReply {
     Nothing,
-    Placed(Place),
+    Proposed(Proposal),
     Granted(Fence),
     /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
     Behind(Duration),
@@ -39,18 +35,18 @@ pub(crate) enum Said {
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum UnderWay {
-    Place,
-    Settle,
+    Propose,
+    Commit,
     /// It waits for a message to the waiter.
     Listening,
 }
 
 /// One member, as a request knows it.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Seat {
+pub(crate) struct MemberState {
     pub(super) under_way: Option<UnderWay>,
-    pub(super) said: Said,
-    /// The round in which it said that.
+    pub(super) last_reply: LastReply,
+    /// The round in which it gave that.
     pub(super) round: u64,
     /// The last ticket that it has given.
     pub(super) ticket: Option<Ticket>,
@@ -60,36 +56,37 @@ pub(crate) struct Seat {
     pub(super) run: Option<Run>,
 }
 
-impl Seat {
+impl MemberState {
     pub(crate) fn new() -> Self {
-        let (under_way, said, ticket, clock, run) = (None, Said::Nothing, None, None, None);
-        Self { under_way, said, round: 0, ticket, clock, run }
+        let (under_way, last_reply, ticket, clock, run) =
+            (None, LastReply::Nothing, None, None, None);
+        Self { under_way, last_reply, round: 0, ticket, clock, run }
     }
 
-    /// The fencing token that the member would give, if it calls the request.
-    pub(crate) fn called(&self) -> Option<Fence> {
-        match &self.said {
-            Said::Placed(place) => place.called,
+    /// The fencing token that the member would give, if it nominates the request.
+    pub(crate) fn nominated(&self) -> Option<Fence> {
+        match &self.last_reply {
+            LastReply::Proposed(proposal) => proposal.nominated,
             _ => None,
         }
     }
 
     /// The fencing token of the hold that the member has given in this round.
     pub(crate) fn held(&self, round: u64) -> Option<Fence> {
-        match self.said {
-            Said::Granted(fence) if self.round == round => Some(fence),
+        match self.last_reply {
+            LastReply::Granted(fence) if self.round == round => Some(fence),
             _ => None,
         }
     }
 
     /// The last fencing token that the member has given, as far as known; 0 if there is none.
     pub(crate) fn fence(&self) -> Fence {
-        match &self.said {
-            Said::Placed(place) => {
-                let before = place.called.map_or(0, |fence| fence.0.saturating_sub(1));
-                place.view.fence.unwrap_or(Fence(0)).max(Fence(before))
+        match &self.last_reply {
+            LastReply::Proposed(proposal) => {
+                let before = proposal.nominated.map_or(0, |fence| fence.0.saturating_sub(1));
+                proposal.view.fence.unwrap_or(Fence(0)).max(Fence(before))
             }
-            Said::Granted(fence) => *fence,
+            LastReply::Granted(fence) => *fence,
             _ => Fence(0),
         }
     }
@@ -101,19 +98,20 @@ impl Seat {
 
     /// Whether the member has failed in this round.
     pub(crate) fn has_failed(&self, round: u64) -> bool {
-        self.round == round && matches!(self.said, Said::Failed(_) | Said::Behind(_))
+        self.round == round
+            && matches!(self.last_reply, LastReply::Failed(_) | LastReply::Behind(_))
     }
 
     /// Whether the member has spoken in this round. One that listens has nothing to add.
     pub(crate) fn has_spoken(&self, round: u64) -> bool {
-        self.round == round && self.said != Said::Nothing
+        self.round == round && self.last_reply != LastReply::Nothing
             || self.under_way == Some(UnderWay::Listening)
     }
 
     pub(crate) fn view(&self) -> Option<&View> {
-        match &self.said {
-            Said::Placed(place) => Some(&place.view),
-            Said::Refused(Answer::Busy(view)) => Some(view),
+        match &self.last_reply {
+            LastReply::Proposed(proposal) => Some(&proposal.view),
+            LastReply::Refused(Answer::Busy(view)) => Some(view),
             _ => None,
         }
     }
@@ -135,21 +133,21 @@ impl Seat {
 /// A server whose clock is far ahead proposes tickets and fencing tokens that the others refuse. If
 /// most of them do, its replies do not count.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Seats(pub(super) Vec<Seat>);
+pub(crate) struct Members(pub(super) Vec<MemberState>);
 
-impl Seats {
+impl Members {
     pub(crate) fn new(members: usize) -> Self {
-        Self(std::iter::repeat_with(Seat::new).take(members).collect())
+        Self(std::iter::repeat_with(MemberState::new).take(members).collect())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Seat> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &MemberState> {
         self.0.iter()
     }
 
     /// The longest lease that a restarted server may have forgotten, as far as can be known: the
     /// requested one, and those of the holders that other members know.
     fn longest_lease(&self, lease: Duration) -> Duration {
-        let holders = self.iter().filter_map(Seat::view).flat_map(|view| &view.holders);
+        let holders = self.iter().filter_map(MemberState::view).flat_map(|view| &view.holders);
         holders
             .map(|holder| holder.deadline.since(holder.renewed))
             .max()
@@ -161,7 +159,7 @@ impl Seats {
     /// their clocks.
     fn refusals(&self, number: u64) -> usize {
         let latest = |clock: ServerTime| clock.0.saturating_add(DAY).saturating_mul(1_000);
-        self.distinct(|seat| seat.clock.is_some_and(|clock| number > latest(clock)))
+        self.distinct(|state| state.clock.is_some_and(|clock| number > latest(clock)))
     }
 
     /// Whether most of the members refuse this ticket or fencing token.
@@ -170,38 +168,40 @@ impl Seats {
     }
 
     /// Whether most of the members refuse what this one proposes.
-    pub(crate) fn is_ahead(&self, seat: &Seat) -> bool {
-        self.refuse(seat.proposal())
+    pub(crate) fn is_ahead(&self, state: &MemberState) -> bool {
+        self.refuse(state.proposal())
     }
 
     /// The members that are not ahead of most of the others.
-    pub(crate) fn believed(&self) -> impl Iterator<Item = &Seat> {
-        self.iter().filter(|seat| !self.is_ahead(seat))
+    pub(crate) fn believed(&self) -> impl Iterator<Item = &MemberState> {
+        self.iter().filter(|state| !self.is_ahead(state))
     }
 
     /// How many different servers satisfy `is`, are not ahead of most of the others, and are old
     /// enough for a lease of this length.
     pub(crate) fn voting(
         &self,
-        is: impl Fn(&Seat) -> bool,
+        is: impl Fn(&MemberState) -> bool,
         lease: Duration,
         now: Instant,
     ) -> usize {
         let longest = self.longest_lease(lease);
-        let is_old = |seat: &Seat| seat.uptime(now) >= longest;
-        self.distinct(|seat| is(seat) && is_old(seat) && !self.is_ahead(seat))
+        let is_old = |state: &MemberState| state.uptime(now) >= longest;
+        self.distinct(|state| is(state) && is_old(state) && !self.is_ahead(state))
     }
 
     /// How many different servers satisfy `is`.
-    pub(crate) fn distinct(&self, is: impl Fn(&Seat) -> bool) -> usize {
-        let runs =
-            self.iter().filter(|seat| is(seat)).map(|seat| seat.run.as_ref().map(|run| &run.id));
+    pub(crate) fn distinct(&self, is: impl Fn(&MemberState) -> bool) -> usize {
+        let runs = self
+            .iter()
+            .filter(|state| is(state))
+            .map(|state| state.run.as_ref().map(|run| &run.id));
         runs.collect::<BTreeSet<_>>().len()
     }
 
     /// The views of the members that gave one.
     pub(crate) fn views(&self) -> Vec<View> {
-        self.iter().filter_map(Seat::view).cloned().collect()
+        self.iter().filter_map(MemberState::view).cloned().collect()
     }
 
     /// The lock as the members show it. It assumes nothing about members without a view.
@@ -215,33 +215,35 @@ impl Seats {
     /// The answers for `Votes::too_few`.
     pub(crate) fn votes(&self, round: u64) -> Votes<()> {
         let mut votes = Votes::new(self.0.len());
-        for (number, seat) in self.iter().enumerate() {
+        for (number, state) in self.iter().enumerate() {
             votes.asked[number] = true;
-            votes.votes[number] = match &seat.said {
-                _ if !seat.has_spoken(round) => None,
-                Said::Failed(failure) => Some(Err(failure.clone())),
-                Said::Behind(_) => Some(Err(Failure::misconfigured(Fault::new("clock behind")))),
+            votes.votes[number] = match &state.last_reply {
+                _ if !state.has_spoken(round) => None,
+                LastReply::Failed(failure) => Some(Err(failure.clone())),
+                LastReply::Behind(_) => {
+                    Some(Err(Failure::misconfigured(UserMessage::new("clock behind"))))
+                }
                 _ => Some(Ok(())),
             };
         }
         votes
     }
 
-    /// The members that call the request but are not old enough, and why. `names` are the members' in
-    /// order.
+    /// The members that nominate the request but are not old enough, and why. `names` are the
+    /// members' in order.
     pub(crate) fn too_young<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         lease: Duration,
         now: Instant,
-    ) -> Vec<(usize, Fault)> {
+    ) -> Vec<(usize, UserMessage)> {
         let longest = self.longest_lease(lease);
         let mut young = Vec::new();
-        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
-            let uptime = seat.uptime(now);
-            if seat.called().is_some() && uptime < longest {
+        for (number, (name, state)) in names.zip(self.iter()).enumerate() {
+            let uptime = state.uptime(now);
+            if state.nominated().is_some() && uptime < longest {
                 let (for_, of) = (show(uptime), show(longest));
-                let fault = Fault::new(format!(
+                let fault = UserMessage::new(format!(
                     "{name} started {for_} ago and may have forgotten a lease of {of}"
                 ));
                 let rest = show(longest.saturating_sub(uptime));
@@ -252,25 +254,25 @@ impl Seats {
     }
 
     /// The members whose clocks keep them from voting, and how far these are off. If the request
-    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come first.
-    /// `names` are the members' in order.
+    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come
+    /// first. `names` are the members' in order.
     pub(crate) fn wrong_clocks<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         has_failed: bool,
-    ) -> Vec<(usize, Fault)> {
+    ) -> Vec<(usize, UserMessage)> {
         let majority = self.0.len() / 2 + 1;
-        let refusals = self.iter().map(|seat| self.refusals(seat.proposal())).max().unwrap_or(0);
+        let refusals = self.iter().map(|state| self.refusals(state.proposal())).max().unwrap_or(0);
         let most = if has_failed { refusals.clamp(1, majority) } else { majority };
-        let is_ahead = |seat: &Seat| self.refusals(seat.proposal()) >= most;
-        let clocks = self.iter().filter(|seat| !is_ahead(seat)).filter_map(|seat| seat.clock);
+        let is_ahead = |state: &MemberState| self.refusals(state.proposal()) >= most;
+        let clocks = self.iter().filter(|state| !is_ahead(state)).filter_map(|state| state.clock);
         let clock = clocks.max().unwrap_or(ServerTime(0));
         let (mut ahead, mut behind) = (Vec::new(), Vec::new());
-        for (number, (name, seat)) in names.zip(self.iter()).enumerate() {
-            if is_ahead(seat) {
-                let by = show(ServerTime(seat.proposal() / 1_000).since(clock));
+        for (number, (name, state)) in names.zip(self.iter()).enumerate() {
+            if is_ahead(state) {
+                let by = show(ServerTime(state.proposal() / 1_000).since(clock));
                 ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
-            } else if let Said::Behind(by) = seat.said {
+            } else if let LastReply::Behind(by) = state.last_reply {
                 let by = show(by);
                 behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
             }
@@ -280,7 +282,7 @@ impl Seats {
         }
         let wrong = ahead.into_iter().chain(behind);
         wrong
-            .map(|(number, what)| (number, Fault::new(what).with_remedy("correct the clock")))
+            .map(|(number, what)| (number, UserMessage::new(what).with_remedy("correct the clock")))
             .collect()
     }
 }

@@ -7,12 +7,12 @@ use crate::text::shown;
 /// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
 /// wraps the problem in another sentence still ends with one remedy, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Fault {
+pub(crate) struct UserMessage {
     problem: String,
     remedy: Option<String>,
 }
 
-impl Fault {
+impl UserMessage {
     /// A problem without a remedy.
     pub(crate) fn new(problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: None }
@@ -45,9 +45,9 @@ impl Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for UserMessage {}
 
-impl Display for Fault {
+impl Display for UserMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem)?;
         self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))

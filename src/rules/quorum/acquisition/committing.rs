@@ -1,10 +1,8 @@
 //! The second step: a hold with one fencing token on enough members.
 
 use super::{Acquisition, End, Order, Phase, Step};
-use crate::rules::instant::Instant;
-use crate::rules::lock::Fence;
-use crate::rules::quorum::seat::{Said, Seat};
-use crate::rules::request::Part;
+use crate::rules::quorum::member_state::{LastReply, MemberState};
+use crate::rules::{Fence, Instant, QuorumOp};
 
 /// How far a fencing token may leap past a larger one if several clients outbid each other.
 const FIRST_LEAP: u64 = 256;
@@ -12,14 +10,18 @@ const LARGEST_LEAP: u64 = 4096;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
-    pub(crate) fn settle(&mut self, now: Instant, orders: &mut Vec<Order>) {
+    pub(crate) fn commit(&mut self, now: Instant, orders: &mut Vec<Order>) {
         self.settle_with(self.next_fence(), 0, now, orders);
     }
 
     /// A fencing token that is larger than those that the members have given, as far as known.
     pub(crate) fn next_fence(&self) -> Fence {
         Fence(
-            self.seats.believed().map(Seat::fence).max().map_or(1, |last| last.0.saturating_add(1)),
+            self.members
+                .believed()
+                .map(MemberState::fence)
+                .max()
+                .map_or(1, |last| last.0.saturating_add(1)),
         )
     }
 
@@ -31,41 +33,44 @@ impl Acquisition {
         orders: &mut Vec<Order>,
     ) {
         (self.round, self.has_met) = (self.round + 1, true);
-        self.phase = Phase::Settling { since: now, majority_at: None, fence, raises };
-        for member in 0..self.seats.0.len() {
+        self.phase = Phase::Committing { since: now, majority_at: None, fence, raises };
+        for member in 0..self.members.0.len() {
             self.ask_to_settle(member, orders);
         }
     }
 
     pub(crate) fn ask_to_settle(&mut self, member: usize, orders: &mut Vec<Order>) {
-        if let Phase::Settling { fence, .. } = self.phase {
-            self.ask(member, Part::Settle(self.ticket, fence), orders);
+        if let Phase::Committing { fence, .. } = self.phase {
+            self.ask(member, QuorumOp::Commit(self.ticket, fence), orders);
         }
     }
 
     pub(crate) fn settling(&mut self, now: Instant, orders: &mut Vec<Order>) -> Option<Step> {
-        let Phase::Settling { since, majority_at, fence, raises } = self.phase else { return None };
+        let Phase::Committing { since, majority_at, fence, raises } = self.phase else {
+            return None;
+        };
         let round = self.round;
-        let settled = self.holding(fence, now);
-        if settled >= self.required {
+        let committed = self.holding(fence, now);
+        if committed >= self.required {
             return Some(Step::End(End::Granted(fence)));
         }
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
-        let granted = self.seats.voting(|seat| seat.held(round).is_some(), self.lease, now);
-        let answered = self.seats.distinct(|seat| seat.round == round && seat.has_spoken(round));
+        let granted = self.members.voting(|state| state.held(round).is_some(), self.lease, now);
+        let answered =
+            self.members.distinct(|state| state.round == round && state.has_spoken(round));
         let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
-        self.phase = Phase::Settling { since, majority_at, fence, raises };
-        // Other requests may see these holds on a majority, and leave if they do not wait. Giving the
-        // holds up therefore needs more patience.
+        self.phase = Phase::Committing { since, majority_at, fence, raises };
+        // Other requests may see these holds on a majority, and leave if they do not wait. Giving
+        // the holds up therefore needs more patience.
         let patience = self.patience(since, majority_at);
         let until = match granted >= self.required {
             true => patience,
             false => patience.max(since + self.io_timeout / 4),
         };
         let open = self.open();
-        if open > 0 && now < until && settled + open >= self.required {
+        if open > 0 && now < until && committed + open >= self.required {
             return Some(Step::Wait(until));
         }
         let largest = self.held_fences().max().unwrap_or(fence);
@@ -81,18 +86,21 @@ impl Acquisition {
         if open > 0 && now < until && granted + open >= self.required {
             return Some(Step::Wait(until));
         }
-        // A member that refuses the fencing token would refuse the next one too, unless that came from
-        // a member that no longer counts.
-        let servers = self.seats.0.len();
-        let usable = self.seats.iter().filter(|seat| !seat.has_failed(round)).count();
-        let refuses = |seat: &Seat| seat.round == round && matches!(seat.said, Said::Behind(_));
-        let is_final = self.seats.iter().any(refuses) && self.seats.believed().count() == servers;
+        // A member that refuses the fencing token would refuse the next one too, unless that came
+        // from a member that no longer counts.
+        let servers = self.members.0.len();
+        let usable = self.members.iter().filter(|state| !state.has_failed(round)).count();
+        let refuses = |state: &MemberState| {
+            state.round == round && matches!(state.last_reply, LastReply::Behind(_))
+        };
+        let is_final =
+            self.members.iter().any(refuses) && self.members.believed().count() == servers;
         if is_final && usable < self.required {
             return Some(Step::End(End::TooFew(usable)));
         }
         // Too few: this ends the holds that the others gave.
         self.agree_on_ticket();
-        self.place(now, orders);
+        self.propose(now, orders);
         if now >= self.started + self.io_timeout {
             return self.not_called(now);
         }

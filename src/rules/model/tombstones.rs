@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use super::history::HISTORY_LENGTH;
-use super::lock::{DAY, Mark};
+use super::lock::{DAY, Tombstone};
 use super::transaction::Transaction;
-use crate::rules::lock::ClientInfo;
-use crate::rules::lock::view::{Ending, HoldState, Operator, Reason};
-use crate::rules::request::Answer;
+use crate::rules::{Answer, ClientInfo, Ending, HoldState, Operator, Reason};
 
 /// How many tokens are remembered.
-const MAX_MARKS: usize = 1_000;
+const MAX_TOMBSTONES: usize = 1_000;
 
 /// How long they are remembered in milliseconds, unless the TTL is longer.
-const MARK_DURATION: u64 = 60_000;
+const TOMBSTONE_DURATION: u64 = 60_000;
 
 /// Who ends a request, if its client does not.
 #[derive(Clone, Copy)]
@@ -24,47 +22,56 @@ pub(crate) enum EndedBy {
 }
 
 impl Transaction<'_> {
-    pub(crate) fn mark_over(&mut self, token: &str, ttl: u64) {
-        let over = &mut self.lock.over;
+    pub(crate) fn add_tombstone(&mut self, token: &str, ttl: u64) {
+        let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
-        let surplus = (over.len() + 1).saturating_sub(MAX_MARKS);
-        over.drain(..surplus);
-        over.retain(|mark| mark.token != token);
-        over.push(Mark { token: token.to_owned(), until: self.now + ttl.max(MARK_DURATION) });
-        over.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
+        let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
+        tombstones.drain(..surplus);
+        tombstones.retain(|tombstone| tombstone.token != token);
+        tombstones.push(Tombstone {
+            token: token.to_owned(),
+            until: self.now + ttl.max(TOMBSTONE_DURATION),
+        });
+        tombstones.sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
     }
 
     /// Marks a request that its client did not end itself, so that a later request with its token
-    /// learns how and by whom. This second mark is next to the token's own.
+    /// learns how and by whom. This second tombstone is next to the token's own.
     pub(crate) fn mark_ended(&mut self, token: &str, ttl: u64, how: EndedBy, by: &str) {
         let how = match how {
             EndedBy::Newer => "superseded",
             EndedBy::Operator => "removed",
         };
-        // Nothing else keeps a removed client from coming back. A superseded one has the older ticket.
+        // Nothing else keeps a removed client from coming back. A superseded one has the older
+        // ticket.
         let duration = if how == "removed" { DAY } else { ttl };
-        self.mark_over(token, duration);
-        self.mark_over(&format!("{token}\n{how}\n{by}"), duration);
+        self.add_tombstone(token, duration);
+        self.add_tombstone(&format!("{token}\n{how}\n{by}"), duration);
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.
     pub(crate) fn how_ended(&self, token: &str) -> Option<Answer> {
-        let own = self.lock.over.iter().find(|mark| mark.token == token)?;
-        let beside = self.lock.over.iter().filter(|mark| mark.until == own.until);
-        beside.filter_map(|mark| mark.token.strip_prefix(token)?.strip_prefix('\n')).find_map(
-            |end| match end.split_once('\n')? {
+        let own = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token)?;
+        let beside = self.lock.tombstones.iter().filter(|tombstone| tombstone.until == own.until);
+        beside
+            .filter_map(|tombstone| tombstone.token.strip_prefix(token)?.strip_prefix('\n'))
+            .find_map(|end| match end.split_once('\n')? {
                 ("superseded", about) => Some(Answer::Superseded(ClientInfo::from_lines(about))),
                 ("removed", by) => Some(Answer::Removed(Operator::from_line(by))),
                 _ => None,
-            },
-        )
+            })
     }
 
-    /// A cooling hold was released, even if its mark is lost.
-    pub(crate) fn is_over(&self, token: &str) -> bool {
+    /// A cooling hold was released, even if its tombstone is lost.
+    pub(crate) fn has_tombstone(&self, token: &str) -> bool {
         let hold = self.unexpired_hold(token);
-        let cooling = hold.is_some_and(|hold| hold.standing == HoldState::Cooling);
-        cooling || self.lock.over.iter().any(|mark| mark.token == token && mark.until >= self.now)
+        let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
+        cooling
+            || self
+                .lock
+                .tombstones
+                .iter()
+                .any(|tombstone| tombstone.token == token && tombstone.until >= self.now)
     }
 
     /// Why this token does not hold the lock.
@@ -77,14 +84,14 @@ impl Transaction<'_> {
         let unexpired = self.unexpired_hold(token);
         if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
             let (how, by, at) = self.revocation(hold);
-            let how = if hold.standing == HoldState::Held { how } else { Ending::Forgotten };
+            let how = if hold.status == HoldState::Held { how } else { Ending::Forgotten };
             return Reason::new(Some(how), ago(at), &by);
         }
         if let Some(entry) = self.recorded(token) {
             return Reason::new(Some(entry.ending), ago(entry.at), &entry.by);
         }
         let ending = match () {
-            () if self.is_over(token) => Some(Ending::Released),
+            () if self.has_tombstone(token) => Some(Ending::Released),
             // A complete history would contain it.
             () if self.lock.history.len() >= HISTORY_LENGTH => Some(Ending::Expired),
             () => None,

@@ -5,20 +5,22 @@
 -- Changes: over
 
 -- How many tokens are remembered.
-local MAX_MARKS = 1000
+local MAX_TOMBSTONES = 1000
 -- How long they are remembered in ms, unless the TTL is longer.
-local MARK_DURATION = 60 * 1000
+local TOMBSTONE_DURATION = 60 * 1000
 
-local function mark_over(token, ttl)
-  local duration = math.max(ttl, MARK_DURATION)
+local function add_tombstone(token, ttl)
+  local duration = math.max(ttl, TOMBSTONE_DURATION)
   -- The marks that expire first make room. Removing them first keeps the new one.
-  local removed = redis.pcall('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS)
+  local removed = redis.pcall('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
   -- While something else is in place of the marks, every request is rejected.
   if is_wrong_type(removed) then return end
-  if type(removed) == 'table' then return redis.call('ZREMRANGEBYRANK', OVER, 0, -MAX_MARKS) end
-  redis.call('ZADD', OVER, int(now + duration), token)
-  local left = redis.call('PTTL', OVER)
-  if left < duration then redis.call('PEXPIREAT', OVER, int(now + duration)) end
+  if type(removed) == 'table' then
+    return redis.call('ZREMRANGEBYRANK', TOMBSTONES, 0, -MAX_TOMBSTONES)
+  end
+  redis.call('ZADD', TOMBSTONES, int(now + duration), token)
+  local left = redis.call('PTTL', TOMBSTONES)
+  if left < duration then redis.call('PEXPIREAT', TOMBSTONES, int(now + duration)) end
 end
 
 -- Marks a request that its client did not end itself, so that a later request with its token learns
@@ -26,23 +28,23 @@ end
 local function mark_ended(token, ttl, how, by)
   -- Nothing else keeps a removed client from coming back. A superseded one has the older ticket.
   local duration = how == 'removed' and DAY or ttl
-  mark_over(token, duration)
-  mark_over(token .. '\n' .. how .. '\n' .. by, duration)
+  add_tombstone(token, duration)
+  add_tombstone(token .. '\n' .. how .. '\n' .. by, duration)
 end
 
 -- How and by whom the calling token's request was ended, as a reply; nil if nobody else ended it.
 local function how_ended()
-  local score = redis.call('ZSCORE', OVER, TOKEN)
-  for _, mark in ipairs(score and redis.call('ZRANGEBYSCORE', OVER, score, score) or {}) do
+  local score = redis.call('ZSCORE', TOMBSTONES, TOKEN)
+  for _, mark in ipairs(score and redis.call('ZRANGEBYSCORE', TOMBSTONES, score, score) or {}) do
     local how, by = string.match(mark, '^[^\n]*\n(%l+)\n(.*)$')
     if how and string.sub(mark, 1, #TOKEN + 1) == TOKEN .. '\n' then return { how, by } end
   end
 end
 
 -- A cooling hold was released, even if its mark is lost.
-local function is_over(token)
-  local cooling = token == TOKEN and own.standing == 'cooling' and unexpired_hold(token)
-  return cooling or tonumber(redis.call('ZSCORE', OVER, token) or 0) >= now
+local function has_tombstone(token)
+  local cooling = token == TOKEN and own.status == 'cooling' and unexpired_hold(token)
+  return cooling or tonumber(redis.call('ZSCORE', TOMBSTONES, token) or 0) >= now
 end
 
 -- Why the calling token does not hold the lock, as three values of a reply: how it ended (as in the
@@ -51,13 +53,13 @@ local function why_not_held()
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, TOKEN) or 0)
   if deadline > 0 and deadline < now then return 'expired', now - deadline, '' end
   if unexpired_hold(TOKEN) and hold_state(own) == 'revoked' then
-    local how, by, at = revocation(own.standing)
-    if own.standing == 'revoked' or own.fence == '' then how = 'forgotten' end
+    local how, by, at = revocation(own.status)
+    if own.status == 'revoked' or own.fence == '' then how = 'forgotten' end
     return how, math.max(now - at, 0), by
   end
   local how, ended, by, complete = recorded(TOKEN)
   if how then return how, math.max(now - ended, 0), by end
-  if is_over(TOKEN) then return 'released', -1, '' end
+  if has_tombstone(TOKEN) then return 'released', -1, '' end
   -- Details without a hold: the key of the holds was deleted.
   if own.fence ~= '' then return 'forgotten', -1, '' end
   -- A complete history would contain it.

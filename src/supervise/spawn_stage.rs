@@ -12,7 +12,7 @@ use crate::system::call::failed;
 
 /// A step, in the order in which they are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SpawnStage {
     JoinGroup,
     DieWithRlock,
     RestoreSignals,
@@ -20,7 +20,7 @@ pub(super) enum Step {
     Exec,
 }
 
-impl Step {
+impl SpawnStage {
     const ALL: [Self; 5] =
         [Self::JoinGroup, Self::DieWithRlock, Self::RestoreSignals, Self::BeInTime, Self::Exec];
 }
@@ -28,7 +28,7 @@ impl Step {
 /// The step that failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FailedStep {
-    pub(super) step: Step,
+    pub(super) step: SpawnStage,
     pub(super) errno: Errno,
 }
 
@@ -46,7 +46,7 @@ impl FailedStep {
         let mut number = [0; size_of::<c_int>()];
         pipe.read_exact(&mut number).ok()?;
         let number = c_int::from_ne_bytes(number);
-        let step = *Step::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
+        let step = *SpawnStage::ALL.get(usize::try_from(number >> BITS_OF_ERRNO).ok()?)?;
         let errno = Errno::from_raw(number & ((1 << BITS_OF_ERRNO) - 1));
         Some(Self { step, errno })
     }
@@ -55,11 +55,11 @@ impl FailedStep {
 impl From<FailedStep> for NotStarted {
     fn from(FailedStep { step, errno }: FailedStep) -> Self {
         match step {
-            Step::JoinGroup => Self::System(failed("setpgid", errno)),
-            Step::DieWithRlock => Self::System(failed("prctl", errno)),
-            Step::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
-            Step::BeInTime => Self::TooLate,
-            Step::Exec => Self::Exec(errno.into()),
+            SpawnStage::JoinGroup => Self::System(failed("setpgid", errno)),
+            SpawnStage::DieWithRlock => Self::System(failed("prctl", errno)),
+            SpawnStage::RestoreSignals => Self::System(failed("rt_sigaction", errno)),
+            SpawnStage::BeInTime => Self::TooLate,
+            SpawnStage::Exec => Self::Exec(errno.into()),
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn each_failed_step_arrives_and_a_closed_pipe_means_that_none_failed() {
-        for step in Step::ALL {
+        for step in SpawnStage::ALL {
             let (read, write) = std::io::pipe().unwrap();
             let failed = FailedStep { step, errno: Errno::ENOTRECOVERABLE };
             failed.send(&write);

@@ -1,7 +1,8 @@
-//! How a state file is replaced in one step: a draft with the new state is renamed over it.
+//! How a state file is replaced in one step: a temporary file with the new state is renamed over
+//! it.
 //!
-//! The draft is a new file each time. The file system then writes its content before it records the
-//! rename, so a power failure leaves the old state or the new one.
+//! The temporary file is a new file each time. The file system then writes its content before it
+//! records the rename, so a power failure leaves the old state or the new one.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +18,9 @@ use super::names::new_draft;
 
 /// Replaces the state file `old`, which this process has locked, by one with this state.
 pub(super) fn replace(place: &Place, old: &FileStat, content: &[u8]) -> io::Result<()> {
-    let draft = Draft::new(&place.folder, old)?;
-    fill(&draft.file, content)?;
-    draft.rename(&place.state)
+    let temp_file = TempFile::new(&place.folder, old)?;
+    fill(&temp_file.file, content)?;
+    temp_file.rename(&place.state)
 }
 
 /// Writes the first state to a new file. If this is interrupted, the file is empty or all zeros,
@@ -32,23 +33,23 @@ pub(super) fn fill(file: &File, content: &[u8]) -> io::Result<()> {
 }
 
 /// A file that is being written. It is removed when dropped, unless it has been renamed.
-struct Draft<'a> {
+struct TempFile<'a> {
     folder: &'a Folder,
     name: Option<String>,
     file: File,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> TempFile<'a> {
     /// Makes the file with the owner of the one that it will replace, so that root can change other
     /// users' locks. In a shared directory, the group owns all files.
     fn new(folder: &'a Folder, replaced: &FileStat) -> io::Result<Self> {
         let name = new_draft();
         let file = folder.new_file(&name)?;
-        let draft = Self { folder, name: Some(name), file };
+        let temp_file = Self { folder, name: Some(name), file };
         if replaced.st_uid != geteuid().as_raw() && !folder.is_shared() {
-            fchown(&draft.file, Some(replaced.st_uid), Some(replaced.st_gid))?;
+            fchown(&temp_file.file, Some(replaced.st_uid), Some(replaced.st_gid))?;
         }
-        Ok(draft)
+        Ok(temp_file)
     }
 
     fn rename(mut self, name: &str) -> io::Result<()> {
@@ -59,7 +60,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = self.folder.remove(name);

@@ -1,13 +1,13 @@
-//! A single server, which has all locks.
+//! One server, which has all locks.
 
 use std::time::Duration;
 
 use super::node::{Node, Probe, Reply};
-use super::scripted::Scripted;
+use super::redis_store::RedisStore;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::failure::Failure;
+use crate::rules::Failure;
 use crate::rules::quorum::Run;
 #[cfg(test)]
 use crate::store::wire;
@@ -15,12 +15,12 @@ use crate::store::wire::{Address, Cmd, Endpoint, Value};
 use crate::system::poll::Interrupt;
 use crate::system::wakeup::Wakeup;
 
-pub(in crate::store) struct Single {
+pub(in crate::store) struct Standalone {
     pub(super) node: Node,
     database: u32,
 }
 
-impl Single {
+impl Standalone {
     /// `io_timeout` bounds each connection attempt and each reply. An error means that a TLS file
     /// cannot be used.
     pub(in crate::store) fn new(
@@ -33,7 +33,7 @@ impl Single {
     }
 }
 
-impl Scripted<Single> {
+impl RedisStore<Standalone> {
     /// The run of the server program that answered last; `None` before the first answer, and
     /// without `Probe::Run`.
     pub(in crate::store) fn server_run(&self) -> Option<&Run> {
@@ -50,10 +50,11 @@ impl Scripted<Single> {
 }
 
 #[cfg(test)]
-impl Scripted<Single> {
+impl RedisStore<Standalone> {
     /// A store whose server takes the time from a key.
     pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
-        let server = Single::new(address, io_timeout, None).expect("there is no TLS to prepare");
+        let server =
+            Standalone::new(address, io_timeout, None).expect("there is no TLS to prepare");
         let mut store = Self::new(server, 0);
         store.test_clock = true;
         store
@@ -69,7 +70,7 @@ impl Scripted<Single> {
     }
 }
 
-impl Topology for Single {
+impl Topology for Standalone {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         Ok(self.node.run_script(call, false, interrupt)?)
     }
