@@ -8,7 +8,7 @@
 --   mode        'exclusive', 'shared' or 'slots:N'
 --   owner       lets a request enter a lock again; see owners.lua
 --   named       '1' if a user chose the owner
---   ttl         the length of the lease, in milliseconds
+--   ttl         the length of the lease
 --   attempt     the number of the last request
 --   fence       of a hold
 --   acquired    when the hold was granted
@@ -17,23 +17,21 @@
 --   since       when it was queued; '' for a hold that was granted at once
 --   alive       when a waiter stops being presumed alive
 --   keep_until  until when a hold is kept even if it is released sooner
---   status    see revocation.lua
+--   status      see revocation.lua
 --   reentrant   '1' if a waiter may enter a lock that its owner holds
 --   origin      'agreed' or 'proposed': the ticket of a waiter on one of several servers
 --   slot        the number of a hold; see slots.lua
 --   about       the client, shown to others: several lines, so it comes last
 
-local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', 15) .. '(.*)$'
+local DETAILS = { 'mode', 'owner', 'named', 'ttl', 'attempt', 'fence', 'acquired', 'renewed', 'since',
+  'alive', 'keep_until', 'status', 'reentrant', 'origin', 'slot', 'about' }
+local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', #DETAILS - 1) .. '(.*)$'
 
 -- All details are '' if the text is '' or not in this form.
 local function decoded(text)
-  local mode, owner, named, ttl, attempt, fence, acquired, renewed, since, alive, keep_until,
-    status, reentrant, origin, slot, about = string.match(text, ONE_PER_LINE)
-  return { mode = mode or '', owner = owner or '', named = named or '', ttl = ttl or '',
-    attempt = attempt or '', fence = fence or '', acquired = acquired or '', renewed = renewed or '',
-    since = since or '', alive = alive or '', keep_until = keep_until or '',
-    status = status or '', reentrant = reentrant or '', origin = origin or '', slot = slot or '',
-    about = about or '' }
+  local details, values = {}, { string.match(text, ONE_PER_LINE) }
+  for i, name in ipairs(DETAILS) do details[name] = values[i] or '' end
+  return details
 end
 
 -- The details of the calling token.
@@ -47,11 +45,10 @@ local function details_of(token)
 end
 
 -- The value of the field with these details.
-local function encoded(it)
-  return it.mode .. '\n' .. it.owner .. '\n' .. it.named .. '\n' .. it.ttl .. '\n'
-    .. it.attempt .. '\n' .. it.fence .. '\n' .. it.acquired .. '\n' .. it.renewed .. '\n' .. it.since
-    .. '\n' .. it.alive .. '\n' .. it.keep_until .. '\n' .. it.status .. '\n' .. it.reentrant .. '\n'
-    .. it.origin .. '\n' .. it.slot .. '\n' .. it.about
+local function encoded(details)
+  local values = {}
+  for i, name in ipairs(DETAILS) do values[i] = details[name] end
+  return table.concat(values, '\n')
 end
 
 local function write_details(token, details)

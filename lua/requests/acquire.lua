@@ -1,28 +1,28 @@
 -- Requests the lock: for a new client, for a waiter that was woken or whose heartbeat is due, or
 -- for either of them again after a lost reply. The token makes all of these the same request.
 --
--- ARGV[3] ttl        of the lease, in ms
--- ARGV[4] heartbeat  ms until a waiter calls again at the latest; 0: do not wait
--- ARGV[5] mode       'exclusive', 'shared' or 'slots:N'
--- ARGV[6] at least   ms from the grant for which the lock is kept, even if released sooner
--- ARGV[7] owner      chosen by the user; '': that of the enclosing hold, or the next argument
--- ARGV[8] fresh      an owner that no other request has
--- ARGV[9] enclosing  tokens of this lock's holds that enclose or enclosed the caller, the innermost
---                    last, each followed by a space
--- ARGV[10] reentrant 'reentrant' to enter a lock that the owner holds; ''
--- ARGV[11] about     the client, shown to others: host, user, pid, command, kind, label, one per line
--- ARGV[12] attempt   grows with each request of the token. A request whose attempt does not is a
---                    duplicate, or was overtaken: it changes nothing
--- ARGV[13] fence     only on one of several servers, else 0: if the caller is nominated, it becomes a
---                    holder with this fence, unless a larger one was granted here
--- ARGV[14] ticket    only on one of several servers: the caller's, on which they agreed; 0 to propose
---                    one; '' to restore a hold that this server has lost
--- ARGV[15] next      'next' to go ahead of all waiters without it; ''
--- ARGV[16] supersede ticket of a request that cancels older ones, from the reply to its first call;
---                    0 in that call; '' for any other request
--- ARGV[17] generation      of the lock when the caller saw the following holders; ''
--- ARGV[18] ...       the holders that the caller saw last, each as id, about, fence, acquired, ms
---                    that its lease may last at most, number of its slot or ''
+-- ARGV[3] ttl          of the lease, in ms
+-- ARGV[4] heartbeat    ms until a waiter calls again at the latest; 0: do not wait
+-- ARGV[5] mode         'exclusive', 'shared' or 'slots:N'
+-- ARGV[6] at_least     ms from the grant for which the lock is kept, even if released sooner
+-- ARGV[7] owner        chosen by the user; '': that of the enclosing hold, or the next argument
+-- ARGV[8] fresh_owner  one that no other request has
+-- ARGV[9] enclosing    tokens of this lock's holds that enclose or enclosed the caller, the innermost
+--                      last, each followed by a space
+-- ARGV[10] reentrant   'reentrant' to enter a lock that the owner holds; ''
+-- ARGV[11] about       the client, shown to others: host, user, pid, command, kind, label, one per line
+-- ARGV[12] attempt     grows with each request of the token. A request whose attempt does not is a
+--                      duplicate, or was overtaken: it changes nothing
+-- ARGV[13] fence       only on one of several servers, else 0: if the caller is nominated, it becomes
+--                      a holder with this fence, unless a larger one was granted here
+-- ARGV[14] ticket      only on one of several servers: the caller's, on which they agreed; 0 to propose
+--                      one; '' to restore a hold that this server has lost
+-- ARGV[15] next        'next' to go ahead of all waiters without it; ''
+-- ARGV[16] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
+--                      0 in that call; '' for any other request
+-- ARGV[17] generation  of the lock when the caller saw the following holders; ''
+-- ARGV[18] ...         the holders that the caller saw last, each as id, about, fence, acquired, ms
+--                      that its lease may last at most, number of its slot or ''
 --
 -- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat
 -- in its queue, for the claim window.

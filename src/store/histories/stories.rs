@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::play::{Ask, Both, Step, on_a_server, plain_ask};
 use crate::rules::{Answer, Kind, Mode, Revocation, Seen, Slot, State, Verdict};
-use crate::store::server::mailbox;
+use crate::store::server::{acquire_fields, mailbox};
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
@@ -41,6 +41,18 @@ fn position(verdict: &Verdict) -> Option<u64> {
         Verdict::Answer(Answer::Queued { position, .. }) => Some(*position),
         _ => None,
     }
+}
+
+#[test]
+fn the_header_of_a_script_names_what_a_request_tells_it() {
+    let header = include_str!("../../../lua/requests/acquire.lua");
+    let named = header.lines().filter_map(|line| line.strip_prefix("-- ARGV["));
+    let named = named.filter_map(|line| line.split("] ").nth(1)?.split_whitespace().next());
+    let named: Vec<&str> = named.filter(|name| *name != "...").collect();
+    play(|both| {
+        let request = a_client(0).request(&both.key.clone(), &both.tokens, both.now);
+        assert_eq!(acquire_fields(&request, 1, &[]).map(|(name, _)| name), *named);
+    });
 }
 
 #[test]

@@ -105,45 +105,13 @@ impl<T: Topology> RedisStore<T> {
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
-        let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
-        let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
-        let (fence, ticket) = match request.quorum_op {
-            None => (Fence(0), String::new()),
-            Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
-            Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
-            Some(QuorumOp::Restore(fence)) => (fence, String::new()),
-        };
+        let proposes = matches!(request.quorum_op, Some(QuorumOp::Propose(_)));
         let mut call = self
             .call(scripts::ACQUIRE, &request.key, Some(&request.token))
-            .confirmed_by(if matches!(request.quorum_op, Some(QuorumOp::Propose(_))) {
-                0
-            } else {
-                self.min_replicas
-            })
-            .with(request.ttl.as_millis())
-            .with(heartbeat)
-            .with(request.mode)
-            .with(request.at_least.as_millis())
-            .with(request.owner.as_ref().map_or("", Owner::as_str))
-            .with(request.fresh_owner.as_str())
-            .with(
-                request
-                    .enclosing
-                    .iter()
-                    .map(|token| format!("{} ", token.as_str()))
-                    .collect::<String>(),
-            )
-            .with(if request.reentrant { "reentrant" } else { "" })
-            .with(&request.client)
-            .with(attempt)
-            .with(fence)
-            .with(ticket)
-            .with(if request.next { "next" } else { "" })
-            .with(match request.supersedes {
-                true => number(request.arrival),
-                false => String::new(),
-            })
-            .with(seen.first().map_or("", |seen| &seen.generation));
+            .confirmed_by(if proposes { 0 } else { self.min_replicas });
+        for (_, field) in acquire_fields(request, attempt, seen) {
+            call = call.with(field);
+        }
         for Seen { holder, left, .. } in seen {
             call = call
                 .with(&holder.id)
@@ -223,6 +191,42 @@ impl<T: Topology> RedisStore<T> {
             _ => Ok(None),
         }
     }
+}
+
+/// What ACQUIRE is told of a request, by the names and in the order of its header.
+pub(in crate::store) fn acquire_fields(
+    request: &Request,
+    attempt: u64,
+    seen: &[Seen],
+) -> [(&'static str, String); 15] {
+    let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
+    let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
+    let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
+    let (fence, ticket) = match request.quorum_op {
+        None => (Fence(0), String::new()),
+        Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
+        Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
+        Some(QuorumOp::Restore(fence)) => (fence, String::new()),
+    };
+    let enclosing = request.enclosing.iter().map(|token| format!("{} ", token.as_str()));
+    let generation = seen.first().map(|seen| seen.generation.clone());
+    [
+        ("ttl", request.ttl.as_millis().to_string()),
+        ("heartbeat", heartbeat.to_string()),
+        ("mode", request.mode.to_string()),
+        ("at_least", request.at_least.as_millis().to_string()),
+        ("owner", request.owner.as_ref().map_or("", Owner::as_str).to_owned()),
+        ("fresh_owner", request.fresh_owner.as_str().to_owned()),
+        ("enclosing", enclosing.collect()),
+        ("reentrant", flag("reentrant", request.reentrant)),
+        ("about", request.client.clone()),
+        ("attempt", attempt.to_string()),
+        ("fence", fence.to_string()),
+        ("ticket", ticket),
+        ("next", flag("next", request.next)),
+        ("supersedes", if request.supersedes { number(request.arrival) } else { String::new() }),
+        ("generation", generation.unwrap_or_default()),
+    ]
 }
 
 /// What the server answers to a request. A grant counts once enough replicas have confirmed it.
