@@ -42,6 +42,13 @@ impl Failure {
         Self::Misconfigured { fault, executed: false }
     }
 
+    /// The one of several to report, of which there is at least one: one that the user can fix, or
+    /// else the first.
+    pub(crate) fn worst(mut failures: Vec<Self>) -> Self {
+        let fixable = failures.iter().position(|it| matches!(it, Self::Misconfigured { .. }));
+        failures.swap_remove(fixable.unwrap_or(0))
+    }
+
     /// The problem without its remedy, for a message with another ending.
     pub(crate) fn problem(&self) -> &str {
         self.fault().map_or("interrupted", UserMessage::problem)
@@ -92,6 +99,11 @@ impl Failure {
             *others_answer = true;
         }
         self
+    }
+
+    /// The same failure, of one server among others; `others_answer`: at least one has answered.
+    pub(crate) fn if_others_answer(self, others_answer: bool) -> Self {
+        if others_answer { self.while_others_answer() } else { self }
     }
 
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was

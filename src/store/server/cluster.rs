@@ -208,12 +208,13 @@ impl Cluster {
                         Some(other) if in_time || call.expects_no_reply() => (other, false),
                         Some(other) => {
                             self.owner = other;
-                            return Err(none_of(vec![absent.swap_remove(0).1], another_answered));
+                            let (_, failure) = absent.swap_remove(0);
+                            return Err(failure.if_others_answer(another_answered));
                         }
                         None => {
                             let (first, failure) = absent.swap_remove(0);
                             self.owner = first;
-                            return Err(none_of(vec![failure], another_answered));
+                            return Err(failure.if_others_answer(another_answered));
                         }
                     };
                     self.owner = at;
@@ -231,7 +232,7 @@ impl Cluster {
         let first = answers.first(&mut self.nodes, self.io_timeout, None);
         let First { index, value: masters, failures } = first.map_err(|failures| {
             self.diagnostics.extend(details("node", &failures));
-            none_of(failures, false)
+            Failure::worst(failures)
         })?;
         self.known.insert(index);
         self.diagnostics.extend(details("node", &failures));
@@ -249,15 +250,6 @@ fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
     let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
     masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
-}
-
-/// The failure to report when these nodes failed: one that the user can fix, or else the first.
-fn none_of(mut failures: Vec<Failure>, another_answered: bool) -> Failure {
-    let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
-    match failures.swap_remove(worst.unwrap_or(0)) {
-        failure if another_answered => failure.while_others_answer(),
-        failure => failure,
-    }
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,

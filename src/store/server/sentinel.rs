@@ -144,10 +144,9 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
 
 /// The failure to report when none of `count` sentinels names a master: an interrupt, one that the
 /// user can fix, or else the first.
-fn none_of(mut failures: Vec<Failure>, count: usize) -> Failure {
+fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
     let answers = failures.iter().any(|failure| !failure.is_unreachable());
-    let worst = failures.iter().position(|f| matches!(f, Failure::Misconfigured { .. }));
-    match failures.swap_remove(worst.unwrap_or(0)) {
+    match Failure::worst(failures) {
         failure @ (Failure::Misconfigured { .. } | Failure::Interrupted { .. }) => failure,
         first => {
             let what = format!(

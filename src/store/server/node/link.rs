@@ -14,7 +14,7 @@ use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError,
 use crate::system::wakeup::Wakeup;
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
-const FAREWELL: Duration = Duration::from_millis(50);
+const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
 pub(super) struct Link {
     pub(super) address: Address,
@@ -228,8 +228,11 @@ impl Link {
             // There is nothing to undo.
             return Err(Failure::Interrupted { sent: false }.into());
         }
-        let to_connect =
-            if expects_no_reply { FAREWELL.min(self.io_timeout) } else { self.io_timeout };
+        let to_connect = if expects_no_reply {
+            TO_CONNECT_AT_THE_END.min(self.io_timeout)
+        } else {
+            self.io_timeout
+        };
         let mut connection = Connection::open(endpoint, tls, to_connect, interrupt)?;
         self.has_sent = true;
         let handshake = handshake::commands(&self.address, self.probe);
