@@ -40,7 +40,7 @@ local function is_nominated(token)
   return string.find(' ' .. lock.nominated, ' ' .. token .. ' ', 1, true) ~= nil
 end
 
-local function set_called(tokens)
+local function set_nominated(tokens)
   if tokens == lock.nominated then return end
   lock.nominated = tokens
   if tokens == '' then return redis.call('HDEL', STATE, 'nominated') end
@@ -55,7 +55,7 @@ local function move_up(granted_to)
   while work < BATCH do
     local head = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
     if not head then
-      set_called(tokens)
+      set_nominated(tokens)
       local is_free = not lock.live and not lock.foreign and lock.count == 0
       if nominated == 0 and is_free then become_idle() end
       return nil, nominated
@@ -87,12 +87,12 @@ local function move_up(granted_to)
         work = work + 1
       end
     else
-      set_called(tokens)
+      set_nominated(tokens)
       notify_head(head)
       return head, nominated
     end
   end
-  set_called(tokens)
+  set_nominated(tokens)
   local rest = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
   if rest then
     lock.cleanup_pending = true

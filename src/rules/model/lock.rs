@@ -94,7 +94,7 @@ pub(crate) struct Hold {
     pub(crate) attempt: u64,
     /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
     pub(crate) status: HoldState,
-    /// Set if it was revoked individually, not with all up to the floor.
+    /// Set if it was revoked individually, not by `revoked_up_to`.
     pub(crate) revoked: Option<Revoked>,
 }
 

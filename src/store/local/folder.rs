@@ -196,7 +196,7 @@ pub(super) fn is_file(status: &FileStat) -> bool {
 
 /// The error for a file that is not regular or has several links.
 pub(super) fn not_a_file() -> io::Error {
-    let what = "not a regular file with a standalone link; remove it";
+    let what = "not a regular file with a single link; remove it";
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 

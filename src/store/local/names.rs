@@ -12,7 +12,7 @@ pub(super) const STATE: &str = ".state";
 pub(super) const MAIL: &str = ".mail";
 
 /// The suffix of a new file that does not have its final name yet, which is hidden.
-pub(super) const DRAFT: &str = ".temp_file";
+pub(super) const DRAFT: &str = ".draft";
 
 /// The name of the mailbox of the waiter with this token. It does not reveal the token, because
 /// other users may list the directory.
