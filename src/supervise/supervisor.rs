@@ -109,8 +109,10 @@ impl Supervisor<'_> {
     }
 
     fn run_to_the_end(&mut self) -> io::Result<()> {
-        // The command may have ended before rlock listened for SIGCHLD.
-        let mut events = self.check_child().into_iter().collect();
+        // The command may have ended before rlock listened for SIGCHLD, or before it read a signal that
+        // the command has received too.
+        let mut events: Vec<Event> = self.check_child().into_iter().collect();
+        events.extend(self.signal_events());
         loop {
             self.handle(events);
             if self.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
