@@ -98,11 +98,3 @@ fn cpu_seconds(server: &Server) -> f64 {
 pub(crate) fn memory(server: &Server) -> f64 {
     info(server, "memory", "used_memory")
 }
-
-/// The mean time of a script since the last reset of the statistics, in microseconds.
-pub(crate) fn micros_per_script(server: &Server) -> f64 {
-    let told = server.cli(&["INFO", "commandstats"]);
-    let line = told.lines().find(|line| line.starts_with("cmdstat_evalsha:")).unwrap_or_default();
-    let cost = line.split(',').find_map(|field| field.strip_prefix("usec_per_call="));
-    cost.and_then(|cost| cost.parse().ok()).unwrap_or(f64::NAN)
-}

@@ -1,7 +1,5 @@
 //! A free lock around `true`, next to other tools.
 
-use std::process::{Command, Stdio};
-
 use crate::hyperfine::compare;
 use crate::support::{self, Server};
 
@@ -20,17 +18,11 @@ pub(crate) fn measure() {
     let script = format!("{directory}/lock.sh");
     std::fs::write(&script, BY_HAND).expect("the script can be written");
     let rlock = |url: String| format!("{} exec --url {url} -n bench -- true", support::binary());
-    let mut commands = vec![
+    let commands = [
         ("flock -n FILE true", format!("flock -n {directory}/flock true")),
         ("rlock exec -n NAME -- true", rlock(server.tcp_url())),
         ("the same on local:", rlock(format!("local:{directory}/locks"))),
         ("redis-cli SET and EVAL in sh", format!("sh {script} {}", server.port())),
     ];
-    // It uses the etcd that runs here, if any.
-    let mut health = Command::new("etcdctl");
-    health.args(["endpoint", "health"]).stdout(Stdio::null()).stderr(Stdio::null());
-    if health.status().is_ok_and(|status| status.success()) {
-        commands.push(("etcdctl lock NAME true", "etcdctl lock bench true".into()));
-    }
     compare(60, &commands);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::hyperfine::compare;
-use crate::load::{Connection, Cost, ROUNDS, memory, micros_per_script};
+use crate::load::{Connection, Cost, ROUNDS, memory};
 use crate::recording::{self, NAME, Request, name, token};
 use crate::support::{self, Server};
 
@@ -22,9 +22,7 @@ pub(crate) fn measure() {
     let server = Server::on_tcp(&["--maxclients", &(MOST + 100).to_string()]);
     let holder = recording::of_exec(&server, &[], "sleep 11");
     pairs(&server, &holder);
-    for waiters in [10, MOST] {
-        handoffs(&server, waiters);
-    }
+    handoffs(&server);
     renewals(&server, &holder);
     sleepers(&server);
     listing(&server);
@@ -56,10 +54,7 @@ fn pairs(server: &Server, [acquire, _, release]: &[Request; 3]) {
             }
         });
     };
-    open();
-    server.cli(&["CONFIG", "RESETSTAT"]);
     report("acquire and release, open connections", &Cost::of(server, PAIRS, open));
-    println!("  time of the two scripts: {:.1} µs", 2.0 * micros_per_script(server));
     // There are fewer of these, because each leaves a port unusable for a while.
     let connecting = || {
         in_threads(CLIENTS, &|| {
@@ -80,7 +75,7 @@ fn report(what: &str, cost: &Cost) {
 }
 
 /// Passes a lock through a queue: the holder releases it, a waiter claims it, and another joins.
-fn handoffs(server: &Server, waiters: usize) {
+fn handoffs(server: &Server) {
     // A waiter reminds the server of the holder that it saw, so it is recorded on the same data.
     server.cli(&["FLUSHALL"]);
     let [join, _, claim, release] = recording::of_waiter(server);
@@ -88,7 +83,7 @@ fn handoffs(server: &Server, waiters: usize) {
     let mut holder = 0;
     connection.send(&join.with(NAME, &token(holder)));
     connection.expect(1, "granted");
-    for number in 1..=waiters {
+    for number in 1..=MOST {
         connection.send(&join.with(NAME, &token(number)));
         connection.expect(1, "queued");
     }
@@ -99,7 +94,7 @@ fn handoffs(server: &Server, waiters: usize) {
                 requests.extend(release.with(NAME, &token(holder)));
                 holder += 1;
                 requests.extend(claim.with(NAME, &token(holder)));
-                requests.extend(join.with(NAME, &token(holder + waiters)));
+                requests.extend(join.with(NAME, &token(holder + MOST)));
             }
             connection.send(&requests);
             for word in ["released", "granted", "queued"].iter().cycle().take(3 * BATCH) {
@@ -107,7 +102,7 @@ fn handoffs(server: &Server, waiters: usize) {
             }
         }
     });
-    report(&format!("handoff to the next of {waiters} waiters"), &cost);
+    report(&format!("handoff to the next of {MOST} waiters"), &cost);
 }
 
 /// Holders that only renew, each over its own connection.
@@ -138,13 +133,6 @@ fn renewals(server: &Server, [acquire, renew, _]: &[Request; 3]) {
         std::thread::sleep(IDLE);
         let used = (memory(server) - before) / number as f64;
         println!("  memory of a held lock with its connection: {used:.0} B");
-        let cost = Cost::of(server, number, || {
-            for batch in holders.chunks_mut(250) {
-                batch.iter_mut().for_each(|(connection, renewal)| connection.send(renewal));
-                batch.iter_mut().for_each(|(connection, _)| connection.expect(1, "renewed"));
-            }
-        });
-        report("the same renewals at full speed", &cost);
     }
 }
 

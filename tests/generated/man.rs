@@ -168,16 +168,19 @@ impl Page<'_> {
 
 /// The exit statuses of a subcommand with their meanings, or those of all subcommands.
 pub(super) fn statuses(subcommand: Option<&str>) -> Vec<(&'static str, String)> {
-    let row = |(status, meanings): &(&'static str, &[manual::Meaning])| {
-        let meanings = meanings.iter().filter_map(|(of, text)| match subcommand {
-            Some(subcommand) => of.contains(&subcommand).then(|| (*text).to_owned()),
-            None if *of == manual::ALL => Some((*text).to_owned()),
-            None => Some(format!("{}: {text}", of.join(", "))),
-        });
-        let meanings: Vec<String> = meanings.collect();
-        (!meanings.is_empty()).then(|| (*status, meanings.join("; ")))
-    };
-    manual::TABLE.iter().filter_map(row).collect()
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    for (status, of, text) in manual::TABLE {
+        let meaning = match subcommand {
+            Some(subcommand) if !of.contains(&subcommand) => continue,
+            None if *of != manual::ALL => format!("{}: {text}", of.join(", ")),
+            _ => (*text).to_owned(),
+        };
+        match rows.last_mut().filter(|(last, _)| last == status) {
+            Some((_, meanings)) => *meanings += &format!("; {meaning}"),
+            None => rows.push((*status, meaning)),
+        }
+    }
+    rows
 }
 
 fn positionals(command: &Command) -> impl Iterator<Item = &Arg> {

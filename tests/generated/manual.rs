@@ -6,92 +6,57 @@ pub(crate) type Subcommands = &'static [&'static str];
 /// All subcommands.
 pub(crate) const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
 
-/// What an exit status means to some subcommands.
-pub(crate) type Meaning = (Subcommands, &'static str);
-
-/// The exit statuses as the man pages list them. A test checks that the README lists each of them.
-pub(crate) const TABLE: &[(&str, &[Meaning])] = &[
+/// The exit statuses as the man pages list them, each with its meanings to some subcommands. A test
+/// checks that the README lists each of them.
+pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "the command's",
-        &[(
-            &["exec"],
-            "the command ran to its end under the lock; if a signal terminated the command, rlock \
-             terminates by the same signal, which a shell shows as 128+n",
-        )],
+        &["exec"],
+        "the command ran to its end under the lock; if a signal terminated the command, rlock \
+         terminates by the same signal, which a shell shows as 128+n",
     ),
+    ("0", &["acquire", "renew", "release"], "success"),
     (
         "0",
-        &[
-            (&["acquire", "renew", "release"], "success"),
-            (
-                &["inspect"],
-                "success; with NAME, the lock is held, revoked or cooling; with --attention, no lock needs attention",
-            ),
-        ],
+        &["inspect"],
+        "success; with NAME, the lock is held, revoked or cooling; with --attention, no lock needs \
+         attention",
     ),
-    (
-        "1",
-        &[(&["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention")],
-    ),
-    (
-        "64",
-        &[
-            (ALL, "usage error"),
-            (&["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
-        ],
-    ),
+    ("1", &["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention"),
+    ("64", ALL, "usage error"),
+    ("64", &["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
     (
         "69",
-        &[(
-            ALL,
-            "no usable server: unreachable, not answering, loading, out of memory, or too few \
-             servers for a quorum",
-        )],
+        ALL,
+        "no usable server: unreachable, not answering, loading, out of memory, or too few \
+         servers for a quorum",
     ),
-    ("70", &[(ALL, "internal error: a bug in rlock, or the system denied a resource")]),
+    ("70", ALL, "internal error: a bug in rlock, or the system denied a resource"),
     (
         "75",
-        &[
-            (
-                &["exec", "acquire"],
-                "another client has the lock and the wait is over, or the waiter was superseded or \
-                 removed (-E sets another status)",
-            ),
-            (&["release"], "with --force but not --now, another tool holds the lock"),
-        ],
+        &["exec", "acquire"],
+        "another client has the lock and the wait is over, or the waiter was superseded or \
+         removed (-E sets another status)",
     ),
-    (
-        "76",
-        &[
-            (&["exec"], "the lock was lost while the command ran; overrides the command's status"),
-            (&["acquire"], "with --while-pid, the lock was lost while the keeper started"),
-        ],
-    ),
-    (
-        "77",
-        &[
-            (&["renew", "release"], "the token does not hold the lock"),
-            (&["release"], "with --id, no client, or more than one, has that ID"),
-        ],
-    ),
+    ("75", &["release"], "with --force but not --now, another tool holds the lock"),
+    ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
+    ("76", &["acquire"], "with --while-pid, the lock was lost while the keeper started"),
+    ("77", &["renew", "release"], "the token does not hold the lock"),
+    ("77", &["release"], "with --id, no client, or more than one, has that ID"),
     (
         "78",
-        &[(
-            ALL,
-            "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
-             failure, a replica instead of a master, the same server twice, a damaged lock file, a \
-             fencing token ahead of the clock",
-        )],
+        ALL,
+        "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
+         failure, a replica instead of a master, the same server twice, a damaged lock file, a \
+         fencing token ahead of the clock",
     ),
-    ("126", &[(&["exec"], "the command is not executable; the lock has been released")]),
-    ("127", &[(&["exec"], "the command was not found; the lock has been released")]),
+    ("126", &["exec"], "the command is not executable; the lock has been released"),
+    ("127", &["exec"], "the command was not found; the lock has been released"),
     (
         "128+n",
-        &[(
-            &["exec", "acquire"],
-            "rlock received signal n while it was waiting; it left the queue and terminated by that \
-             signal, which a shell shows as 128+n",
-        )],
+        &["exec", "acquire"],
+        "rlock received signal n while it was waiting; it left the queue and terminated by that \
+         signal, which a shell shows as 128+n",
     ),
 ];
 
