@@ -9,7 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
-use crate::rules::{UserMessage, is_duration};
+use crate::rules::UserMessage;
 use crate::text::{masked, shown};
 
 /// The remedy for a command line without a subcommand.
@@ -55,11 +55,6 @@ impl Rejected<'_> {
             ErrorKind::TooManyValues => takes_no_value(&self.argument()),
             ErrorKind::InvalidValue => self.unknown_value(),
             ErrorKind::ValueValidation => self.invalid_value(),
-            ErrorKind::InvalidUtf8 => {
-                let broken = self.words.iter().find(|word| word.contains('\u{fffd}'));
-                UserMessage::of_value("argument is not UTF-8", broken.unwrap_or(&""))
-                    .with_remedy("correct its encoding")
-            }
             _ => self.other(),
         }
     }
@@ -156,10 +151,6 @@ impl Rejected<'_> {
                 .with_remedy("to run a command, use rlock exec"),
             Some("inspect") => UserMessage::of_value("unexpected word after NAME", word)
                 .with_remedy("to show several locks, quote a pattern such as 'a*'"),
-            Some("renew") if is_duration(word) => {
-                UserMessage::of_value("unexpected word after TOKEN", word)
-                    .with_remedy("use --ttl for a duration")
-            }
             _ => UserMessage::new("unexpected word after TOKEN").with_remedy("remove it"),
         }
     }

@@ -14,20 +14,13 @@ rlock --version: version";
 const OPTIONS: &str = "\
 use --nonblock (-n): --nowait --no-wait --nb --non-blocking --nonblocking --no-block --try-once
 use --wait (-w): --wait-timeout --acquire-timeout --lock-timeout --max-wait --block --blocking
-use --wait (-w): --retry --retries --retry-delay --try
 use --ttl (-t): --expire --expires --expiry --expiration --lease --lease-time --px --ex
-use --ttl (-t): --at-most --lock-at-most --lock-at-most-for
-use --at-least: --lock-at-least --lock-at-least-for --at-least-for --min-hold --cooldown
 use --slots: --count --concurrency --max-concurrency --limit --parallel --permits --jobs -j
 use --shared (-s): --read --reader --rlock -r
 use --exclusive (-x): --write --writer -e
 use --conflict-exit-code (-E): --exit-code --busy-exit-code --status
 use --while-pid: --pid --watch-pid --parent-pid -p
-use --label: --message --comment --description --tag --note -m -l
-use --next: --priority --first
 use --force: --steal --break --kill --evict
-use --quiet (-q): --silent
-use --verbose (-v): --debug --trace --log-level
 use --json: --format --output -o
 use --watch (-W): --interval --refresh --follow
 use --tls-ca: --cacert --cafile --ca
@@ -41,8 +34,6 @@ set RLOCK_PASSWORD: --password --pass --auth -a
 set RLOCK_USERNAME: --user --username -u
 use rlock exec NAME sh -c '…': -c --command
 use timeout(1) before COMMAND: --max-time --max-runtime --run-timeout --time-limit --max-duration
-use rlock release: --unlock
-use rlock inspect: --dry-run --check --test
 use rlock --version: -V --version
 remove it, because exec renews the lease itself: --renew --auto-renew --keepalive --heartbeat
 remove it, because COMMAND does not inherit the lock: --close --no-fork -F

@@ -1,20 +1,11 @@
 //! Common mistakes in URLs, and what to write instead. No message repeats a user or a password.
 
 /// The remedy for a URL without a known scheme.
-const SCHEMES: &str =
+pub(super) const SCHEMES: &str =
     "use redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// or local:";
 
 /// For a file that no shell reads, such as a unit of systemd.
 const EXPANDED: &str = "variable is not expanded; write its value";
-
-/// Schemes that other tools use, and those that mean the same here.
-const ALIASES: &[(&str, &[&str])] = &[
-    ("redis+sentinel://", &["sentinel", "redis-sentinel", "redis+sentinels", "valkey+sentinel"]),
-    ("redis+cluster://", &["cluster", "redis-cluster", "valkey+cluster"]),
-    ("redis://", &["tcp", "redis+tcp", "http", "valkey+tcp"]),
-    ("rediss://", &["tls", "ssl", "redis+tls", "redis+ssl", "https", "redistls"]),
-    ("unix://", &["socket", "redis+unix", "redis+socket", "redis-socket", "redis-unix"]),
-];
 
 /// The common mistake in a URL that cannot be parsed, with its remedy.
 pub(super) fn find(text: &str) -> Option<String> {
@@ -29,49 +20,23 @@ pub(super) fn find(text: &str) -> Option<String> {
         }
         _ if first == Some('$') || text.contains("${") => EXPANDED.into(),
         None => without_slashes(text),
-        Some(("unix", rest)) => return in_path(rest),
-        Some(("redis" | "rediss" | "valkey" | "valkeys", rest)) => return in_servers(rest),
-        Some((scheme, rest)) => unknown_scheme(scheme, rest)?,
+        // Uppercase letters are valid.
+        Some((scheme, rest)) => match scheme.to_ascii_lowercase().as_str() {
+            "unix" => return in_path(rest),
+            "redis" | "rediss" | "valkey" | "valkeys" => return in_servers(rest),
+            _ => format!("unknown scheme '{scheme}'; {SCHEMES}"),
+        },
     })
-}
-
-fn unknown_scheme(scheme: &str, rest: &str) -> Option<String> {
-    // Uppercase letters are valid.
-    if ["redis", "unix"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
-        return in_servers(rest);
-    }
-    let alias = ALIASES.iter().find(|(_, others)| others.contains(&scheme));
-    let remedy = match alias {
-        Some((meant, _)) => format!("use {meant}"),
-        None if scheme == "file" && rest.starts_with('/') => format!("use local:{rest}"),
-        None => SCHEMES.to_owned(),
-    };
-    Some(format!("unknown scheme '{scheme}'; {remedy}"))
 }
 
 fn without_slashes(text: &str) -> String {
     // A user and a password end with '@'.
     let shown =
         |url: String| if text.contains('@') { SCHEMES.to_owned() } else { format!("use {url}") };
-    for scheme in ["rediss", "redis", "valkeys", "valkey"] {
-        let rest = text.strip_prefix(scheme).filter(|rest| rest.starts_with([':', '/']));
-        if let Some(rest) = rest {
-            let missing = if rest.starts_with(':') { "//" } else { ":" };
-            let url = format!("{scheme}://{}", rest.trim_start_matches([':', '/']));
-            return format!("missing '{missing}'; {}", shown(url));
-        }
-    }
     match text.split_once(':') {
         _ if text == "local" => "missing ':'; use local:".into(),
-        _ if text.starts_with('/') => {
+        _ if text.starts_with(['/', '.']) => {
             format!("missing scheme; {}", shown(format!("unix://{text}")))
-        }
-        _ if text.starts_with("./") || text.starts_with("../") => {
-            "missing scheme; use unix:///path/to/socket".into()
-        }
-        Some(("unix", _)) => "missing '//'; use unix:///path/to/socket".into(),
-        Some(("file", path)) if path.starts_with('/') => {
-            format!("unknown scheme 'file'; use local:{path}")
         }
         // Not a port, so it is a scheme.
         Some((scheme, rest))
@@ -79,7 +44,7 @@ fn without_slashes(text: &str) -> String {
                 && !rest.starts_with(|c: char| c.is_ascii_digit())
                 && !rest.contains('@') =>
         {
-            format!("unknown scheme '{scheme}'; {SCHEMES}")
+            format!("missing '//' after '{scheme}:'; {SCHEMES}")
         }
         _ => format!("missing scheme; {}", shown(format!("redis://{text}"))),
     }
