@@ -15,23 +15,19 @@ pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String
         _ if view.holders.is_empty() => line(format!("{name}: {view}")),
         (_, Some(Mode::Slots(slots))) => {
             line(format!("{name}: {} of {slots} slots taken", view.holder_count));
-            for holder in &view.holders {
-                line(match holder.state {
-                    HoldState::Cooling => format!("  holder   {}, released", holder.client),
-                    _ => format!("  holder   {} for {}", holder.client, held(holder, view)),
-                });
-                details(holder, view).into_iter().for_each(&mut line);
-            }
         }
-        _ => {
-            for holder in &view.holders {
-                line(match holder.state {
-                    HoldState::Cooling => format!("{name}: released by {}", holder.client),
-                    _ => format!("{name}: held by {} for {}", holder.client, held(holder, view)),
-                });
-                details(holder, view).into_iter().for_each(&mut line);
-            }
-        }
+        _ => {}
+    }
+    let has_slots = matches!(view.mode, Some(Mode::Slots(_)));
+    for holder in &view.holders {
+        let (client, held) = (&holder.client, show(view.now.since(holder.acquired)));
+        line(match holder.state {
+            HoldState::Cooling if has_slots => format!("  holder   {client}, released"),
+            _ if has_slots => format!("  holder   {client} for {held}"),
+            HoldState::Cooling => format!("{name}: released by {client}"),
+            _ => format!("{name}: held by {client} for {held}"),
+        });
+        details(holder, view).into_iter().for_each(&mut line);
     }
     for problem in problems.iter().map(|problem| &problem.long).chain(hazards) {
         page += &style.line(&format!("  warning  {problem}"), true);
@@ -52,10 +48,6 @@ pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String
         line(format!("  history  {}", ended(entry, view)));
     }
     page
-}
-
-fn held(holder: &Holder, view: &View) -> String {
-    show(view.now.since(holder.acquired))
 }
 
 /// The lines below the one that names the holder.

@@ -1,7 +1,6 @@
 //! Several locks as a table of text.
 
-use std::borrow::{Borrow, Cow};
-use std::fmt::Write;
+use std::borrow::Cow;
 
 use super::Inspected;
 use super::style::Style;
@@ -44,14 +43,12 @@ pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    // Each row is made twice, for the widths and for the table, because keeping all rows would take
-    // more memory than the table.
-    let heading = || Row { cells: HEADINGS.map(Cell::from), alarming: false };
-    let rows = || std::iter::once_with(heading).chain(locks.iter().map(row));
-    let widths = fit(rows(), style.width);
-    let (mut table, mut line) = (String::new(), String::new());
-    for row in rows() {
-        line.clear();
+    let heading = Row { cells: HEADINGS.map(Cell::from), alarming: false };
+    let rows: Vec<Row> = std::iter::once(heading).chain(locks.iter().map(row)).collect();
+    let widths = fit(&rows, style.width);
+    let mut table = String::new();
+    for row in rows {
+        let mut line = String::new();
         for (column, (cell, width)) in row.cells.iter().zip(widths).enumerate() {
             if width > 0 {
                 push_padded(&mut line, &cell.cut(column, width), width + GAP);
@@ -107,10 +104,7 @@ fn row(lock: &Inspected) -> Row {
 fn holder(view: &View) -> Cell {
     let Some(holder) = view.foremost() else { return Cell::from("another tool") };
     let released = if view.state == State::Cooling { "released by " } else { "" };
-    // With room for most, because a list may have thousands of holders.
-    let mut who = String::with_capacity(64);
-    // Writing to a string cannot fail.
-    let _ = write!(who, "{released}{}", holder.client);
+    let who = format!("{released}{}", holder.client);
     match (view.mode, view.holder_count.saturating_sub(1)) {
         (Some(Mode::Slots(slots)), _) => {
             Cell::from(format!("{} of {slots} slots: {who}", view.holder_count))
@@ -122,10 +116,9 @@ fn holder(view: &View) -> Cell {
 
 /// Column widths, 0 for a column that is left out. The names of locks and holders are cut so that
 /// the line fits. The labels get what is left.
-fn fit<R: Borrow<Row>>(rows: impl IntoIterator<Item = R>, limit: Option<usize>) -> [usize; 7] {
+fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
     let (mut widths, mut used, mut suffix) = ([0; 7], [false; 7], 0);
-    for (index, row) in rows.into_iter().enumerate() {
-        let row = row.borrow();
+    for (index, row) in rows.iter().enumerate() {
         for (column, cell) in row.cells.iter().enumerate() {
             widths[column] = cell.width().max(widths[column]);
             // The first row is the heading.
