@@ -1,7 +1,7 @@
 //! Files that the user names: a password, certificates and a key. Each is read only once and within
 //! the I/O timeout, because it may be a pipe: `--password-file <(pass show lock)`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -39,14 +39,6 @@ impl Role {
     fn is_secret(self) -> bool {
         matches!(self, Self::Password | Self::Key)
     }
-
-    /// The size limit in bytes. All authorities of a system take a fraction of it.
-    fn largest(self) -> usize {
-        match self {
-            Self::Password => 4096,
-            Self::Authority | Self::Certificate | Self::Key => 4 << 20,
-        }
-    }
 }
 
 /// Reads files, and collects warnings about them and contents to pass on.
@@ -66,15 +58,12 @@ impl Files {
     pub(super) fn password(&mut self, path: &Path) -> Result<String, Error> {
         let text = self.read(Role::Password, path)?;
         let line = first_line(&text);
-        match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
-            Ok("") => Err(fail(
-                Role::Password,
-                path,
-                "no password on the first line; put the password there",
-            )),
-            Ok(password) => Ok(password.to_owned()),
-            Err(_) => Err(fail(Role::Password, path, "first line is not UTF-8; convert the file")),
-        }
+        let problem = match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
+            Ok("") => "no password on the first line; put the password there",
+            Ok(password) => return Ok(password.to_owned()),
+            Err(_) => "first line is not UTF-8; convert the file",
+        };
+        Err(fail(Role::Password, path, problem))
     }
 
     /// Returns a whole file. Of a password file it may return only the beginning with the first
@@ -83,12 +72,7 @@ impl Files {
         if let Some(text) = self.read_once.get(role.option()) {
             return Ok(text.clone());
         }
-        let refused = |error: io::Error| fail(role, path, &plain(&error));
-        // Opening a pipe would block until its other end is open.
-        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(refused)?;
-        let found = file.metadata().map_err(refused)?;
-        let text = self.content(file, found.is_file(), role, path)?;
+        let (text, found) = self.content(role, path).map_err(|what| fail(role, path, &what))?;
         // Group access may be intended, access for all others is not.
         if role.is_secret() && found.is_file() && found.mode() & 0o004 != 0 {
             let (option, file) = (role.option(), quoted(&path.to_string_lossy()));
@@ -101,25 +85,24 @@ impl Files {
         Ok(text)
     }
 
-    fn content(
-        &self,
-        mut file: File,
-        is_regular: bool,
-        role: Role,
-        path: &Path,
-    ) -> Result<Vec<u8>, Error> {
-        let refused = |error: io::Error| fail(role, path, &plain(&error));
+    /// The content of a file, or why it cannot be read.
+    fn content(&self, role: Role, path: &Path) -> Result<(Vec<u8>, Metadata), String> {
+        let refused = |error: io::Error| plain(&error);
+        // Opening a pipe would block until its other end is open.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let mut file = opened.map_err(refused)?;
+        let found = file.metadata().map_err(refused)?;
         let until = Instant::now() + self.timeout;
         let is_enough = |text: &[u8]| role == Role::Password && text.contains(&b'\n');
         let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
         // The command may read what follows a password in a pipe, so leave that in the pipe.
-        let at_once = if role == Role::Password && !is_regular { 1 } else { buffer.len() };
+        let at_once = if role == Role::Password && !found.is_file() { 1 } else { buffer.len() };
         while !is_enough(&text) {
             let [is_ready] = ready([(file.as_fd(), Want::Read)], Some(until)).map_err(refused)?;
             if !is_ready {
                 let timeout = show(self.timeout);
-                let what = format!("not readable within {timeout}; raise --io-timeout");
-                return Err(fail(role, path, &what));
+                return Err(format!("not readable within {timeout}; raise --io-timeout"));
             }
             match file.read(&mut buffer[..at_once]) {
                 Ok(0) => break,
@@ -128,21 +111,16 @@ impl Files {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(refused(error)),
             }
-            let largest = role.largest();
-            let wanted = match role {
-                Role::Password => first_line(&text),
-                _ => &text,
+            let (what, length, largest) = match role {
+                Role::Password => ("first line", first_line(&text).len(), 4096),
+                // All authorities of a system take a fraction of it.
+                _ => ("file", text.len(), 4 << 20),
             };
-            if wanted.len() > largest {
-                let what = match role {
-                    Role::Password => "first line",
-                    _ => "file",
-                };
-                let what = format!("{what} exceeds {largest} bytes; use another file");
-                return Err(fail(role, path, &what));
+            if length > largest {
+                return Err(format!("{what} exceeds {largest} bytes; use another file"));
             }
         }
-        Ok(text)
+        Ok((text, found))
     }
 }
 
