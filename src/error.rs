@@ -21,8 +21,8 @@ pub(crate) enum Error {
     Store(Failure),
     /// The server stopped answering while rlock was queued.
     LostWhileQueued(Failure),
-    /// Another client holds the lock.
-    Busy { view: Box<View>, asked: Mode, waited: Waited },
+    /// Another client holds the lock. `waited`: how long this one waited before it gave up.
+    Busy { view: Box<View>, asked: Mode, waited: Option<Duration> },
     /// An enclosing command holds the lock, so waiting would deadlock. `reentrant`: although the
     /// request may enter what an enclosing command holds.
     Nested { reentrant: bool },
@@ -56,13 +56,6 @@ pub(crate) enum Error {
     Unread,
     /// A bug, or the system refused rlock something that it needs.
     Internal(anyhow::Error),
-}
-
-/// How long a client waited before it gave up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waited {
-    NotAtAll,
-    For(Duration),
 }
 
 impl Error {
@@ -163,8 +156,8 @@ impl fmt::Display for Error {
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;
                 match waited {
-                    Waited::NotAtAll => f.write_str("not waiting"),
-                    Waited::For(time) => write!(f, "gave up after {}", show(*time)),
+                    None => f.write_str("not waiting"),
+                    Some(time) => write!(f, "gave up after {}", show(*time)),
                 }
             }
             Self::Nested { reentrant: true } => f.write_str(

@@ -11,7 +11,7 @@ use crate::rules::waiter::{End, Event, Note, Step, Stop, Waiter};
 use anyhow::Context;
 use messages::Messages;
 
-use crate::error::{Error, Waited};
+use crate::error::Error;
 use crate::report::Report;
 use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, View, WaitLimit, show};
 use crate::store::Store;
@@ -134,10 +134,10 @@ fn ended(
             report.detail(format_args!("granted after {waited}, fencing token {fence}{number}"));
             return Ok(Acquired { lease, fence, slot });
         }
-        End::Busy(view) => busy(view, Waited::NotAtAll),
+        End::Busy(view) => busy(view, None),
         End::TimedOut(view) => {
             let waiter_count = view.waiter_count.min(ahead);
-            busy(View { waiter_count, ..view }, Waited::For(waited))
+            busy(View { waiter_count, ..view }, Some(waited))
         }
         End::Nested => Error::Nested { reentrant: request.reentrant },
         End::Upgrade => Error::Upgrade,
