@@ -20,8 +20,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::rules::{
-    BoundedDuration, Id, Label, Name, OnLost, OnUnreachable, ProcessId, Ttl, UserMessage,
-    is_duration,
+    BoundedDuration, Id, Label, OnLost, OnUnreachable, ProcessId, Ttl, UserMessage, is_duration,
 };
 
 /// What `--help` prints after the options of a subcommand: how to write a DURATION, examples, exit
@@ -275,9 +274,6 @@ pub(crate) struct Exec {
     /// signal to rlock reaches the children of the command too.
     #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
-    /// Name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Name,
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
@@ -290,9 +286,6 @@ pub(crate) struct Acquire {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) terms: Terms,
-    /// Name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: Name,
     /// Print one JSON document, even on failure
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,

@@ -15,34 +15,24 @@ mod revoke;
 
 use std::ffi::OsString;
 
-use crate::cli::Command;
-use crate::config::{self, Handover, Output};
+use crate::cli::{Command, Release, Renew};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::{Report, Verbosity};
 use crate::rules::{Name, Subject, UserMessage};
 use crate::system::inherited::Inherited;
+use output::Output;
 
 /// Runs a subcommand that was read from these arguments, and returns how the process ends.
 pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited) -> Exit {
     let invocation = Invocation::of(&command);
     let report = &invocation.report;
     invocation.finish(match command {
-        Command::Exec(options) => {
-            config::Exec::resolve(options).and_then(|options| exec::run(options, inherited, report))
-        }
-        Command::Acquire(options) => Handover::receive(arguments)
-            .and_then(|handover| config::Acquire::resolve(options, handover))
-            .and_then(|options| acquire::run(&options, arguments, inherited, report)),
-        Command::Renew(options) => {
-            config::Renew::resolve(options).and_then(|options| renew::run(&options, report))
-        }
-        Command::Release(options) => {
-            config::Release::resolve(options).and_then(|options| release::run(&options, report))
-        }
-        Command::Inspect(options) => {
-            config::Inspect::resolve(options).and_then(|options| inspect::run(&options, report))
-        }
+        Command::Exec(options) => exec::run(options, inherited, report),
+        Command::Acquire(options) => acquire::run(options, arguments, inherited, report),
+        Command::Renew(options) => renew::run(options, report),
+        Command::Release(options) => release::run(&options, report),
+        Command::Inspect(options) => inspect::run(&options, report),
     })
 }
 
@@ -76,30 +66,22 @@ impl Invocation {
     }
 
     fn of(command: &Command) -> Self {
-        let (common, name, output, busy) = match command {
-            Command::Exec(exec) => {
-                let busy = exec.terms.conflict_exit_code;
-                (&exec.common, Some(&exec.name), Output::Human, busy)
+        let (common, name, output, terms) = match command {
+            Command::Exec(it) => (&it.common, Some(&it.terms.name), Output::Human, Some(&it.terms)),
+            Command::Acquire(it) => {
+                (&it.common, Some(&it.terms.name), Output::of_acquire(it), Some(&it.terms))
             }
-            Command::Acquire(acquire) => {
-                let (output, busy) =
-                    (Output::of_acquire(acquire), acquire.terms.conflict_exit_code);
-                (&acquire.common, Some(&acquire.name), output, busy)
+            Command::Renew(Renew { common, hold, .. })
+            | Command::Release(Release { common, hold, .. }) => {
+                (common, Some(&hold.name), Output::of(hold.json), None)
             }
-            Command::Renew(renew) => {
-                let hold = &renew.hold;
-                (&renew.common, Some(&hold.name), Output::of(hold.json), None)
-            }
-            Command::Release(release) => {
-                let hold = &release.hold;
-                (&release.common, Some(&hold.name), Output::of(hold.json), None)
-            }
-            Command::Inspect(inspect) => {
-                let name = inspect.subject.as_ref().and_then(Subject::name);
-                (&inspect.common, name, Output::of(inspect.json), None)
+            Command::Inspect(it) => {
+                let name = it.subject.as_ref().and_then(Subject::name);
+                (&it.common, name, Output::of(it.json), None)
             }
         };
-        let verbosity = config::verbosity(common);
+        let busy = terms.and_then(|terms| terms.conflict_exit_code);
+        let verbosity = common.verbosity();
         let report = Report::new(name.map(|name| name as &dyn std::fmt::Display), verbosity);
         Self { report, verbosity, name: name.cloned(), output, busy: busy.unwrap_or(exit::BUSY) }
     }

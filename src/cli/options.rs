@@ -7,6 +7,7 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 
+use crate::report::Verbosity;
 use crate::rules::{
     BoundedDuration, Label, Name, OnLost, OnUnreachable, Order, Owner, Prefix, Timeout, Token, Ttl,
     UserMessage,
@@ -38,10 +39,8 @@ fn choice<T: Copy + Send + Sync>(
         help => PossibleValue::new(*name).help(help),
     });
     PossibleValuesParser::new(named).try_map(|text| {
-        let chosen = choices.iter().find(|(name, ..)| *name == text);
-        chosen
-            .map(|(_, _, value)| *value)
-            .ok_or_else(|| UserMessage::of_value("not a choice", &text))
+        let chosen = choices.iter().find(|(name, ..)| *name == text).map(|(.., value)| *value);
+        chosen.ok_or_else(|| UserMessage::of_value("not a choice", &text))
     })
 }
 
@@ -124,12 +123,29 @@ pub(crate) struct Common {
     pub(crate) verbose: bool,
 }
 
-// How to request a lock: on exec and acquire.
+impl Common {
+    pub(crate) fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+}
+
+// Which lock to request, and how: on exec and acquire.
 #[derive(Args)]
 #[group(skip)]
 pub(crate) struct Terms {
-    #[command(flatten)]
-    pub(crate) lease: LeaseArgs,
+    /// Name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Name,
+    /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
+    ///
+    /// If this host dies, the lock becomes free within this time. It does not limit how long the
+    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms.
+    #[arg(short, long, value_name = "DURATION")]
+    pub(crate) ttl: Option<Ttl>,
     /// Hold the lock alone (default)
     #[arg(short = 'x', long, group = "mode")]
     pub(crate) exclusive: bool,
@@ -196,17 +212,6 @@ pub(crate) struct Terms {
     /// For example, the URL of a CI job or a ticket number.
     #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
     pub(crate) label: Option<Label>,
-}
-
-#[derive(Args)]
-#[group(skip)]
-pub(crate) struct LeaseArgs {
-    /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
-    ///
-    /// If this host dies, the lock becomes free within this time. It does not limit how long the
-    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms.
-    #[arg(short, long, value_name = "DURATION")]
-    pub(crate) ttl: Option<Ttl>,
 }
 
 // Which hold is meant: on renew and release.

@@ -6,9 +6,10 @@ use std::os::fd::AsFd;
 use anyhow::anyhow;
 
 use super::grant::Grant;
-use super::output::{self, Done};
+use super::output::{self, Document, Output};
 use super::{identity, keeper};
-use crate::config::{Acquire, Handover, Output};
+use crate::cli;
+use crate::config::{Handover, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
@@ -18,28 +19,30 @@ use crate::system::inherited::Inherited;
 use crate::text::quoted;
 
 pub(super) fn run(
-    options: &Acquire,
+    options: cli::Acquire,
     arguments: &[OsString],
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let Acquire { terms, while_pid, keeper_token, output } = options;
-    let watched = match while_pid {
-        Some(process) => Some((*process, keeper::watchable(*process)?)),
-        None => None,
-    };
-    if let (Some((process, _)), Some(token)) = (&watched, keeper_token) {
-        return keeper::run(token.clone(), *process, terms, inherited, report);
-    }
+    let output = Output::of_acquire(&options);
+    let handover = Handover::receive(arguments)?;
+    let keeper_token = handover.as_ref().map(Handover::token).transpose()?;
+    let read_once = handover.map(|it| it.read_once).unwrap_or_default();
+    let cli::Acquire { common, terms, while_pid, .. } = options;
+    let terms = Terms::resolve(&common, terms, read_once)?;
+    let watched = while_pid.map(keeper::watchable).transpose()?;
     let client = match while_pid {
-        Some(process) => identity::of_watched(*process, terms.label.clone()),
-        None => identity::of_caller(terms.label.clone()),
+        Some(process) => identity::of_watched(process, terms.options.label.clone()),
+        None => identity::of_caller(terms.options.label.clone()),
     };
-    let needed_by = watched.as_ref().map(|(_, process)| process.as_fd());
-    let mut grant = Grant::obtain(terms, Token::fresh(), client, needed_by, inherited, report)?;
+    if let (Some(process), Some(token)) = (while_pid, keeper_token) {
+        return keeper::run(token, process, terms, client, inherited, report);
+    }
+    let needed_by = watched.as_ref().map(AsFd::as_fd);
+    let mut grant = Grant::obtain(&terms, Token::fresh(), client, needed_by, inherited, report)?;
     let token = &grant.request.token;
     let mut keeper = None;
-    if let Some((_, process)) = watched {
+    if let Some(process) = watched {
         let handover = Handover::new(token, &terms.server.read_once);
         match keeper::start(process, &handover, arguments, inherited, report) {
             Ok(started) => keeper = Some(started),
@@ -54,12 +57,14 @@ pub(super) fn run(
     let printed = match (stopped, output) {
         (Some(stopped), _) => Err(stopped),
         (None, Output::Human) => output::text(&format!("{}\n", token.as_str())),
-        (None, Output::Json) => {
-            let done = Done::new("acquired", &terms.name).with_token(token);
-            let done = done.with_lease(grant.acquired.fence, grant.request.ttl.get());
-            output::document(&done.with_slot(grant.acquired.slot))
-        }
-        (None, Output::Shell) => output::text(&assignments(&grant.variables(&terms.name))),
+        (None, Output::Json) => output::document(&Document {
+            token: Some(token.as_str()),
+            fence: Some(grant.acquired.fence),
+            ttl_ms: Some(grant.request.ttl.as_millis()),
+            slot: Some(grant.acquired.slot),
+            ..Document::new("acquired", &terms.options.name)
+        }),
+        (None, Output::Shell) => output::text(&assignments(&grant.variables(&terms.options.name))),
     };
     // Release the lock if its token could not be printed, or if a signal ended the acquire.
     let unwanted = match printed {

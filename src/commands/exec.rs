@@ -2,27 +2,41 @@
 
 use super::grant::{Grant, SLOT};
 use super::{identity, retry};
-use crate::config::Exec;
+use crate::cli;
+use crate::config::{ReadOnce, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    Failure, Instant, LockOutcome, OnUnreachable, Outcome, Release, Request, Token, show,
+    BoundedDuration, Failure, Group, Instant, LockOutcome, LossPolicy, OnUnreachable, Outcome,
+    Release, Request, Token, show,
 };
 use crate::store::Store;
 use crate::supervise::{self, Command, Completion, OwnGroup, RenewableHold};
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
 
-pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Result<Exit, Error> {
-    let Exec { terms, program, arguments, group, loss_policy, on_unreachable } = options;
-    let client = identity::of_exec(&program, terms.label.clone());
+pub(super) fn run(
+    options: cli::Exec,
+    inherited: Inherited,
+    report: &Report,
+) -> Result<Exit, Error> {
+    let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
+    let loss_policy = LossPolicy {
+        on_lost: options.on_lost.unwrap_or_default(),
+        kill_after: options.kill_after.map_or(LossPolicy::DEFAULT.kill_after, BoundedDuration::get),
+    };
+    let terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
+    let mut arguments = options.command;
+    // There is at least one word.
+    let program = arguments.remove(0);
+    let client = identity::of_exec(&program, terms.options.label.clone());
     let prepared = OwnGroup::for_command(group);
     // A command without a lock has no slot either.
     let variables = vec![(SLOT, None)];
     let mut command = Command { program, arguments, group: None, variables };
     let granted = Grant::obtain(&terms, Token::fresh(), client, None, inherited, report);
-    let mut grant = match (granted, on_unreachable) {
+    let mut grant = match (granted, options.on_unreachable.unwrap_or_default()) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
             let problem = error.problem();
@@ -50,7 +64,7 @@ pub(super) fn run(options: Exec, inherited: Inherited, report: &Report) -> Resul
         }
     }
 
-    command.variables = grant.variables(&terms.name);
+    command.variables = grant.variables(&terms.options.name);
     let Grant { store, request, acquired, mut signals } = grant;
     let lease = acquired.lease;
     let hold = RenewableHold { key: request.key.clone(), token: request.token.clone(), lease };

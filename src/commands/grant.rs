@@ -1,6 +1,7 @@
 //! What exec and acquire share: the steps from the options to a lock that is granted.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -8,7 +9,9 @@ use super::reported;
 use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::{ClientInfo, EnclosingHolds, Name, Owner, Request, Token, WaitLimit};
+use crate::rules::{
+    BoundedDuration, ClientInfo, EnclosingHolds, Name, Owner, Request, Token, WaitLimit,
+};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -37,20 +40,20 @@ impl Grant {
         inherited: Inherited,
         report: &Report,
     ) -> Result<Self, Error> {
-        let key = terms.server.key(&terms.name);
+        let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
         let enclosing = EnclosingHolds::inherited().of_key(&key);
         let request = Request {
             key,
             token,
             mode: terms.mode,
             ttl: terms.ttl,
-            at_least: terms.at_least,
-            owner: terms.owner.clone(),
+            at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
+            owner: options.owner.clone(),
             fresh_owner: Owner::fresh(),
             enclosing,
-            reentrant: terms.reentrant,
-            next: terms.next,
-            supersedes: terms.supersede,
+            reentrant: options.reentrant,
+            next: options.next,
+            supersedes: options.supersede,
             arrival: None,
             heartbeat: match terms.wait_limit {
                 WaitLimit::None => None,

@@ -11,7 +11,8 @@ use ctrl_c::CtrlC;
 use screen::Screen;
 
 use super::{identity, output, reported};
-use crate::config::{Form, Inspect};
+use crate::cli::Inspect;
+use crate::config::{ReadOnce, Server};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::problem::Here;
@@ -19,37 +20,46 @@ use crate::inspect::selection::Selection;
 use crate::inspect::style::Style;
 use crate::inspect::{Inspected, json, page, table};
 use crate::report::Report;
-use crate::rules::{Failure, Instant, Key, Listing, Prefix, State, Subject, show};
+use crate::rules::{
+    BoundedDuration, Failure, Instant, Listing, Name, State, Subject, UserMessage, show,
+};
 use crate::store::Store;
-use crate::store::location::Location;
 use crate::system::poll::ready;
 
 pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
-    let prefix = &options.server.prefix;
+    let one = options.subject.as_ref().and_then(Subject::name);
+    if one.is_some() && options.older_than.is_some() && !options.attention {
+        let fault = UserMessage::new("--older-than selects from a list, but NAME is one lock");
+        return Err(Error::Usage(fault.with_remedy("to check its age, add --attention")));
+    }
+    let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
     let inspection = Inspection {
-        store: reported::open(&options.server, report)?,
-        location: &options.server.location,
-        prefix,
-        subject: options.subject.as_ref(),
-        selection: options.selection,
-        form: options.form,
-        here: Here::new(identity::host(), prefix),
+        store: reported::open(&server, report)?,
+        server: &server,
+        options,
+        one,
+        selection: Selection {
+            attention: options.attention,
+            older_than: options.older_than.map(BoundedDuration::get),
+            order: options.sort,
+        },
+        here: Here::new(identity::host(), &server.prefix),
         report,
     };
     match options.watch {
         None => inspection.once(),
-        Some(every) => inspection.watch(every),
+        Some(every) => inspection.watch(every.get()),
     }
 }
 
 /// What to show, and how.
 struct Inspection<'a> {
     store: Box<dyn Store>,
-    location: &'a Location,
-    prefix: &'a Prefix,
-    subject: Option<&'a Subject>,
+    server: &'a Server,
+    options: &'a Inspect,
+    /// The lock, if the user named one.
+    one: Option<&'a Name>,
     selection: Selection,
-    form: Form,
     here: Here<'a>,
     report: &'a Report,
 }
@@ -78,9 +88,8 @@ impl Inspection<'_> {
         let found = ManuallyDrop::new(self.find()?);
         let shown = self.show(&found, Screen::of_stdout().style())?;
         output::text(&(shown.body + &shown.foot))?;
-        let lists = !matches!(self.subject, Some(Subject::One(_)));
         // A check that succeeds is silent.
-        if found.is_empty() && lists && self.form == Form::Human && !self.selection.attention {
+        if found.is_empty() && self.is_for_people() && !self.selection.attention {
             self.report.note(self.nothing());
         }
         let free = found.locks.iter().all(|lock| lock.view.state == State::Free);
@@ -88,7 +97,7 @@ impl Inspection<'_> {
             _ if !found.complete => exit::UNREACHABLE,
             true if found.is_empty() => exit::OK,
             true => exit::ATTENTION,
-            false if free && !lists => exit::FREE,
+            false if free && self.one.is_some() => exit::FREE,
             false => exit::OK,
         }))
     }
@@ -109,7 +118,7 @@ impl Inspection<'_> {
                 }
                 // An error that the user must fix ends the watch.
                 Err(error) if first && !error.is_transient() => return Err(error),
-                Err(error) if self.form == Form::Json => {
+                Err(error) if self.options.json => {
                     self.report.warn(&error);
                     Shown::default()
                 }
@@ -142,23 +151,19 @@ impl Inspection<'_> {
     }
 
     fn find(&mut self) -> Result<Found, Error> {
-        let found = match self.subject {
-            Some(Subject::One(name)) => {
-                let view = self.store.inspect(&Key::new(self.prefix, name));
-                view.map(|view| Listing {
-                    locks: vec![(name.clone(), Ok(view))],
-                    failures: Vec::new(),
-                })
+        let listing = match self.one {
+            Some(name) => {
+                let view = self.store.inspect(&self.server.key(name))?;
+                Listing { locks: vec![(name.clone(), Ok(view))], failures: Vec::new() }
             }
-            several => {
-                let pattern = several.and_then(Subject::pattern);
-                self.store.list(self.prefix, pattern)
+            None => {
+                let pattern = self.options.subject.as_ref().and_then(Subject::pattern);
+                self.store.list(&self.server.prefix, pattern)?
             }
         };
-        let mut found = self.readable(found?)?;
+        let mut found = self.readable(listing)?;
         // Other forms leave these out, because they cost a round trip.
-        let page = matches!(self.subject, Some(Subject::One(_))) && !found.locks.is_empty();
-        if page && self.form == Form::Human {
+        if self.one.is_some() && !found.locks.is_empty() && self.is_for_people() {
             found.hazards = self.store.hazards();
         }
         Ok(found)
@@ -190,7 +195,7 @@ impl Inspection<'_> {
     /// What to draw. Without locks, it says so.
     fn show_frame(&self, found: &Found, screen: Screen) -> Result<Shown, Error> {
         let mut shown = self.show(found, screen.style())?;
-        if self.form == Form::Human && found.is_empty() {
+        if self.is_for_people() && found.is_empty() {
             shown.foot = screen.style().line(&self.nothing(), false);
         }
         Ok(shown)
@@ -198,28 +203,33 @@ impl Inspection<'_> {
 
     fn show(&self, found: &Found, style: Style) -> Result<Shown, Error> {
         let Found { locks, hazards, .. } = found;
-        let one = matches!(self.subject, Some(Subject::One(_)));
-        let held = locks.iter().filter(|lock| lock.view.state != State::Free);
-        let (body, foot) = match (self.form, &locks[..]) {
-            (Form::Json, locks) => {
+        let one = self.one.is_some();
+        let is_held = |lock: &&Inspected| lock.view.state != State::Free;
+        let (body, foot) = match &locks[..] {
+            _ if self.options.json => {
                 // A lock that the user named is shown even if it is free, because it has a history.
-                let listed = locks.iter().filter(|lock| one || lock.view.state != State::Free);
-                let documents = json::documents(self.prefix, listed, one);
+                let listed = locks.iter().filter(|lock| one || is_held(lock));
+                let documents = json::documents(&self.server.prefix, listed, one);
                 (output::json(&documents)?, String::new())
             }
-            (Form::Names, _) => {
+            _ if self.options.names => {
+                let held = locks.iter().filter(is_held);
                 (held.map(|lock| format!("{}\n", lock.name)).collect(), String::new())
             }
-            (Form::Human, [lock]) if one => (page::page(lock, hazards, style), String::new()),
-            (Form::Human, locks) => (table::list(locks, style), table::summary(locks)),
+            [lock] if one => (page::page(lock, hazards, style), String::new()),
+            _ => (table::list(locks, style), table::summary(locks)),
         };
         Ok(Shown { body, foot })
+    }
+
+    fn is_for_people(&self) -> bool {
+        !self.options.json && !self.options.names
     }
 
     /// The message for an empty list: `no lock is held under prefix 'rlock:' on
     /// redis.example:6379`.
     fn nothing(&self) -> String {
-        let locks = match self.subject {
+        let locks = match &self.options.subject {
             Some(Subject::One(name)) => format!("no lock {name}"),
             Some(Subject::Matching(pattern)) => format!("no lock that matches '{pattern}'"),
             None => "no lock".into(),
@@ -232,7 +242,8 @@ impl Inspection<'_> {
             (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
             (false, None) => "is held".into(),
         };
-        format!("{locks} {what} under prefix '{}' on {}", self.prefix.as_str(), self.location)
+        let Server { prefix, location, .. } = self.server;
+        format!("{locks} {what} under prefix '{}' on {location}", prefix.as_str())
     }
 }
 

@@ -22,12 +22,14 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::{identity, retry};
+use super::retry;
 use crate::config::{Handover, KEEPER, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::{Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Token, UserMessage};
+use crate::rules::{
+    ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Token, UserMessage, WaitLimit,
+};
 use crate::supervise::notice::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Descriptors, RenewableHold, watch};
@@ -142,7 +144,8 @@ fn close_others_at_exec() -> std::io::Result<()> {
 pub(super) fn run(
     token: Token,
     process: ProcessId,
-    terms: &Terms,
+    mut terms: Terms,
+    client: ClientInfo,
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
@@ -151,8 +154,9 @@ pub(super) fn run(
     // setsid(2) works because a process that was just started does not lead a group.
     let _ = setsid();
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
-    let client = identity::of_watched(process, terms.label.clone());
-    let grant = Grant::obtain(terms, token, client, None, inherited, report)?;
+    // The lock is held already.
+    terms.wait_limit = WaitLimit::None;
+    let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
     // By this name a release finds it.
     let _ = CString::new(name_of_keeper(&request.token)).map(|name| prctl::set_name(&name));

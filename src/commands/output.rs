@@ -1,25 +1,63 @@
 //! Results on stdout: text for users, assignments for scripts, JSON for programs.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
+use crate::cli;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::inspect::json::{ClientDocument, HolderDocument, WaiterDocument};
-use crate::rules::{Fence, Name, Slot, Token};
+use crate::inspect::json::{HolderDocument, WaiterDocument};
+use crate::rules::{ClientInfo, Fence, Name, Operator, Slot};
 use crate::text::{Line, is_unsafe};
 
-/// The JSON document of acquire, renew and release.
-#[derive(Serialize)]
-pub(super) struct Done<'a> {
+/// What reads the result of a command on stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    Human,
+    Json,
+    /// A shell, which evaluates it.
+    Shell,
+}
+
+impl Output {
+    /// For a command with `--json` as its only choice.
+    pub(super) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Human }
+    }
+
+    pub(super) fn of_acquire(options: &cli::Acquire) -> Self {
+        if options.shell { Self::Shell } else { Self::of(options.json) }
+    }
+
+    /// For a command line that could not be parsed: what its words ask for, as far as they are
+    /// options of the subcommand.
+    pub(super) fn of_words(arguments: &[OsString]) -> Self {
+        let [_, subcommand, words @ ..] = arguments else { return Self::Human };
+        let has =
+            |option: &str| words.iter().take_while(|word| *word != "--").any(|word| word == option);
+        match subcommand.to_str() {
+            Some("acquire" | "renew" | "release" | "inspect") if has("--json") => Self::Json,
+            Some("acquire") if has("--shell") => Self::Shell,
+            _ => Self::Human,
+        }
+    }
+}
+
+/// The JSON document of acquire, renew and release, and that of every failure.
+#[derive(Default, Serialize)]
+pub(super) struct Document<'a> {
     pub(super) status: &'static str,
-    pub(super) name: &'a str,
+    pub(super) name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exit: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,87 +71,38 @@ pub(super) struct Done<'a> {
     pub(super) revoked: Option<Vec<HolderDocument<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<WaiterDocument<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) holders: Option<Vec<HolderDocument<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) superseded_by: Option<&'a ClientInfo>,
+    #[serde(flatten)]
+    pub(super) operator: Option<&'a Operator>,
 }
 
-impl<'a> Done<'a> {
+impl<'a> Document<'a> {
     pub(super) fn new(status: &'static str, name: &'a Name) -> Self {
-        let name = name.as_str();
-        Self {
-            status,
-            name,
-            token: None,
-            fence: None,
-            ttl_ms: None,
-            slot: None,
-            revoked: None,
-            removed: None,
-        }
+        Self { status, name: Some(name.as_str()), ..Self::default() }
     }
-
-    pub(super) fn with_token(self, token: &'a Token) -> Self {
-        Self { token: Some(token.as_str()), ..self }
-    }
-
-    pub(super) fn with_revoked(self, holders: Vec<HolderDocument<'a>>) -> Self {
-        Self { revoked: Some(holders), ..self }
-    }
-
-    pub(super) fn with_removed(self, waiter: WaiterDocument<'a>) -> Self {
-        Self { status: "removed", removed: Some(waiter), ..self }
-    }
-
-    pub(super) fn with_slot(self, slot: Option<Slot>) -> Self {
-        Self { slot: Some(slot), ..self }
-    }
-
-    pub(super) fn with_lease(self, fence: Fence, left: Duration) -> Self {
-        let ttl_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-        Self { fence: Some(fence), ttl_ms: Some(ttl_ms), ..self }
-    }
-}
-
-#[derive(Serialize)]
-struct Failed<'a> {
-    status: &'static str,
-    name: Option<&'a str>,
-    exit: i32,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    holders: Option<Vec<HolderDocument<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    superseded_by: Option<ClientDocument<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
 }
 
 /// Prints the JSON document of a command that failed, including the exit status.
 pub(super) fn failure(name: Option<&Name>, error: &Error, exit: Exit) -> Result<(), Error> {
-    let holders = match error {
-        Error::Busy { view, .. } | Error::UnknownId(_, view) | Error::AmbiguousId(_, view) => {
-            Some(HolderDocument::all(view))
-        }
-        _ => None,
-    };
-    let superseded_by = match error {
-        Error::Superseded(newer) => Some(ClientDocument::new(newer)),
-        _ => None,
-    };
-    let operator = match error {
-        Error::Removed(operator) => Some(operator),
-        _ => None,
-    };
-    document(&Failed {
+    let mut failed = Document {
         status: error.status(),
         name: name.map(Name::as_str),
-        exit: exit.shown(),
-        message: Line::new(&error.to_string()).as_str().to_owned(),
-        holders,
-        superseded_by,
-        by: operator.and_then(|operator| operator.name.as_deref()),
-        reason: operator.and_then(|operator| operator.reason.as_deref()),
-    })
+        exit: Some(exit.shown()),
+        message: Some(Line::new(&error.to_string()).as_str().to_owned()),
+        ..Document::default()
+    };
+    match error {
+        Error::Busy { view, .. } | Error::UnknownId(_, view) | Error::AmbiguousId(_, view) => {
+            failed.holders = Some(HolderDocument::all(view));
+        }
+        Error::Superseded(newer) => failed.superseded_by = Some(&**newer),
+        Error::Removed(operator) => failed.operator = Some(operator),
+        _ => {}
+    }
+    document(&failed)
 }
 
 /// Prints one JSON document, on one line.

@@ -1,40 +1,48 @@
 //! `rlock release`: releases a lock from acquire, or revokes all holds.
 
-use super::output::{self, Done};
+use super::output::{self, Document};
 use super::retry::Retry;
 use super::{reported, revoke};
-use crate::config::{Output, Release, Target};
+use crate::cli::Release;
+use crate::config::{self, ReadOnce, Server};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::request;
-use crate::rules::{Outcome, Token};
+use crate::rules::{Key, Outcome, Token};
 use crate::store::Store;
 use crate::supervise::notice;
 
 pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
-    let mut store = reported::open(&options.server, report)?;
-    match &options.target {
-        Target::Hold(token) => release(&mut *store, options, token, report),
-        Target::AllHolds(force) => revoke::run(&mut *store, options, force, report),
-        Target::Client(id, force) => revoke::run_for_one(&mut *store, options, id, force, report),
+    let token = match options.force {
+        true => None,
+        false => Some(config::token(options.hold.token.clone())?),
+    };
+    let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
+    let key = server.key(&options.hold.name);
+    let mut store = reported::open(&server, report)?;
+    match (token, &options.id) {
+        (Some(token), _) => release(&mut *store, options, &key, &token, report),
+        (None, None) => revoke::run(&mut *store, options, &key, report),
+        (None, Some(id)) => revoke::run_for_one(&mut *store, options, &key, id, report),
     }
 }
 
 fn release(
     store: &mut dyn Store,
     options: &Release,
+    key: &Key,
     token: &Token,
     report: &Report,
 ) -> Result<Exit, Error> {
     let retry = Retry { pending: "not released", ends: None, signals: None };
-    match retry.run(report, || store.release(&options.key, token, Outcome::Unknown))? {
+    match retry.run(report, || store.release(key, token, Outcome::Unknown))? {
         request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         request::Release::Released | request::Release::Unknown => {
             notice::give(token);
             report.detail("released");
-            if options.output == Output::Json {
-                output::document(&Done::new("released", &options.name))?;
+            if options.hold.json {
+                output::document(&Document::new("released", &options.hold.name))?;
             }
             Ok(Exit::Status(exit::OK))
         }

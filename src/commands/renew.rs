@@ -1,25 +1,31 @@
 //! `rlock renew`: extends the lease of a lock from acquire.
 
-use super::output::{self, Done};
+use super::output::{self, Document};
 use super::reported;
 use super::retry::Retry;
-use crate::config::{Output, Renew};
+use crate::cli;
+use crate::config::{self, ReadOnce, Server};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::{Renewal, show};
+use crate::rules::{Renewal, millis, show};
 
-pub(super) fn run(options: &Renew, report: &Report) -> Result<Exit, Error> {
-    let Renew { name, key, token, ttl, server, output } = options;
-    let mut store = reported::open(server, report)?;
+pub(super) fn run(options: cli::Renew, report: &Report) -> Result<Exit, Error> {
+    let cli::Renew { common, ttl, hold } = options;
+    let (token, ttl) = (config::token(hold.token)?, config::ttl(ttl)?);
+    let server = Server::resolve(&common, ttl, 0, ReadOnce::new())?;
+    let key = server.key(&hold.name);
+    let mut store = reported::open(&server, report)?;
     let retry = Retry { pending: "not renewed", ends: None, signals: None };
-    match retry.run(report, || store.renew(key, token, *ttl, None))? {
+    match retry.run(report, || store.renew(&key, &token, ttl, None))? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
         Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);
             report.detail(format_args!("renewed, expires in {expires}, fencing token {fence}"));
-            if *output == Output::Json {
-                output::document(&Done::new("renewed", name).with_lease(fence, left))?;
+            if hold.json {
+                let (fence, ttl_ms) = (Some(fence), Some(millis(left)));
+                let renewed = Document::new("renewed", &hold.name);
+                output::document(&Document { fence, ttl_ms, ..renewed })?;
             }
             Ok(Exit::Status(exit::OK))
         }

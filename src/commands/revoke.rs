@@ -5,16 +5,16 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::identity;
-use super::output::{self, Done};
+use super::output::{self, Document};
 use super::retry::Retry;
-use crate::config::{Force, Output, Release};
+use crate::cli::{HoldArgs, Release};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    HoldState, Holder, Id, Instant, Key, Kind, Name, Operator, Removal, Revocation, ServerTime,
-    State, View, show,
+    HoldState, Holder, Id, Instant, Key, Kind, Operator, Removal, Revocation, ServerTime, State,
+    View, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
@@ -32,12 +32,10 @@ const SOON: Duration = Duration::from_secs(1);
 pub(super) fn run(
     store: &mut dyn Store,
     options: &Release,
-    force: &Force,
+    key: &Key,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let Release { name, key, output, .. } = options;
-    let revocation = force.revocation;
-    let by = operator(force);
+    let (revocation, by) = how(options);
     let before = retry().run(report, || store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
@@ -47,18 +45,19 @@ pub(super) fn run(
         (State::Free | State::Held | State::Revoked | State::Cooling, _) => {}
     }
     for holder in &before.holders {
-        report_line(*output, name, &revoked(holder, before.now))?;
+        report_line(&options.hold, &revoked(holder, before.now))?;
     }
     let listed = u64::try_from(before.holders.len()).unwrap_or(u64::MAX);
     let more = before.holder_count.saturating_sub(listed);
     if more > 0 {
-        report_line(*output, name, &format!("revoked {more} more"))?;
+        report_line(&options.hold, &format!("revoked {more} more"))?;
     }
     if revocation == Revocation::Graceful {
         Awaited::new(&before.holders, more > 0, before.now).until_gone(store, key, report)?;
     }
-    if *output == Output::Json {
-        output::document(&Done::new("released", name).with_revoked(HolderDocument::all(&before)))?;
+    if options.hold.json {
+        let revoked = Some(HolderDocument::all(&before));
+        output::document(&Document { revoked, ..Document::new("released", &options.hold.name) })?;
     }
     Ok(Exit::Status(exit::OK))
 }
@@ -67,14 +66,13 @@ pub(super) fn run(
 pub(super) fn run_for_one(
     store: &mut dyn Store,
     options: &Release,
+    key: &Key,
     id: &Id,
-    force: &Force,
     report: &Report,
 ) -> Result<Exit, Error> {
-    let Release { name, key, output, .. } = options;
-    let by = operator(force);
-    let removal = retry().run(report, || store.remove(key, id, force.revocation, &by))?;
-    let done = Done::new("released", name);
+    let (revocation, by) = how(options);
+    let removal = retry().run(report, || store.remove(key, id, revocation, &by))?;
+    let done = Document::new("released", &options.hold.name);
     let done = match &removal {
         Removal::Unknown(view) => return Err(Error::UnknownId(id.clone(), Box::new(view.clone()))),
         Removal::Several(view) => {
@@ -83,24 +81,25 @@ pub(super) fn run_for_one(
         Removal::Removed(waiter, now) => {
             let (client, waited) = (&waiter.client, show(now.since(waiter.since)));
             let line = format!("removed {client} from the queue after {waited}, id {id}");
-            report_line(*output, name, &line)?;
-            done.with_removed(WaiterDocument::removed(waiter, *now))
+            report_line(&options.hold, &line)?;
+            let removed = Some(WaiterDocument::removed(waiter, *now));
+            Document { status: "removed", removed, ..done }
         }
         Removal::Gone => {
             let line = format!("id {id} no longer holds or awaits the lock");
-            report_line(*output, name, &line)?;
+            report_line(&options.hold, &line)?;
             done
         }
         Removal::Revoked(holder, now) => {
-            report_line(*output, name, &revoked(holder, *now))?;
-            if force.revocation == Revocation::Graceful {
+            report_line(&options.hold, &revoked(holder, *now))?;
+            if revocation == Revocation::Graceful {
                 let revoked = std::slice::from_ref(holder);
                 Awaited::new(revoked, false, *now).until_gone(store, key, report)?;
             }
-            done.with_revoked(vec![HolderDocument::new(holder, *now)])
+            Document { revoked: Some(vec![HolderDocument::new(holder, *now)]), ..done }
         }
     };
-    if *output == Output::Json {
+    if options.hold.json {
         output::document(&done)?;
     }
     Ok(Exit::Status(exit::OK))
@@ -119,19 +118,18 @@ fn revoked(holder: &Holder, now: ServerTime) -> String {
 }
 
 /// Prints a line for users.
-fn report_line(output: Output, name: &Name, line: &str) -> Result<(), Error> {
-    match output {
-        Output::Json => Ok(()),
-        Output::Human | Output::Shell => {
-            let line = Line::new(&format!("{name}: {line}"));
-            output::text(&format!("{}\n", line.as_str()))
-        }
+fn report_line(HoldArgs { name, json, .. }: &HoldArgs, line: &str) -> Result<(), Error> {
+    if *json {
+        return Ok(());
     }
+    let line = Line::new(&format!("{name}: {line}"));
+    output::text(&format!("{}\n", line.as_str()))
 }
 
-/// This operator, as stores keep it.
-fn operator(force: &Force) -> String {
-    Operator::to_line(&identity::of_operator(), force.reason.as_ref())
+/// How to revoke, and the operator with the reason, as stores keep them.
+fn how(options: &Release) -> (Revocation, String) {
+    let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
+    (revocation, Operator::to_line(&identity::of_operator(), options.reason.as_ref()))
 }
 
 /// A revocation, or the removal of one client, is not known to have happened yet.

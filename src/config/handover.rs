@@ -24,7 +24,7 @@ pub(crate) type ReadOnce = BTreeMap<String, Vec<u8>>;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Handover {
     token: String,
-    pub(super) read_once: ReadOnce,
+    pub(crate) read_once: ReadOnce,
 }
 
 impl Handover {
@@ -32,7 +32,7 @@ impl Handover {
         Self { token: token.as_str().to_owned(), read_once: read_once.clone() }
     }
 
-    pub(super) fn token(&self) -> Result<Token, Error> {
+    pub(crate) fn token(&self) -> Result<Token, Error> {
         self.token.parse().map_err(Error::Usage)
     }
 

@@ -33,7 +33,7 @@ impl Server {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
     /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper
     /// has received.
-    pub(super) fn resolve(
+    pub(crate) fn resolve(
         common: &cli::Common,
         ttl: Option<Ttl>,
         min_replicas: u32,
@@ -44,7 +44,7 @@ impl Server {
             [] => from_environment.split_whitespace().collect(),
             given => given.iter().map(String::as_str).collect(),
         };
-        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT")?;
+        let io_timeout = setting(common.io_timeout, "RLOCK_IO_TIMEOUT", str::parse)?;
         let io_timeout = io_timeout.unwrap_or(Timeout::DEFAULT).get();
         let mut files = Files::new(io_timeout, read_once);
         if urls.is_empty() {
@@ -59,13 +59,15 @@ impl Server {
         }
         let is_local = location.directory().is_some();
         files.warnings.extend(location.directory().and_then(Directory::hazard));
-        let credentials = match is_local {
-            // No server could ask for them.
-            true => Credentials::default(),
-            false => credentials(common, &mut files)?,
-        };
+        let mut login = credentials("RLOCK_USERNAME", "RLOCK_PASSWORD")?;
+        // On local:, no server could ask for it.
+        if let (Some(file), false) = (&common.password_file, is_local) {
+            login.password = Some(files.password(file)?);
+            login.setting = "--password-file";
+        }
+        let for_sentinels = credentials("RLOCK_SENTINEL_USERNAME", "RLOCK_SENTINEL_PASSWORD")?;
         let location = location
-            .with(&credentials, &sentinel_credentials()?, &tls_files(common, &mut files)?)
+            .with(&login, &for_sentinels, &tls_files(common, &mut files)?)
             .map_err(Error::Config)?;
         if min_replicas > 0 && is_local {
             return Err(Error::Config("local: does not replicate; set --min-replicas to 0".into()));
@@ -74,7 +76,9 @@ impl Server {
             (Some(prefix), _) => prefix.clone(),
             (None, None) => Prefix::default(),
             // An empty prefix is a valid one, so an empty variable counts as set.
-            (None, Some(text)) => parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?)?,
+            (None, Some(text)) => {
+                parse("RLOCK_PREFIX", &unicode("RLOCK_PREFIX", text)?, str::parse)?
+            }
         };
         Ok(Self {
             location,
@@ -98,20 +102,9 @@ impl fmt::Display for Server {
     }
 }
 
-fn credentials(common: &cli::Common, files: &mut Files) -> Result<Credentials, Error> {
-    let (password, setting) = match &common.password_file {
-        Some(file) => (Some(files.password(file)?), "--password-file"),
-        None => (variable("RLOCK_PASSWORD")?, "RLOCK_PASSWORD"),
-    };
-    Ok(Credentials { username: variable("RLOCK_USERNAME")?, password, setting })
-}
-
-fn sentinel_credentials() -> Result<Credentials, Error> {
-    Ok(Credentials {
-        username: variable("RLOCK_SENTINEL_USERNAME")?,
-        password: variable("RLOCK_SENTINEL_PASSWORD")?,
-        setting: "RLOCK_SENTINEL_PASSWORD",
-    })
+/// Returns the username and the password in these variables.
+fn credentials(username: &str, setting: &'static str) -> Result<Credentials, Error> {
+    Ok(Credentials { username: variable(username)?, password: variable(setting)?, setting })
 }
 
 fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {

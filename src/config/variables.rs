@@ -2,38 +2,25 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::str::FromStr;
 
 use crate::error::Error;
 use crate::rules::UserMessage;
 
 /// Returns the value of an option, or of the variable if the option was not given.
-pub(super) fn setting<T: FromStr<Err = UserMessage>>(
-    option: Option<T>,
-    name: &str,
-) -> Result<Option<T>, Error> {
-    setting_by(option, name, str::parse)
-}
-
-/// Does the same with another parser.
-pub(super) fn setting_by<T>(
+pub(super) fn setting<T>(
     option: Option<T>,
     name: &str,
     parser: impl FnOnce(&str) -> Result<T, UserMessage>,
 ) -> Result<Option<T>, Error> {
     match (option, variable(name)?) {
         (Some(value), _) => Ok(Some(value)),
-        (None, Some(text)) => parse_by(name, &text, parser).map(Some),
+        (None, Some(text)) => parse(name, &text, parser).map(Some),
         (None, None) => Ok(None),
     }
 }
 
 /// Parses the text of a variable; an error names the variable.
-pub(super) fn parse<T: FromStr<Err = UserMessage>>(name: &str, text: &str) -> Result<T, Error> {
-    parse_by(name, text, str::parse)
-}
-
-fn parse_by<T>(
+pub(super) fn parse<T>(
     name: &str,
     text: &str,
     parser: impl FnOnce(&str) -> Result<T, UserMessage>,

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use super::{one_line, parts};
 use crate::cli::{self, Command, Unparsed};
-use crate::config;
+use crate::config::{ReadOnce, Server, Terms};
 use crate::error::Error;
 
 /// Checks command lines, from the words to the resolved configuration. The input is the arguments.
@@ -27,18 +27,20 @@ fn resolve(command: Command) {
         Command::Release(options) => &options.common,
         Command::Inspect(options) => &options.common,
     };
-    let _ = config::verbosity(common);
     let files = [&common.password_file, &common.tls_ca, &common.tls_cert, &common.tls_key];
     // An input must not decide which files of this host are read.
     if files.iter().any(|file| file.is_some()) {
         return;
     }
+    let server = |common, ttl| Server::resolve(common, ttl, 0, ReadOnce::new()).map(drop);
     let resolved: Result<(), Error> = match command {
-        Command::Exec(options) => config::Exec::resolve(options).map(drop),
-        Command::Acquire(options) => config::Acquire::resolve(options, None).map(drop),
-        Command::Renew(options) => config::Renew::resolve(options).map(drop),
-        Command::Release(options) => config::Release::resolve(options).map(drop),
-        Command::Inspect(options) => config::Inspect::resolve(options).map(drop),
+        Command::Exec(cli::Exec { common, terms, .. })
+        | Command::Acquire(cli::Acquire { common, terms, .. }) => {
+            Terms::resolve(&common, terms, ReadOnce::new()).map(drop)
+        }
+        Command::Renew(options) => server(&options.common, options.ttl),
+        Command::Release(options) => server(&options.common, None),
+        Command::Inspect(options) => server(&options.common, None),
     };
     if let Err(error) = resolved {
         one_line(&error.to_string());

@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::Inspected;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Kind, Mode, Outcome, Owner, Prefix,
-    ServerTime, Slot, State, View, Waiter, millis,
+    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Kind, Mode, Operator, Outcome, Owner,
+    Prefix, ServerTime, Slot, State, View, Waiter, millis,
 };
 
 /// One lock.
@@ -32,11 +32,8 @@ struct LockDocument<'a> {
 pub(crate) struct HolderDocument<'a> {
     id: &'a str,
     owner: String,
-    host: &'a str,
-    user: &'a str,
-    pid: u32,
-    command: &'a str,
-    label: Option<&'a str>,
+    #[serde(flatten)]
+    client: &'a ClientInfo,
     fence: Fence,
     acquired_at: String,
     waited_ms: Option<u64>,
@@ -46,16 +43,6 @@ pub(crate) struct HolderDocument<'a> {
     slot: Option<Slot>,
 }
 
-/// A client that is neither a holder nor a waiter.
-#[derive(Serialize)]
-pub(crate) struct ClientDocument<'a> {
-    host: &'a str,
-    user: &'a str,
-    pid: u32,
-    command: &'a str,
-    label: Option<&'a str>,
-}
-
 #[derive(Serialize)]
 pub(crate) struct WaiterDocument<'a> {
     /// Not for one that is removed.
@@ -63,11 +50,8 @@ pub(crate) struct WaiterDocument<'a> {
     position: Option<usize>,
     id: &'a str,
     mode: &'static str,
-    host: &'a str,
-    user: &'a str,
-    pid: u32,
-    command: &'a str,
-    label: Option<&'a str>,
+    #[serde(flatten)]
+    client: &'a ClientInfo,
     waiting_ms: u64,
     next: bool,
 }
@@ -81,34 +65,22 @@ struct HistoryDocument<'a> {
     held_ms: u64,
     waited_ms: Option<u64>,
     outcome: Option<String>,
-    by: Option<&'a str>,
-    reason: Option<&'a str>,
+    #[serde(flatten)]
+    operator: &'a Operator,
     fence: Fence,
     mode: &'static str,
-    host: &'a str,
-    user: &'a str,
-    pid: u32,
-    command: &'a str,
-    label: Option<&'a str>,
+    #[serde(flatten)]
+    client: &'a ClientInfo,
     kind: Kind,
-}
-
-/// A list that creates its elements one by one as it is written.
-struct Sequence<I>(I);
-
-impl<I: Iterator<Item: Serialize> + Clone> Serialize for Sequence<I> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.clone())
-    }
 }
 
 /// All locks, in the order given, with their history if requested.
 pub(crate) fn documents<'a>(
     prefix: &'a Prefix,
-    locks: impl IntoIterator<Item = &'a Inspected, IntoIter: Clone>,
+    locks: impl IntoIterator<Item = &'a Inspected>,
     with_history: bool,
-) -> impl Serialize {
-    let document = move |Inspected { name, view, .. }: &'a Inspected| LockDocument {
+) -> Vec<impl Serialize> {
+    let document = |Inspected { name, view, .. }: &'a Inspected| LockDocument {
         name: name.as_str(),
         key: Key::new(prefix, name).as_str().to_owned(),
         state: view.state,
@@ -126,7 +98,7 @@ pub(crate) fn documents<'a>(
         history: with_history
             .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
     };
-    Sequence(locks.into_iter().map(document))
+    locks.into_iter().map(document).collect()
 }
 
 impl<'a> HolderDocument<'a> {
@@ -139,11 +111,7 @@ impl<'a> HolderDocument<'a> {
         Self {
             id: &holder.id,
             owner: Owner::shown(&holder.owner),
-            host: &holder.client.host,
-            user: &holder.client.user,
-            pid: holder.client.pid,
-            command: &holder.client.command,
-            label: holder.client.label(),
+            client: &holder.client,
             fence: holder.fence,
             acquired_at: rfc3339(holder.acquired),
             waited_ms: holder.waited.map(millis),
@@ -166,25 +134,9 @@ impl<'a> WaiterDocument<'a> {
             position: Some(position),
             id: &waiter.id,
             mode: waiter.mode.name(),
-            host: &waiter.client.host,
-            user: &waiter.client.user,
-            pid: waiter.client.pid,
-            command: &waiter.client.command,
-            label: waiter.client.label(),
+            client: &waiter.client,
             waiting_ms: millis(now.since(waiter.since)),
             next: waiter.next,
-        }
-    }
-}
-
-impl<'a> ClientDocument<'a> {
-    pub(crate) fn new(client: &'a ClientInfo) -> Self {
-        Self {
-            host: &client.host,
-            user: &client.user,
-            pid: client.pid,
-            command: &client.command,
-            label: client.label(),
         }
     }
 }
@@ -202,15 +154,10 @@ impl<'a> HistoryDocument<'a> {
                 Outcome::Unknown => None,
                 outcome => Some(outcome.to_string()),
             },
-            by: entry.operator.name.as_deref(),
-            reason: entry.operator.reason.as_deref(),
+            operator: &entry.operator,
             fence: entry.fence,
             mode: entry.mode.name(),
-            host: &entry.client.host,
-            user: &entry.client.user,
-            pid: entry.client.pid,
-            command: &entry.client.command,
-            label: entry.client.label(),
+            client: &entry.client,
             kind: entry.client.kind,
         }
     }

@@ -14,7 +14,7 @@ const LONGEST_NAME: usize = 255;
 /// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
 /// accepted, because a label must not make a command fail. Characters that would break a line
 /// become spaces, and the text is cut at 1,000 bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub(crate) struct Label(String);
 
 impl Label {
@@ -77,13 +77,15 @@ impl FromStr for ProcessId {
 }
 
 /// What others see of a holder or a waiter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub(crate) struct ClientInfo {
     pub(crate) host: String,
     pub(crate) user: String,
     pub(crate) pid: u32,
     /// The name of the program, without its arguments, which may contain secrets.
     pub(crate) command: String,
+    /// Not in the JSON of a waiter.
+    #[serde(skip)]
     pub(crate) kind: Kind,
     pub(crate) label: Option<Label>,
 }

@@ -94,9 +94,10 @@ pub(crate) struct HistoryEntry {
 }
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 pub(crate) struct Operator {
     /// As user@host.
+    #[serde(rename = "by")]
     pub(crate) name: Option<String>,
     pub(crate) reason: Option<String>,
 }
