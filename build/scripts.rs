@@ -7,15 +7,14 @@ use std::{fs, io};
 
 use crate::variable;
 
-/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `counts` and
-/// `details` have a twin of the same name in `src/rules/model/`.
-const PARTS: [&str; 16] = [
+/// The parts of the scripts in `lua/`. Each uses only those before it, and all but `details`
+/// have a twin of the same name in `src/rules/model/`.
+const PARTS: [&str; 15] = [
     "lock",
     "transaction",
     "details",
     "fence",
     "revocation",
-    "counts",
     "slots",
     "holds",
     "owners",

@@ -2,16 +2,14 @@
 --
 -- Reads:   queue, state; lock, now
 -- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'nominated',
---          the counters, the slots and details; lock.nominated, lock.count, lock.live, lock.mode,
---          lock.fence, lock.cleanup_pending, own.status, own.fence; through become_idle() all of `lock`
---          and `own`
+--          the slots and details; lock.nominated, lock.count, lock.live, lock.mode, lock.fence,
+--          lock.cleanup_pending, own.status, own.fence; through become_idle() all of `lock` and `own`
 
 -- Whether the present holds, and `nominated` more with the mode `their_mode`, allow a grant of this
 -- mode now: 'exclusive', 'shared' or 'slots:N'.
 local function admissible(mode, nominated, their_mode)
   if lock.live or nominated > 0 then
     return mode == (lock.live and lock.mode or their_mode) and mode ~= 'exclusive'
-      and lock.reinstated == 0
       and (mode == 'shared'
         or (lock.live and lock.count or 0) + nominated < tonumber(string.sub(mode, 7)))
   end
@@ -25,11 +23,10 @@ local function grant(token, details, deadline, wanted, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = details.mode end
-  if wanted == 0 then slots('take', token, details) end
+  if wanted == 0 then details.slot = take_slot() end
   lock.count, lock.live = lock.count + 1, true
   details.fence, details.acquired, details.status = lock.fence, int(now), ''
   set_deadline(token, details, deadline, 'fence', lock.fence, 'mode', lock.mode, ...)
-  if details.named ~= '' then change_owner_count(details.owner, 1) end
 end
 
 -- On one of several servers, a waiter is not granted the lock but nominated: it may now commit, that
@@ -40,75 +37,57 @@ local function is_nominated(token)
   return string.find(' ' .. lock.nominated, ' ' .. token .. ' ', 1, true) ~= nil
 end
 
-local function set_nominated(tokens)
-  if tokens == lock.nominated then return end
-  lock.nominated = tokens
-  if tokens == '' then return redis.call('HDEL', STATE, 'nominated') end
-  redis.call('HSET', STATE, 'nominated', tokens)
-end
-
--- Grants or calls waiters from the head of the queue while it can, and drops dead ones. Sends one
--- message to each waiter that is nominated, and one to the new head. Adds those that are granted the
--- lock to `granted_to`. Returns the same as admit().
-local function move_up(granted_to)
-  local work, nominated, tokens, their_mode = 0, 0, '', nil
-  while work < BATCH do
-    local head = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
-    if not head then
-      set_nominated(tokens)
-      local is_free = not lock.live and not lock.foreign and lock.count == 0
-      if nominated == 0 and is_free then become_idle() end
-      return nil, nominated
-    end
-    local details = details_of(head)
-    local mode, comes_alone = details.mode, details.origin == ''
-    if (tonumber(details.alive) or 0) < now then
-      redis.call('ZREM', QUEUE, head)
-      delete_details(head)
-      work = work + 1
-    elseif lock.cleanup_pending then
-      wake(head)
-      return head, nominated
-    elseif nominated < BATCH and (not comes_alone or nominated == 0) and not is_ahead(last_fence())
-      and (admissible(mode, nominated, their_mode) or may_enter(details)) then
-      if not comes_alone then
-        if not is_nominated(head) then
-          -- Another client's request does not show that the waiter is alive.
-          details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
-          write_details(head, details)
-          if head ~= TOKEN then wake(head, next_fence(0)) end
-        end
-        nominated, tokens, their_mode = nominated + 1, tokens .. head .. ' ', their_mode or mode
-      else
-        redis.call('ZREM', QUEUE, head)
-        details.renewed = ''
-        grant(head, details, now + CLAIM_WINDOW, 0)
-        granted_to[#granted_to + 1] = head
-        work = work + 1
-      end
-    else
-      set_nominated(tokens)
-      notify_head(head)
-      return head, nominated
-    end
-  end
-  set_nominated(tokens)
-  local rest = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
-  if rest then
-    lock.cleanup_pending = true
-    wake(rest)
-  end
-  return rest, nominated
-end
-
--- Admits waiters from the head of the queue while the lock can be granted to them. Runs after any
--- change that could admit a waiter or change the head. Returns the head, which is the first waiter
--- that is not nominated, if it must keep waiting, and how many are nominated.
+-- Admits waiters from the head of the queue while the lock can be granted to them, nominates them on
+-- one of several servers, and drops dead ones. Runs after any change that could admit a waiter or
+-- change the head. Sends one message to each waiter that is admitted, and one to the new head. Returns
+-- the head, which is the first waiter that is not nominated, if it must keep waiting, and how many are
+-- nominated.
 local function admit()
   -- A ticket exists while there may be waiters.
   if not lock.ticket then return nil, 0 end
-  local granted_to = {}
-  local head, nominated = move_up(granted_to)
+  local head, work, granted_to = nil, 0, {}
+  local nominated, tokens, their_mode = 0, '', nil
+  while true do
+    head = redis.call('ZRANGE', QUEUE, nominated, nominated)[1]
+    if not head then break end
+    local details = details_of(head)
+    local mode, comes_alone = details.mode, details.origin == ''
+    lock.cleanup_pending = lock.cleanup_pending or work == BATCH
+    if (tonumber(details.alive) or 0) < now and work < BATCH then
+      redis.call('ZREM', QUEUE, head)
+      delete_details(head)
+      work = work + 1
+    elseif lock.cleanup_pending or nominated == BATCH or comes_alone and nominated > 0
+      or is_ahead(last_fence())
+      or not (admissible(mode, nominated, their_mode) or may_enter(details)) then
+      break
+    elseif comes_alone then
+      redis.call('ZREM', QUEUE, head)
+      details.renewed = ''
+      grant(head, details, now + CLAIM_WINDOW, 0)
+      granted_to[#granted_to + 1] = head
+      work = work + 1
+    else
+      if not is_nominated(head) then
+        -- Another client's request does not show that the waiter is alive.
+        details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
+        write_details(head, details)
+        if head ~= TOKEN then wake(head, next_fence(0)) end
+      end
+      nominated, tokens, their_mode = nominated + 1, tokens .. head .. ' ', their_mode or mode
+    end
+  end
+  if tokens ~= lock.nominated and not lock.cleanup_pending then
+    lock.nominated = tokens
+    redis.call('HSET', STATE, 'nominated', tokens)
+  end
+  if head and lock.cleanup_pending then
+    wake(head)
+  elseif head then
+    notify_head(head)
+  elseif nominated == 0 and is_free() then
+    become_idle()
+  end
   -- A server writes to the client of the last message first, and the new head can wait.
   for _, token in ipairs(granted_to) do wake(token) end
   return head, nominated

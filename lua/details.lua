@@ -7,14 +7,13 @@
 -- time. A missing detail is ''. Times are in milliseconds.
 --   mode        'exclusive', 'shared' or 'slots:N'
 --   owner       lets a request enter a lock again; see owners.lua
---   named       '1' if a user chose the owner
 --   ttl         the length of the lease
 --   attempt     the number of the last request
 --   fence       of a hold
 --   acquired    when the hold was granted
 --   renewed     when its holder last asked for it; '' if it was granted to a waiter that has not
 --               claimed it yet
---   since       when it was queued; '' for a hold that was granted at once
+--   since       when its client first asked for it; '' for a reinstated hold
 --   alive       when a waiter stops being presumed alive
 --   keep_until  until when a hold is kept even if it is released sooner
 --   status      see revocation.lua
@@ -23,7 +22,7 @@
 --   slot        the number of a hold; see slots.lua
 --   about       the client, shown to others: several lines, so it comes last
 
-local DETAILS = { 'mode', 'owner', 'named', 'ttl', 'attempt', 'fence', 'acquired', 'renewed', 'since',
+local DETAILS = { 'mode', 'owner', 'ttl', 'attempt', 'fence', 'acquired', 'renewed', 'since',
   'alive', 'keep_until', 'status', 'reentrant', 'origin', 'slot', 'about' }
 local ONE_PER_LINE = '^' .. string.rep('([^\n]*)\n', #DETAILS - 1) .. '(.*)$'
 
@@ -35,7 +34,7 @@ local function decoded(text)
 end
 
 -- The details of the calling token.
-local own = decoded(fields[12] or '')
+local own = decoded(fields[10] or '')
 
 -- The details of any token. Those of the calling token are always the same table. It calls HMGET, not
 -- HGET, so that inspect needs permission for only one of these commands.

@@ -30,7 +30,7 @@ local function history_entry(token, ending, ended, outcome, by)
   if not by then ending, by = ending_of(details, ending) end
   if not ending then return nil end
   return table.concat({ ending, int(ended), outcome, string.sub(token, 1, 8),
-    details.acquired .. ' ' .. first_asked(details), details.fence, details.mode, by,
+    details.acquired .. ' ' .. details.since, details.fence, details.mode, by,
     string.sub(details.about, 1, MAX_DETAIL) }, '\n')
 end
 
@@ -77,10 +77,10 @@ end
 local function history()
   local entries = all_entries()
   for i, entry in ipairs(entries) do entries[i] = string.sub(entry, 1, MAX_ENTRY) end
-  local expired = lock.written and redis.call('ZREVRANGEBYSCORE', HOLDS, '(' .. int(now), '-inf',
-    'WITHSCORES', 'LIMIT', 0, HISTORY_LENGTH) or {}
-  for i = #expired - 1, 1, -2 do
-    entries[#entries + 1] = history_entry(expired[i], 'expired', expired[i + 1], '')
-  end
+  local number = lock.written and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) or 0
+  if number == 0 then return entries end
+  local expired = redis.call('ZRANGE', HOLDS, math.max(number - HISTORY_LENGTH, 0), number - 1,
+    'WITHSCORES')
+  for _, entry in ipairs(expired_entries(expired)) do entries[#entries + 1] = entry end
   return entries
 end

@@ -1,9 +1,8 @@
 -- Holds: finding them, their leases, and the guard that represents them.
 --
 -- Reads:   holds, state; lock, own, now
--- Changes: guard, holds; in the state 'guard', 'mode' and details of holds; lock.count, lock.live,
---          lock.mode; through delete_details(), uncount() and slots() also `own`, the counters
---          and the slots
+-- Changes: guard, holds; in the state 'guard', 'mode', the slots and details of holds; lock.count,
+--          lock.live, lock.mode; through delete_details() also `own`
 
 -- The deadline of this token's hold, in any state; nil if there is none or its lease has expired. A
 -- hold includes the millisecond of its deadline, as a key does.
@@ -11,12 +10,6 @@ local function unexpired_hold(token)
   if not (lock.live or lock.foreign) then return nil end
   local deadline = tonumber(redis.call('ZSCORE', HOLDS, token) or 0)
   return deadline >= now and deadline or nil
-end
-
--- When a holder first asked for its hold; '' if unknown, as for a reinstated hold.
-local function first_asked(details)
-  if details.since ~= '' then return details.since end
-  return details.status ~= 'revoked' and details.acquired or ''
 end
 
 -- The deadline of the calling token's hold if it holds the lock: unexpired and neither revoked nor
@@ -28,35 +21,27 @@ end
 -- Whether a hold with these details was granted to a waiter that has not claimed it yet.
 local function is_unclaimed(details) return details.fence ~= '' and details.renewed == '' end
 
--- Makes the guard show that this hold, the one with the latest deadline, is live, and gives every
--- key an expiry. `...` are more fields of the state to write. Only for a guard that is rlock's or
--- absent.
-local function set_guard(token, deadline, ...)
-  write_guard(token, int(deadline))
+-- Makes the guard show that the hold with the latest deadline is live, and gives every key an expiry.
+-- `...` are more fields of the state to write. Only for a guard that is rlock's or absent.
+local function set_guard_to_latest(...)
+  local token, deadline = unpack(redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES'))
+  write_guard(token, deadline)
   redis.call('HSET', STATE, 'guard', token, ...)
   local expiry = int(math.max(deadline, now) + DAY)
   redis.call('PEXPIREAT', HOLDS, expiry)
   redis.call('PEXPIREAT', STATE, expiry)
 end
 
--- The same for the hold with the latest deadline, after a change to any hold.
-local function set_guard_to_latest(...)
-  local latest = redis.call('ZRANGE', HOLDS, -1, -1, 'WITHSCORES')
-  set_guard(latest[1], tonumber(latest[2]), ...)
-end
-
 -- Gives the hold this deadline, earlier or later than before, and these details. `...` as for
--- set_guard().
+-- set_guard_to_latest().
 local function set_deadline(token, details, deadline, ...)
   redis.call('ZADD', HOLDS, int(deadline), token)
-  local field, value = 'details:' .. token, encoded(details)
-  if lock.count > 1 then return set_guard_to_latest(field, value, ...) end
-  set_guard(token, deadline, field, value, ...)
+  set_guard_to_latest('details:' .. token, encoded(details), ...)
 end
 
 -- Extends the caller's hold to `ttl` from now, or to `at_least` if that is later. The time left is
 -- not added. Returns the milliseconds left. PEXPIREAT comes first, so that no holder loses its lock
--- because memory is full. `...` as for set_guard().
+-- because memory is full. `...` as for set_guard_to_latest().
 local function extend(ttl, at_least, ...)
   redis.call('PEXPIREAT', STATE, int(now + ttl + DAY))
   local deadline = math.max(now + ttl, tonumber(own.keep_until) or 0, at_least)
@@ -73,23 +58,24 @@ local function drop_remains()
   lock.count = 0
 end
 
--- Shared holds can enter their owner's exclusive hold. Once that hold is gone, makes the mode shared.
--- It does not search many holds: it waits until few remain.
+-- Other holds can be beside an exclusive one: of its owner, or if it was reinstated. Once it is gone,
+-- makes their mode that of the lock. It does not search many holds: it waits until few remain.
 local function settle_mode()
   if lock.mode ~= 'exclusive' or lock.count > MAX_LISTED then return end
+  local mode = nil
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', HOLDS, int(now), '+inf')) do
-    if details_of(token).mode == 'exclusive' then return end
+    mode = details_of(token).mode
+    if mode == 'exclusive' then return end
   end
-  lock.mode = 'shared'
+  lock.mode = mode or lock.mode
   redis.call('HSET', STATE, 'mode', lock.mode)
 end
 
 -- The ZREM comes first because it needs no memory.
 local function drop_hold(token)
   redis.call('ZREM', HOLDS, token)
-  uncount(token)
+  free_slot(token)
   lock.count = lock.count - 1
-  slots(lock.count > 0 and 'free' or 'clear', token)
   if lock.foreign then return delete_details(token) end
   if lock.count > 0 then
     delete_details(token)
@@ -98,6 +84,6 @@ local function drop_hold(token)
   else
     lock.live = false
     redis.call('DEL', GUARD)
-    delete_details(token, 'guard', 'mode')
+    delete_details(token, 'guard', 'mode', 'slots')
   end
 end

@@ -18,9 +18,8 @@
 --                    next lines its client
 --   'revoked_up_to'  holds with a fence up to this one are revoked; 'revoked_up_to:how',
 --                    'revoked_up_to:by' and 'revoked_up_to:at' record how, by whom and when
---   'reinstated', 'named', 'named:<OWNER>'  see counts.lua
---   'slots', 'slots:<BLOCK>'                see slots.lua
---   'details:<TOKEN>'                       of each hold or waiter; see details.lua
+--   'slots'          the numbers that are taken; see slots.lua
+--   'details:<TOKEN>'  of each hold or waiter; see details.lua
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served; see queue.lua for --next
 -- KEYS[5] mail     list    wakes the waiter named by ARGV[2]; see queue.lua for its name
 -- KEYS[6] history  list    how the last holds ended, the latest last; see history.lua

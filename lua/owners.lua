@@ -1,13 +1,27 @@
 -- Owners: what lets a request enter a lock that its owner already holds.
 --
--- Reads:   holds, state; lock.live, lock.mode, lock.named
+-- Reads:   holds, state; lock.live
 -- Changes: nothing
 
--- The mode in which an owner that a user chose holds the lock: 'exclusive', 'shared', or nil. A
--- slot cannot be entered again.
+-- Whether a user chose the owner, so that it can enter from anywhere.
+local function is_chosen(owner) return string.sub(owner, 1, 1) == '=' end
+
+-- The mode in which a request may enter the lock through a hold with these details, or else `entered`:
+-- 'exclusive', 'shared', or nil. A slot cannot be entered again.
+local function enter(details, entered)
+  local mode = hold_state(details) == 'held' and details.mode
+  return mode == 'exclusive' and mode or entered or mode == 'shared' and mode or nil
+end
+
+-- The mode in which an owner that a user chose holds the lock. It does not search many holds: only
+-- those whose leases last longest.
 local function owner_mode(owner)
-  if not (lock.live and lock.named) or owner_count(owner) == 0 then return nil end
-  if lock.mode == 'exclusive' or lock.mode == 'shared' then return lock.mode end
+  local entered = nil
+  for _, token in ipairs(lock.live and redis.call('ZRANGE', HOLDS, -MAX_LISTED, -1) or {}) do
+    local details = details_of(token)
+    if details.owner == owner then entered = enter(details, entered) end
+  end
+  return entered
 end
 
 -- The innermost unexpired hold among `tokens`, and the mode in which a request may enter the lock
@@ -16,12 +30,7 @@ local function enclosing_hold(tokens)
   local innermost, entered = nil, nil
   for token in string.gmatch(tokens, '(%S+) ') do
     if unexpired_hold(token) then
-      innermost = token
-      local details = details_of(token)
-      local mode = details.mode
-      if hold_state(details) == 'held' and (mode == 'exclusive' or mode == 'shared') then
-        entered = entered == 'exclusive' and entered or mode
-      end
+      innermost, entered = token, enter(details_of(token), entered)
     end
   end
   return innermost, entered
@@ -29,6 +38,7 @@ end
 
 -- Whether a waiter with these details may enter a lock that its owner now holds.
 local function may_enter(details)
-  local outer = details.reentrant ~= '' and details.named ~= '' and owner_mode(details.owner)
+  if details.reentrant == '' or not is_chosen(details.owner) then return false end
+  local outer = owner_mode(details.owner)
   return outer == 'exclusive' or outer == 'shared' and details.mode == 'shared'
 end

@@ -89,7 +89,7 @@ local function wake_first()
   for _, token in ipairs(waiters) do
     if (tonumber(details_of(token).alive) or 0) >= now then return wake(token) end
   end
-  if #waiters == 0 and not lock.live and not lock.foreign and lock.count == 0 then become_idle() end
+  if #waiters == 0 and is_free() then become_idle() end
 end
 
 -- The end of the lease that a head with this mode waits for: the last one if it needs the lock

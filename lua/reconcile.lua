@@ -14,9 +14,8 @@ local function become_idle(...)
   end
   if lock.newest then redis.call('HSET', STATE, 'newest', lock.newest) end
   redis.call('PEXPIREAT', STATE, int(now + DAY))
-  lock.ticket, lock.written, lock.notified, lock.named = nil, nil, nil, nil
-  lock.nominated = ''
-  lock.reinstated, lock.revoked_up_to = 0, 0
+  lock.ticket, lock.written, lock.notified = nil, nil, nil
+  lock.nominated, lock.revoked_up_to = '', 0
   own = decoded('')
 end
 
@@ -28,8 +27,7 @@ local function drop_expired()
   bypass_oom()
   local tokens, entries = {}, expired_entries(expired)
   for i = 1, #expired, 2 do
-    uncount(expired[i])
-    slots('free', expired[i])
+    free_slot(expired[i])
     delete_details(expired[i])
     tokens[#tokens + 1] = expired[i]
   end
@@ -47,8 +45,7 @@ local function reconcile()
     set_guard_to_latest()
     lock.deleted = false
   elseif lock.written and (lock.foreign or lock.count == 0) and lock.revoked_up_to < last_fence() then
-    -- When the other tool's key is gone, these holds exclude others again until they end. If they are
-    -- lost, raising revoked_up_to also invalidates their counters.
+    -- When the other tool's key is gone, these holds exclude others again until they end.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')
   end
@@ -66,7 +63,6 @@ local function reconcile()
   if lock.live then
     settle_mode()
   elseif lock.count == 0 then
-    slots('clear')
-    redis.call('HDEL', STATE, 'guard', 'mode', 'reinstated')
+    redis.call('HDEL', STATE, 'guard', 'mode', 'slots')
   end
 end

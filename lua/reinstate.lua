@@ -1,8 +1,8 @@
 -- Reinstatement: restores holds that a server lost together with its data.
 --
 -- Reads:   holds, over; lock, now
--- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode', 'reinstated' and details of the
---          hold; lock.count, lock.live, lock.mode, lock.fence, lock.reinstated
+-- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode' and details of the hold;
+--          lock.count, lock.live, lock.mode, lock.fence
 
 -- Reinstates a hold that a waiter has seen. Its holder may still be at work, and learns that the
 -- lock is lost only from its next renewal. Until the lease expires, the hold excludes all others,
@@ -15,13 +15,11 @@ local function reinstate(id, about, fence, acquired, ttl, slot)
   end
   drop_remains()
   add_tombstone(id, tonumber(ttl))
-  if not lock.live then lock.mode = 'exclusive' end
-  lock.count, lock.live, lock.reinstated = lock.count + 1, true, lock.reinstated + 1
+  lock.count, lock.live, lock.mode = lock.count + 1, true, 'exclusive'
   lock.fence = int(math.max(last_fence(), tonumber(fence)))
   local details = decoded('')
   details.mode, details.about, details.fence = 'exclusive', string.sub(about, 1, MAX_DETAIL), fence
   details.acquired, details.renewed = acquired, int(now)
   details.status, details.slot = 'revoked', slot
-  set_deadline(id, details, now + ttl, 'fence', lock.fence, 'mode', lock.mode,
-    'reinstated', int(lock.reinstated))
+  set_deadline(id, details, now + ttl, 'fence', lock.fence, 'mode', lock.mode)
 end

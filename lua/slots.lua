@@ -1,57 +1,37 @@
 -- Slots: the number that each holder of a lock with slots has, from 1 to N.
 --
 -- Reads:   holds, state; lock.mode, lock.count
--- Changes: in the state:
---   'slots:<BLOCK>'  one character for each number of a block: '1' if it is taken, else '0'. Those
---                    beyond its end are free. The Rust model reads all holds instead
---   'slots'          the same for each block: '1' if all its numbers are taken
---   the slot of a hold, in its details
+-- Changes: in the state 'slots'
+--
+-- The field has one bit for each number, 1 if it is taken, from the lowest bit of the first byte.
+-- Numbers beyond its end are free. It spares a call to read all holds, as the Rust model does.
 
--- How many numbers a block has, so that no string is long: copying it takes time.
-local BLOCK = 500
+local function set_slot(bits, number, is_taken)
+  local at, mask = math.ceil(number / 8), 2 ^ ((number - 1) % 8)
+  local byte = bit.bor(string.byte(bits, at) or 0, mask) - (is_taken and 0 or mask)
+  local before, after = string.sub(bits, 1, at - 1), string.sub(bits, at + 1)
+  redis.call('HSET', STATE, 'slots', before .. string.char(byte) .. after)
+end
 
--- Does one of these for a lock with slots, and nothing for any other:
---   'take'   gives a new hold with these details the lowest free number
---   'free'   frees the number of a hold that is about to be dropped
---   'clear'  frees all numbers
--- It is one function because each call of a script creates all its functions, but those inside of
--- this one only if there are slots.
-local function slots(act, token, details)
-  local most = tonumber(string.sub(lock.mode or '', 7))
-  if not most then return end
+-- Takes the lowest free number, and returns it; '' in another mode.
+local function take_slot()
+  local most = tonumber(string.sub(lock.mode, 7))
+  if not most then return '' end
+  -- Bits that are left on a lock without holds are those of a key that was deleted.
+  local bits = lock.count > 0 and redis.call('HGET', STATE, 'slots') or ''
+  local at = string.find(bits .. '\0', '[^\255]')
+  local number = 8 * at - 7
+  while bit.band(string.byte(bits, at) or 0, 2 ^ ((number - 1) % 8)) ~= 0 do number = number + 1 end
+  if number > most then return '' end
+  set_slot(bits, number, true)
+  return int(number)
+end
 
-  local function marks(field) return redis.call('HGET', STATE, field) or '' end
-  -- The first place that is free.
-  local function lowest(field) return string.find(marks(field) .. '0', '0', 1, true) end
-  local function set_mark(field, place, mark)
-    local present = marks(field)
-    local before = string.sub(present, 1, place - 1) .. string.rep('0', place - 1 - #present)
-    redis.call('HSET', STATE, field, before .. mark .. string.sub(present, place + 1))
-  end
-  local function set(number, mark)
-    local block = math.ceil(number / BLOCK)
-    set_mark('slots:' .. block, number - (block - 1) * BLOCK, mark)
-    set_mark('slots', block, lowest('slots:' .. block) > BLOCK and '1' or '0')
-  end
-  local function clear()
-    for block = 1, #marks('slots') + 1 do redis.call('HDEL', STATE, 'slots:' .. block) end
-    redis.call('HDEL', STATE, 'slots')
-  end
-
-  if act == 'free' then
-    -- The number of a reinstated hold, whose token is only an id, does not count: it is shown, but
-    -- another hold may have it by now.
-    local number = string.len(token) > 8 and tonumber(details_of(token).slot)
-    return number and set(number, '0')
-  end
-  -- Marks that are left on a lock without holds are those of a key that was deleted.
-  if act == 'clear' or lock.count == 0 then clear() end
-  if act == 'clear' then return end
-  local block = lowest('slots')
-  local number = (block - 1) * BLOCK + lowest('slots:' .. block)
-  if number > most then return end
-  set(number, '1')
-  details.slot = int(number)
+-- Frees the number of a hold that is about to be dropped. That of a reinstated hold, whose token is
+-- only an id, does not count: it is shown, but another hold may have it by now.
+local function free_slot(token)
+  local number = string.len(token) > 8 and tonumber(details_of(token).slot)
+  if number then set_slot(redis.call('HGET', STATE, 'slots') or '', number, false) end
 end
 
 -- The reply to a caller that holds the lock:

@@ -32,13 +32,12 @@ local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation', 'ticket', 'head',
-  'revoked_up_to', 'reinstated', 'named', 'nominated', 'newest', 'details:' .. TOKEN)
+  'revoked_up_to', 'nominated', 'newest', 'details:' .. TOKEN)
 -- Replies cut the generation to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
-  notified = fields[6], revoked_up_to = tonumber(fields[7] or 0),
-  reinstated = tonumber(fields[8] or 0), named = fields[9], nominated = fields[10] or '',
-  newest = fields[11], count = redis.call('ZCARD', HOLDS),
+  notified = fields[6], revoked_up_to = tonumber(fields[7] or 0), nominated = fields[8] or '',
+  newest = fields[9], count = redis.call('ZCARD', HOLDS),
   live = false, deleted = false, foreign = false, cleanup_pending = false }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
@@ -46,7 +45,9 @@ local lock = { written = fields[1], mode = fields[2], fence = fields[3],
 lock.deleted = lock.written and not guard and redis.call('ZCOUNT', HOLDS, int(now), '+inf') > 0
 lock.live = lock.count > 0 and (lock.deleted or guard and guard == lock.written)
 lock.foreign = guard and not lock.live
-if lock.count == 0 then lock.reinstated, lock.named = 0, nil end
+
+-- Whether no hold is on record, and no other tool holds the lock.
+local function is_free() return lock.count == 0 and not lock.foreign end
 
 -- Whether pcall failed because another tool has put something else in place of a key that the lock
 -- can do without. That must not hide what the script has done before. The caller repeats any other

@@ -29,7 +29,7 @@ local function shown_hold(token, deadline)
   local renewed = details.renewed ~= '' and details.renewed or details.acquired
   return { string.sub(token, 1, 8), cut(details.owner), cut(details.mode), cut(details.about),
     cut(details.fence), cut(details.acquired), cut(renewed), deadline,
-    its_state == 'held' and '' or its_state, cut(first_asked(details)), cut(details.slot) }, its_state
+    its_state == 'held' and '' or its_state, cut(details.since), cut(details.slot) }, its_state
 end
 
 -- The waiters that are presumed alive, from index `from` on, as shown_waiter() shows them.

@@ -46,7 +46,7 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
 /// The number of an attempt that begins now: the microseconds since boot, which exceed the numbers
 /// of all earlier attempts on this host.
 fn attempt_number() -> u64 {
-    Instant::now().micros_since_boot()
+    Instant::now().since_boot().as_micros().try_into().unwrap_or(u64::MAX)
 }
 
 /// Repeats `ask` until it returns an answer or a place. Each call gets a larger attempt number,

@@ -1204,7 +1204,7 @@ fn locks_with_much_data_are_listed_completely() {
     let server = Server::start();
     let fill = "
         local text, locks = string.rep('x', 4000), tonumber(ARGV[1])
-        local details = table.concat({ 'shared', text, '', 1, 1, 1, text, text, text, '', '', '', '', '',
+        local details = table.concat({ 'shared', text, 1, 1, 1, text, text, text, '', '', '', '', '',
             text, text }, '\\n')
         for hold = 1, 100 do
             redis.call('ZADD', KEYS[2], 99999999999999, hold)

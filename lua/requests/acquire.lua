@@ -72,9 +72,9 @@ local function supersede(arrival)
 end
 
 -- Sets the details that a hold and a waiter have in common.
-local function describe(owner, named)
-  own.mode, own.owner, own.named = MODE, owner, named and '1' or ''
-  own.ttl, own.attempt, own.about = ARGV[3], ARGV[12], string.sub(ABOUT, 1, MAX_DETAIL)
+local function describe(owner)
+  own.mode, own.owner, own.ttl, own.attempt = MODE, owner, ARGV[3], ARGV[12]
+  own.about = string.sub(ABOUT, 1, MAX_DETAIL)
 end
 -- A lock without a generation gets a new one: the end of the fresh owner, which is random.
 local function its_generation()
@@ -82,12 +82,12 @@ local function its_generation()
 end
 
 -- Grants the lock to the caller.
-local function take(owner, named)
-  describe(owner, named)
+local function take(owner)
+  describe(owner)
   own.renewed = int(now)
   if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
   -- A server that evicted the queue may still have the time at which the caller joined it.
-  if lock.ticket and redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
+  if not lock.ticket or redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
   grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'generation', its_generation())
   return granted(lock.fence)
 end
@@ -96,7 +96,7 @@ end
 if not (guard or lock.written or lock.ticket or own.attempt ~= '' or TICKET or SUPERSEDE)
   and lock.count == 0 and WANTED == 0 and GENERATION == ''
   and not has_tombstone(TOKEN) and not is_ahead(last_fence()) then
-  return take(OWNER ~= '' and OWNER or FRESH, OWNER ~= '')
+  return take(OWNER ~= '' and OWNER or FRESH)
 end
 
 reconcile()
@@ -114,14 +114,9 @@ end
 if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   -- An unclaimed grant expires sooner than the caller would assume.
   if valid_hold() and own.renewed ~= '' then return granted(own.fence) end
-  if not TICKET then return { 'again' } end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
-  local rank = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN)
-  if not rank then return { 'busy', brief_view() } end
-  local score = redis.call('ZSCORE', QUEUE, TOKEN)
-  return { 'proposed', brief_view(), rank + 1, CLAIM_WINDOW / 2, int(ticket_of(score)),
-    is_nominated(TOKEN) and next_fence(0) or '', '' }
+  return TICKET and { 'busy', brief_view() } or { 'again' }
 end
 local furthest = math.max(last_fence(), WANTED, TICKET or 0, TICKET and tonumber(lock.ticket) or 0)
 if is_ahead(furthest) then return { 'ahead', millis_ahead(furthest), int(now) } end
@@ -168,13 +163,8 @@ end
 
 -- decide(): it does not hold the lock yet.
 local enclosing, entered = enclosing_hold(ENCLOSING)
-local owner, named = OWNER, OWNER ~= ''
-if named then
-  entered = owner_mode(owner)
-elseif enclosing then
-  local theirs = details_of(enclosing)
-  owner, named = theirs.owner, theirs.named ~= ''
-end
+local owner = enclosing and details_of(enclosing).owner or ''
+if OWNER ~= '' then owner, entered = OWNER, owner_mode(OWNER) end
 if owner == '' then owner = FRESH end
 if not REENTRANT then entered = nil end
 if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
@@ -185,7 +175,7 @@ local is_first = not head or NEXT and not is_next(redis.call('ZSCORE', QUEUE, he
 if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) then
   local supersedes = SUPERSEDE == 0 and WANTED == 0 and not enclosing
   if supersedes then supersede(own_ticket()) end
-  local reply = take(owner, named)
+  local reply = take(owner)
   if supersedes then admit() end
   return reply
 end
@@ -193,7 +183,7 @@ if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
 
 lock.generation = its_generation()
-describe(owner, named)
+describe(owner)
 own.reentrant = REENTRANT and '1' or ''
 -- Presumed alive for two heartbeats and a claim window, because one heartbeat may get lost.
 own.alive = int(now + 2 * HEARTBEAT + CLAIM_WINDOW)
@@ -218,10 +208,7 @@ if entered or is_nominated(TOKEN) then
     write_details(TOKEN, own)
     return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
   end
-  redis.call('ZREM', QUEUE, TOKEN)
-  own.renewed, own.keep_until = int(now), AT_LEAST > 0 and int(now + AT_LEAST) or ''
-  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED)
-  return granted(lock.fence)
+  return take(owner)
 end
 if enclosing then
   redis.call('ZREM', QUEUE, TOKEN)

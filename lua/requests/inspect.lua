@@ -7,11 +7,7 @@
 -- leaves out what has expired.
 --
 -- Replies:
--- view(), and unless this page is the last one, where the next page begins
+-- view()
 
 local from = tonumber(ARGV[4])
-local shown = view(from, MAX_LISTED, waiters(from), ARGV[3] ~= '' and history())
-local number_of_holders, number_of_waiters = shown[7], shown[9]
-local next_page = from + MAX_LISTED
-if math.max(number_of_holders, number_of_waiters) > next_page then shown[#shown + 1] = next_page end
-return shown
+return view(from, MAX_LISTED, waiters(from), ARGV[3] ~= '' and history())

@@ -48,7 +48,6 @@ local is_queued = lock.ticket and redis.call('ZSCORE', QUEUE, TOKEN)
 local cools = held and (tonumber(own.keep_until) or 0) > now
 if cools or not ended then bypass_oom() end
 if cools then
-  uncount(TOKEN)
   own.status = 'cooling'
   set_deadline(TOKEN, own, tonumber(own.keep_until))
 elseif ended then

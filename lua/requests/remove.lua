@@ -4,7 +4,7 @@
 --              once its holder has released it
 -- ARGV[4] by   the client that revokes, and why
 -- ARGV[5] id   the first characters of the token
--- ARGV[6] from where to continue, as in the last reply; 'holds 0' at first
+-- ARGV[6] from where to continue, as in the last reply; '0 ' at first
 --
 -- Replies:
 -- { 'revoked', holder before, as in view(), now }
@@ -13,29 +13,25 @@
 -- { 'several', view }  more than one has
 -- { 'again', from }    nothing is decided yet; ask again at once
 
--- How many holds or waiters one call looks at.
+-- How many fields of the state one call looks at.
 local SCANNED = 500
 
 local NOW, BY, ID = ARGV[3] ~= '', ARGV[4], ARGV[5]
-local phase, cursor, found = string.match(ARGV[6], '^(%l+) (%d+) ?(.*)$')
+local cursor, found = string.match(ARGV[6], '^(%d+) (.*)$')
 
 reconcile()
 if lock.cleanup_pending then return { 'again', ARGV[6] } end
 
--- One call looks at a part of the holds or of the waiters, because there may be many.
-if phase ~= 'done' then
-  local scanned = redis.call('ZSCAN', phase == 'holds' and HOLDS or QUEUE, cursor, 'MATCH', ID .. '*',
-    'COUNT', SCANNED)
-  for i = 1, #scanned[2], 2 do
-    local token = scanned[2][i]
-    if (phase == 'queue' or unexpired_hold(token)) and token ~= found then
-      if found ~= '' then return { 'several', brief_view() } end
-      found = token
-    end
+-- One call looks at a part of the details, because there may be many.
+local scanned = redis.call('HSCAN', STATE, cursor, 'MATCH', 'details:' .. ID .. '*', 'COUNT', SCANNED)
+for i = 1, #scanned[2], 2 do
+  local token = string.match(scanned[2][i], '^details:(.*)$')
+  if token ~= found and (unexpired_hold(token) or redis.call('ZSCORE', QUEUE, token)) then
+    if found ~= '' then return { 'several', brief_view() } end
+    found = token
   end
-  if scanned[1] == '0' then phase = phase == 'holds' and 'queue' or 'done' end
-  return { 'again', phase .. ' ' .. scanned[1] .. ' ' .. found }
 end
+if scanned[1] ~= '0' then return { 'again', scanned[1] .. ' ' .. found } end
 local target, deadline = found, unexpired_hold(found)
 if not deadline and not redis.call('ZSCORE', QUEUE, found) then return { 'unknown', brief_view() } end
 
@@ -54,7 +50,6 @@ elseif NOW then
   add_tombstone(target, tonumber(details.ttl) or 0)
   drop_hold(target)
 elseif hold_state(details) == 'held' then
-  uncount(target)
   details.status = 'revoked ' .. int(now) .. ' ' .. by
   write_details(target, details)
 end

@@ -9,7 +9,7 @@
 -- ARGV[6] fence  the last one that the caller has seen
 --
 -- Replies:
--- { 'revoked', view before, with as many of the revoked holders as a reply lists }
+-- { 'revoked', view before }
 -- { 'again', view before, from }  not finished; call again at once
 -- Only the first reply has the view; later ones have {}.
 
@@ -17,17 +17,7 @@ local NOW, BY, FROM, UP_TO = ARGV[3] ~= '', ARGV[4], tonumber(ARGV[5]) or 0, ton
 
 reconcile()
 
--- The lock as it is, with only those of the listed holders whose holds are to be revoked.
-local function view_of_revoked()
-  local all, kept = view(0, MAX_LISTED), {}
-  for _, holder in ipairs(all[8]) do
-    if (tonumber(holder[5]) or 0) <= UP_TO then kept[#kept + 1] = holder end
-  end
-  all[7], all[8] = all[7] - #all[8] + #kept, kept
-  return all
-end
-
-local before = ARGV[5] == '' and view_of_revoked() or {}
+local before = ARGV[5] == '' and view(0, MAX_LISTED) or {}
 if lock.cleanup_pending then return { 'again', before, 0 } end
 if lock.foreign and not NOW then return { 'revoked', before } end
 -- The other tool's key has voided every hold.
@@ -60,7 +50,7 @@ if lock.count > next_hold then return { 'again', before, next_hold } end
 
 if lock.foreign then
   redis.call('DEL', GUARD)
-  redis.call('HDEL', STATE, 'guard', 'mode', 'reinstated')
+  redis.call('HDEL', STATE, 'guard', 'mode', 'slots')
   lock.written, lock.foreign = nil, false
 end
 admit()

@@ -72,7 +72,7 @@ impl World {
             Action::Reconnect(client) => self.client(client).cut = false,
             Action::ForeignGone => {
                 self.monitor.shaken = true;
-                self.lock.lose_guard();
+                self.lock.guard = None;
             }
             Action::Break(client) => {
                 self.left.breaks -= 1;
@@ -98,7 +98,7 @@ impl World {
             Action::DeleteKey => {
                 self.left.deletions -= 1;
                 self.monitor.all_revoked(&self.lock);
-                self.lock.lose_guard();
+                self.lock.guard = None;
             }
             Action::ForeignWrites => {
                 self.left.foreign -= 1;

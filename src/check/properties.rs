@@ -226,7 +226,7 @@ fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// All clients have ended, and all leases have expired. The next call must find the lock free.
 fn is_something_left(world: &World) -> bool {
     let mut lock = world.lock.clone();
-    lock.release(&stranger(), Outcome::Unknown, NOW);
+    lock.at(NOW).release(&stranger(), Outcome::Unknown);
     !lock.holds.is_empty()
         || !lock.queue.is_empty()
         || lock.guard.is_some()

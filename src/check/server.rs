@@ -17,12 +17,12 @@ impl World {
         let reply = match &sent.what {
             What::Acquire { attempt, seen, arrival } => {
                 let request = Request { arrival: *arrival, ..request.clone() };
-                Reply::Verdict(lock.acquire(&request, *attempt, seen, NOW))
+                Reply::Verdict(lock.at(NOW).acquire(&request, *attempt, seen))
             }
-            What::Renew => Reply::Renewal(lock.renew(token, Some(request.ttl), NOW)),
-            What::Release => Reply::Release(lock.release(token, Outcome::Unknown, NOW)),
+            What::Renew => Reply::Renewal(lock.at(NOW).renew(token, Some(request.ttl))),
+            What::Release => Reply::Release(lock.at(NOW).release(token, Outcome::Unknown)),
             What::Leave => {
-                lock.leave(token, request.ttl, NOW);
+                lock.at(NOW).leave(token, request.ttl);
                 Reply::Left
             }
         };
@@ -39,7 +39,7 @@ impl World {
     pub(super) fn revoke(&mut self, revocation: Revocation) {
         let before: Vec<Fact> = facts(&self.lock).collect();
         self.monitor.all_revoked(&self.lock);
-        self.lock.revoke(Fence(u64::MAX), revocation, "operator", NOW);
+        self.lock.at(NOW).revoke(Fence(u64::MAX), revocation, "operator");
         self.judge(&before, None, None);
         self.deliver_mail();
     }

@@ -93,14 +93,8 @@ impl Ttl {
         self.0
     }
 
-    /// In milliseconds. A week does not overflow.
     pub(crate) fn as_millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn from_millis(millis: u64) -> Self {
-        Self(Duration::from_millis(millis))
+        millis(self.0)
     }
 }
 
@@ -113,7 +107,7 @@ impl FromStr for Ttl {
             let fault = UserMessage::of_value("below the limit of 100ms", text);
             return Err(fault.with_remedy("use a longer lease"));
         }
-        Ok(Self(Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))))
+        Ok(Self(Duration::from_millis(millis(duration))))
     }
 }
 
@@ -145,6 +139,12 @@ pub(crate) fn show(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Ttl {
+        pub(crate) const fn from_millis(millis: u64) -> Self {
+            Self(Duration::from_millis(millis))
+        }
+    }
 
     fn parse(text: &str) -> Option<Duration> {
         text.parse::<BoundedDuration>().ok().map(BoundedDuration::get)

@@ -93,17 +93,12 @@ impl Failure {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
-    /// The same failure, of one server among others that answered.
-    pub(crate) fn while_others_answer(mut self) -> Self {
+    /// The same failure, of one server among others, of which at least one has answered if `answer`.
+    pub(crate) fn if_others(mut self, answer: bool) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {
-            *others_answer = true;
+            *others_answer |= answer;
         }
         self
-    }
-
-    /// The same failure, of one server among others; `others_answer`: at least one has answered.
-    pub(crate) fn if_others_answer(self, others_answer: bool) -> Self {
-        if others_answer { self.while_others_answer() } else { self }
     }
 
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was

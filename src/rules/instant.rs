@@ -22,22 +22,6 @@ impl Instant {
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
-
-    /// The time since boot in milliseconds.
-    pub(crate) fn millis_since_boot(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// The time since boot in microseconds.
-    pub(crate) fn micros_since_boot(self) -> u64 {
-        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
-    #[cfg(test)]
-    pub(crate) const fn at_millis(millis: u64) -> Self {
-        Self(Duration::from_millis(millis))
-    }
 }
 
 impl Add<Duration> for Instant {
@@ -51,5 +35,17 @@ impl Sub<Duration> for Instant {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
         Self(self.0.saturating_sub(rhs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Instant {
+        /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
+        pub(crate) const fn at_millis(millis: u64) -> Self {
+            Self(Duration::from_millis(millis))
+        }
     }
 }

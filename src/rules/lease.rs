@@ -58,14 +58,6 @@ impl Lease {
 }
 
 #[cfg(test)]
-impl Lease {
-    /// The same lease on a clock that shows this much less.
-    pub(crate) fn shifted(self, back: Duration) -> Self {
-        Self { sent: self.sent - back, ..self }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -74,5 +66,12 @@ mod tests {
         let lease = Lease::new(Instant::at_millis(1_000), Ttl::from_millis(30_000));
         assert_eq!(lease.deadline(), Instant::at_millis(1_000 + 30_000 - 300 - 2));
         assert_eq!(lease.renew_at(), Instant::at_millis(11_000));
+    }
+
+    impl Lease {
+        /// The same lease on a clock that shows this much less.
+        pub(crate) fn shifted(self, back: Duration) -> Self {
+            Self { sent: self.sent - back, ..self }
+        }
     }
 }

@@ -226,33 +226,7 @@ impl TryFrom<String> for Mode {
 }
 
 /// The number of a holder among those with the same `--slots N`, from 1 to N.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
-)]
-#[serde(transparent)]
-pub(crate) struct Slot(NonZeroU32);
-
-impl Slot {
-    /// `None` for 0.
-    pub(crate) fn new(number: u32) -> Option<Self> {
-        NonZeroU32::new(number).map(Self)
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Slot {
-    type Err = std::num::ParseIntError;
-
-    /// Parses the form that stores keep, which is that of `Display`.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
-    }
-}
+pub(crate) type Slot = NonZeroU32;
 
 /// The owner of a hold. With --reentrant, a request can enter a lock that its owner already holds.
 ///
@@ -273,6 +247,11 @@ impl Owner {
     /// The form that stores keep.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether a user chose a stored owner, so that it can enter its lock from anywhere.
+    pub(crate) fn is_chosen(stored: &str) -> bool {
+        stored.starts_with(Self::CHOSEN)
     }
 
     /// The part of a stored owner that others may see: all of a chosen one, and the first 8

@@ -3,7 +3,7 @@
 //! against which random histories test the scripts.
 //!
 //! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
-//! together. `lua/counts.lua` has no twin here, and `lock/queue` has none there.
+//! together.
 //!
 //! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
 //! of its deadline.
@@ -29,72 +29,18 @@ mod view;
 pub(crate) use lock::{Lock, Mail, Message};
 use transaction::Transaction;
 
-use crate::rules::{
-    Fence, Id, Outcome, Release, Removal, Renewal, Request, Revocation, Seen, Token, Ttl, Verdict,
-    View,
-};
-
-/// The times of a hold or a waiter, for comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Times {
-    Hold([u64; 3]),
-    Waiter(u64),
-}
+use crate::rules::View;
 
 impl Lock {
-    /// Requests the lock, for the first time or again: `attempt` grows each time.
-    pub(crate) fn acquire(
-        &mut self,
-        request: &Request,
-        attempt: u64,
-        seen: &[Seen],
-        now: u64,
-    ) -> Verdict {
-        Transaction::begin(self, now).acquire(request, attempt, seen)
-    }
-
-    /// Extends a lease to `ttl` from now; `None` keeps its TTL.
-    pub(crate) fn renew(&mut self, token: &Token, ttl: Option<Ttl>, now: u64) -> Renewal {
-        Transaction::begin(self, now).renew(token.as_str(), ttl.map(Ttl::as_millis))
-    }
-
-    /// Ends a hold, or keeps it as cooling until its minimum time is up.
-    pub(crate) fn release(&mut self, token: &Token, outcome: Outcome, now: u64) -> Release {
-        Transaction::begin(self, now).release(token.as_str(), outcome)
-    }
-
-    /// Gives up a request.
-    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl, now: u64) {
-        Transaction::begin(self, now).leave(token.as_str(), ttl.as_millis());
-    }
-
-    /// Revokes the holds with a fence up to this one, and returns the lock as it was before, with
-    /// only these holders.
-    pub(crate) fn revoke(
-        &mut self,
-        up_to: Fence,
-        revocation: Revocation,
-        by: &str,
-        now: u64,
-    ) -> View {
-        Transaction::begin(self, now).revoke(up_to.0, revocation, by)
-    }
-
-    /// Revokes one hold, or removes one waiter.
-    pub(crate) fn remove(
-        &mut self,
-        id: &Id,
-        revocation: Revocation,
-        by: &str,
-        now: u64,
-    ) -> Removal {
-        Transaction::begin(self, now).remove(id, revocation, by)
+    /// The lock at this time, for one request.
+    pub(crate) fn at(&mut self, now: u64) -> Transaction<'_> {
+        Transaction::begin(self, now)
     }
 
     /// Shows the lock with all its holders and waiters, and how its last holds ended.
     pub(crate) fn inspect(&self, now: u64) -> View {
         // On a copy, because this drops an expired guard.
-        Transaction::begin(&mut self.clone(), now).inspect()
+        self.clone().at(now).inspect()
     }
 
     /// Converts the end of each hold and waiter to another clock, by adding the milliseconds that
@@ -110,7 +56,7 @@ impl Lock {
                 hold.keep_until = hold.keep_until.saturating_add_signed(by);
             }
         }
-        for waiter in self.queue.iter_mut() {
+        for waiter in &mut self.queue {
             waiter.alive = waiter.alive.saturating_add_signed(by(&waiter.token));
         }
         let latest = self.holds.iter().map(|hold| hold.deadline).max();
@@ -119,24 +65,13 @@ impl Lock {
         }
     }
 
-    /// The times that `shift` moves, by token.
-    pub(crate) fn times(&self) -> impl Iterator<Item = (&str, Times)> {
+    /// The times that `shift` moves, by token. A hold with the times of a waiter differs from it.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (&str, [u64; 3])> {
         let holds = self.holds.iter().map(|hold| {
-            let times = [hold.renewed.unwrap_or(0), hold.deadline, hold.keep_until];
-            (hold.token.as_str(), Times::Hold(times))
+            (hold.token.as_str(), [hold.deadline, hold.keep_until, hold.renewed.unwrap_or(0)])
         });
         let waiters = self.queue.iter();
-        holds.chain(waiters.map(|waiter| (waiter.token.as_str(), Times::Waiter(waiter.alive))))
-    }
-
-    /// Whether the lock has a guard, which is what other tools see.
-    pub(crate) fn is_guarded(&self) -> bool {
-        self.guard.is_some()
-    }
-
-    /// Records that another tool deleted the guard.
-    pub(crate) fn lose_guard(&mut self) {
-        self.guard = None;
+        holds.chain(waiters.map(|waiter| (waiter.token.as_str(), [0, 0, waiter.alive])))
     }
 
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If

@@ -60,14 +60,6 @@ impl Schedule {
 }
 
 #[cfg(test)]
-impl Schedule {
-    /// Moves all times to a clock that shows this much less.
-    pub(crate) fn shift(&mut self, back: Duration) {
-        self.next = self.next.map(|next| next - back);
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::rules::{Fence, Mode, UserMessage};
@@ -91,5 +83,12 @@ mod tests {
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));
         assert_eq!(schedule, Schedule::new(lease));
+    }
+
+    impl Schedule {
+        /// Moves all times to a clock that shows this much less.
+        pub(crate) fn shift(&mut self, back: Duration) {
+            self.next = self.next.map(|next| next - back);
+        }
     }
 }

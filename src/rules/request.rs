@@ -41,6 +41,20 @@ pub(crate) struct Request {
     pub(crate) quorum_op: Option<QuorumOp>,
 }
 
+impl Request {
+    /// What one of several servers is asked, as two numbers: the fencing token of the hold, or 0; and
+    /// the ticket, or 0 to propose one. Without a place in the queue there is no ticket.
+    pub(crate) fn wanted(&self) -> (Fence, Option<u64>) {
+        let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
+        match self.quorum_op {
+            None => (Fence(0), None),
+            Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
+            Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
+            Some(QuorumOp::Restore(fence)) => (fence, None),
+        }
+    }
+}
+
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QuorumOp {

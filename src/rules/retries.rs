@@ -63,8 +63,12 @@ impl Attempts {
 }
 
 #[cfg(test)]
-impl Attempts {
-    pub(crate) fn shift(&mut self, back: Duration) {
-        self.until = self.until - back;
+mod tests {
+    use super::*;
+
+    impl Attempts {
+        pub(crate) fn shift(&mut self, back: Duration) {
+            self.until = self.until - back;
+        }
     }
 }

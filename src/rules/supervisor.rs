@@ -235,18 +235,6 @@ impl Machine {
 }
 
 #[cfg(test)]
-impl Machine {
-    /// Moves all times to a clock that shows this much less, and blanks what is only shown.
-    pub(crate) fn shift(&mut self, back: Duration) {
-        self.lease = self.lease.shifted(back);
-        self.unanswered = None;
-        if let Phase::Stopping { kill_at, .. } = &mut self.phase {
-            *kill_at = *kill_at - back;
-        }
-    }
-}
-
-#[cfg(test)]
 mod histories;
 
 #[cfg(test)]
@@ -388,5 +376,16 @@ mod tests {
         let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(3_000));
         let machine = Machine::new(lease, KILL);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
+    }
+
+    impl Machine {
+        /// Moves all times to a clock that shows this much less, and blanks what is only shown.
+        pub(crate) fn shift(&mut self, back: Duration) {
+            self.lease = self.lease.shifted(back);
+            self.unanswered = None;
+            if let Phase::Stopping { kill_at, .. } = &mut self.phase {
+                *kill_at = *kill_at - back;
+            }
+        }
     }
 }

@@ -330,25 +330,4 @@ impl Waiter {
 }
 
 #[cfg(test)]
-impl Waiter {
-    /// Moves the wait limit to a clock that shows this much less.
-    pub(crate) fn shift(&mut self, back: Duration) {
-        self.until = self.until.map(|until| until - back);
-        if let Some((then, _)) = &mut self.seen {
-            *then = *then - back;
-        }
-    }
-
-    /// The ticket of a request that supersedes.
-    pub(crate) fn arrival_mut(&mut self) -> Option<&mut Ticket> {
-        self.arrival.as_mut()
-    }
-
-    /// What the server last told this waiter, and when.
-    pub(crate) fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
-        self.seen.as_mut()
-    }
-}
-
-#[cfg(test)]
 mod tests;

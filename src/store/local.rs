@@ -163,7 +163,7 @@ impl Store for Local {
                 &request.key,
                 Purpose::Create,
                 interrupt,
-                |lock, now| lock.acquire(request, attempt, seen, now),
+                |lock, now| lock.at(now).acquire(request, attempt, seen),
                 |this, folder, verdict| this.keep_mailbox(folder, token, verdict),
             )
         })?;
@@ -202,7 +202,7 @@ impl Store for Local {
         ttl: Option<Ttl>,
         interrupt: Interrupt<'_>,
     ) -> Result<Renewal, Failure> {
-        let renew = |lock: &mut Lock, now| lock.renew(token, ttl, now);
+        let renew = |lock: &mut Lock, now| lock.at(now).renew(token, ttl);
         Ok(match self.change(key, Purpose::Change, interrupt, renew, |_, _, _| Ok(()))? {
             Renewal::NotHeld(why) => Renewal::NotHeld(why.in_files()),
             renewed @ Renewal::Renewed { .. } => renewed,
@@ -210,7 +210,7 @@ impl Store for Local {
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
-        let released = self.act(key, |lock, now| lock.release(token, outcome, now))?;
+        let released = self.act(key, |lock, now| lock.at(now).release(token, outcome))?;
         let clock = self.clock()?;
         sweep::once_a_day(&self.directory, &clock);
         Ok(match released {
@@ -221,7 +221,7 @@ impl Store for Local {
 
     fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         self.mailbox = None;
-        self.act(&request.key, |lock, now| lock.leave(&request.token, request.ttl, now))
+        self.act(&request.key, |lock, now| lock.at(now).leave(&request.token, request.ttl))
     }
 
     fn abandon(&mut self, request: &Request) {
@@ -234,7 +234,7 @@ impl Store for Local {
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         // No grant can come in between, because the file is locked.
         let all = Fence(u64::MAX);
-        self.act(key, |lock, now| lock.revoke(all, revocation, by, now))
+        self.act(key, |lock, now| lock.at(now).revoke(all, revocation, by))
     }
 
     fn remove(
@@ -244,7 +244,7 @@ impl Store for Local {
         revocation: Revocation,
         by: &str,
     ) -> Result<Removal, Failure> {
-        self.act(key, |lock, now| lock.remove(id, revocation, by, now))
+        self.act(key, |lock, now| lock.at(now).remove(id, revocation, by))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {

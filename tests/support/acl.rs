@@ -18,7 +18,7 @@ pub fn rule(more: &[&str]) -> Vec<String> {
 }
 
 /// The permissions that the page adds for `inspect`.
-pub const TO_INSPECT: [&str; 2] = ["+zrevrangebyscore", "+scan"];
+pub const TO_INSPECT: [&str; 1] = ["+scan"];
 
 /// The rule of the page for a user that only inspects.
 #[track_caller]

@@ -210,7 +210,7 @@ fn has_left_a_place(world: &World) -> bool {
 fn is_something_left(world: &World) -> bool {
     world.servers.iter().filter(|server| server.state != State::Dead).any(|server| {
         let mut lock = server.lock.clone();
-        lock.release(&stranger(), Outcome::Unknown, server.clock);
+        lock.at(server.clock).release(&stranger(), Outcome::Unknown);
         !lock.holds.is_empty()
             || !lock.queue.is_empty()
             || !lock.nominated.is_empty()

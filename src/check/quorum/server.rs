@@ -101,16 +101,16 @@ impl Server {
     /// Returns whether another client is now believed alive for longer than before.
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
         let (token, lock, now) = (&request.token, &mut self.lock, self.clock);
-        let before: Vec<_> = lock.queue.iter().cloned().collect();
+        let before: Vec<_> = lock.queue.clone();
         let said = match sent.what {
             What::Ask(part) => LastReply::To(ask(lock, request, part, sent, now)),
-            What::Renew => LastReply::Renewal(Some(lock.renew(token, Some(request.ttl), now))),
+            What::Renew => LastReply::Renewal(Some(lock.at(now).renew(token, Some(request.ttl)))),
             What::Release => {
-                lock.release(token, Outcome::Unknown, now);
+                lock.at(now).release(token, Outcome::Unknown);
                 LastReply::Renewal(None)
             }
             What::Leave => {
-                lock.leave(token, request.ttl, now);
+                lock.at(now).leave(token, request.ttl);
                 LastReply::Renewal(None)
             }
         };
@@ -252,7 +252,7 @@ fn ask(lock: &mut Lock, request: &Request, part: QuorumOp, sent: &Sent, now: u64
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
     let request = Request { quorum_op: Some(part), heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
-        match lock.acquire(&request, sent.attempt + more, &[], now) {
+        match lock.at(now).acquire(&request, sent.attempt + more, &[]) {
             Verdict::Again if sent.awaited.is_some() => {}
             Verdict::Again => break,
             Verdict::Answer(answer) => return Reply::Answer(answer),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, show};
+use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -21,14 +21,14 @@ impl ServerTime {
 impl Add<Duration> for ServerTime {
     type Output = Self;
     fn add(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(millis(rhs)))
     }
 }
 
 impl Sub<Duration> for ServerTime {
     type Output = Self;
     fn sub(self, rhs: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_sub(millis(rhs)))
     }
 }
 
@@ -151,34 +151,23 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// The names that stores and users see.
+    const NAMES: [(Self, &str); 7] = [
+        (Self::Released, "released"),
+        (Self::Expired, "expired"),
+        (Self::Revoked, "revoked"),
+        (Self::Deleted, "deleted"),
+        (Self::Overwritten, "overwritten"),
+        (Self::Forgotten, "forgotten"),
+        (Self::Lost, "lost"),
+    ];
+
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Deleted => "deleted",
-            Self::Overwritten => "overwritten",
-            Self::Forgotten => "forgotten",
-            Self::Lost => "lost",
-        }
+        Self::NAMES.into_iter().find(|(ending, _)| *ending == self).map_or("", |(_, name)| name)
     }
-}
 
-impl TryFrom<&str> for Ending {
-    type Error = ();
-
-    /// Parses the form that stores keep, which is that of `name`.
-    fn try_from(text: &str) -> Result<Self, Self::Error> {
-        let all = [
-            Self::Released,
-            Self::Expired,
-            Self::Revoked,
-            Self::Deleted,
-            Self::Overwritten,
-            Self::Forgotten,
-            Self::Lost,
-        ];
-        all.into_iter().find(|ending| ending.name() == text).ok_or(())
+    pub(crate) fn named(text: &str) -> Option<Self> {
+        Self::NAMES.into_iter().find(|(_, name)| *name == text).map(|(ending, _)| ending)
     }
 }
 
@@ -350,6 +339,14 @@ impl View {
     /// one that still holds it before one that does not.
     pub(crate) fn foremost(&self) -> Option<&Holder> {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
+    }
+
+    /// The lock with only those of the listed holders whose fencing token is at most this one.
+    pub(crate) fn up_to(mut self, fence: Fence) -> Self {
+        let listed = self.holders.len();
+        self.holders.retain(|holder| holder.fence <= fence);
+        self.holder_count -= (listed - self.holders.len()) as u64;
+        self
     }
 
     /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an

@@ -8,14 +8,13 @@ impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
     /// waiters count as if they held the lock too.
     pub(crate) fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
-        let reinstated = || self.lock.holds.iter().any(|hold| hold.status == HoldState::Revoked);
         let (present, number) = match self.live {
             true => (self.lock.mode, self.lock.holds.len()),
             false => (nominated.first().copied(), 0),
         };
         match mode {
             _ if !self.live && nominated.is_empty() => !self.foreign(),
-            _ if present != Some(mode) || reinstated() => false,
+            _ if present != Some(mode) => false,
             Mode::Exclusive => false,
             Mode::Shared => true,
             Mode::Slots(slots) => number + nominated.len() < slots.get() as usize,
@@ -32,7 +31,7 @@ impl Transaction<'_> {
         keep_until: u64,
         wanted: u64,
     ) -> Option<Slot> {
-        let Waiter { token, owner, named, mode, about, since, ttl, attempt, .. } = waiter;
+        let Waiter { token, owner, mode, about, since, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(mode);
@@ -44,7 +43,6 @@ impl Transaction<'_> {
         self.lock.holds.push(Hold {
             token,
             owner,
-            named,
             mode,
             about,
             fence,
@@ -71,67 +69,51 @@ impl Transaction<'_> {
         self.lock.nominated.iter().any(|nominated| nominated == token)
     }
 
-    /// Admits waiters from the head of the queue while the lock can be granted to them. Returns the
-    /// head, which is the first waiter that is not nominated, if it must keep waiting, and how many
-    /// are nominated.
+    /// Admits waiters from the head of the queue while the lock can be granted to them, nominates
+    /// them on one of several servers, and drops dead ones. Returns the head, which is the first
+    /// waiter that is not nominated, if it must keep waiting, and how many are nominated.
     pub(crate) fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
-        let mut granted_to = Vec::new();
-        let (head, nominated) = self.move_up(caller, &mut granted_to);
+        let (mut work, mut granted_to) = (0, Vec::new());
+        let (mut modes, mut tokens) = (Vec::new(), Vec::new());
+        let head = loop {
+            let Some(head) = self.lock.queue.get(modes.len()).cloned() else { break None };
+            let comes_alone = head.origin == Origin::Counted;
+            self.cleanup_pending |= work == BATCH;
+            if head.alive < self.now && work < BATCH {
+                self.dequeue(&head.token);
+                work += 1;
+            } else if self.cleanup_pending
+                || modes.len() == BATCH
+                || comes_alone && !modes.is_empty()
+                || self.is_ahead(self.lock.fence)
+                || !(self.admissible(head.mode, &modes) || self.may_enter(&head))
+            {
+                break Some(head);
+            } else if comes_alone {
+                self.dequeue(&head.token);
+                granted_to.push(head.token.clone());
+                self.grant(head, None, self.now + CLAIM_WINDOW, 0, 0);
+                work += 1;
+            } else {
+                self.nominate(&head.token, caller);
+                modes.push(head.mode);
+                tokens.push(head.token);
+            }
+        };
+        if !self.cleanup_pending {
+            self.lock.nominated = tokens;
+        }
+        match &head {
+            Some(head) if self.cleanup_pending => self.wake(&head.token, Message::Look),
+            Some(head) => self.notify_head(&head.token, caller),
+            None if modes.is_empty() && self.is_free() => self.become_idle(),
+            None => {}
+        }
         // A server writes to the client of the last message first, and the new head can wait.
         for token in granted_to {
             self.wake(&token, Message::Look);
         }
-        (head, nominated)
-    }
-
-    /// Grants or calls waiters from the head of the queue while it can, and drops dead ones. Adds
-    /// those that are granted the lock to `granted_to`. Returns the same as `admit`.
-    fn move_up(&mut self, caller: &str, granted_to: &mut Vec<String>) -> (Option<Waiter>, usize) {
-        let (mut work, mut modes, mut tokens) = (0, Vec::new(), Vec::new());
-        while work < BATCH {
-            let Some(head) = self.lock.queue.get(modes.len()).cloned() else {
-                let is_free = !self.live && !self.foreign() && self.lock.holds.is_empty();
-                self.lock.nominated = tokens;
-                if modes.is_empty() && is_free {
-                    self.become_idle();
-                }
-                return (None, modes.len());
-            };
-            let is_own = head.origin == Origin::Counted;
-            if head.alive < self.now {
-                self.lock.queue.remove(&head.token);
-                work += 1;
-            } else if self.cleanup_pending {
-                self.wake(&head.token, Message::Look);
-                return (Some(head), modes.len());
-            } else if modes.len() < BATCH
-                && (!is_own || modes.is_empty())
-                && !self.is_ahead(self.lock.fence)
-                && (self.admissible(head.mode, &modes) || self.may_enter(&head))
-            {
-                if is_own {
-                    self.lock.queue.remove(&head.token);
-                    granted_to.push(head.token.clone());
-                    self.grant(head, None, self.now + CLAIM_WINDOW, 0, 0);
-                    work += 1;
-                } else {
-                    self.nominate(&head.token, caller);
-                    modes.push(head.mode);
-                    tokens.push(head.token);
-                }
-            } else {
-                self.lock.nominated = tokens;
-                self.notify_head(&head.token, caller);
-                return (Some(head), modes.len());
-            }
-        }
-        self.lock.nominated = tokens;
-        let rest = self.lock.queue.get(modes.len()).cloned();
-        if let Some(rest) = &rest {
-            self.cleanup_pending = true;
-            self.wake(&rest.token, Message::Look);
-        }
-        (rest, modes.len())
+        (head, modes.len())
     }
 
     fn nominate(&mut self, token: &str, caller: &str) {
@@ -139,7 +121,7 @@ impl Transaction<'_> {
             return;
         }
         let until = self.now + CLAIM_WINDOW;
-        if let Some(waiter) = self.lock.queue.find_mut(token) {
+        if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
             // Another client's call does not show that the waiter is alive.
             waiter.alive = waiter.alive.min(until);
         }

@@ -66,23 +66,23 @@ impl Transaction<'_> {
     }
 
     /// The entries for the last of these expired holds, the earliest first.
-    pub(crate) fn expired_entries(&self, expired: &[Hold]) -> Vec<HistoryEntry> {
-        let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
-        expired[surplus..].iter().filter_map(|hold| self.expired_entry(hold)).collect()
-    }
-
-    fn expired_entry(&self, hold: &Hold) -> Option<HistoryEntry> {
-        self.history_entry(hold, Ending::Expired, hold.deadline, Outcome::Unknown, None)
+    pub(crate) fn expired_entries<'h>(
+        &self,
+        expired: impl IntoIterator<Item = &'h Hold>,
+    ) -> Vec<HistoryEntry> {
+        let mut expired: Vec<&Hold> = expired.into_iter().collect();
+        expired.sort_by(|one, other| one.by_deadline(other));
+        let last = expired.drain(expired.len().saturating_sub(HISTORY_LENGTH)..);
+        let (ending, unknown) = (Ending::Expired, Outcome::Unknown);
+        last.filter_map(|hold| self.history_entry(hold, ending, hold.deadline, unknown, None))
+            .collect()
     }
 
     /// How the last holds ended, including those that expired since the last write.
     pub(crate) fn history(&self) -> Vec<view::HistoryEntry> {
         let known = self.lock.written.is_some();
-        let mut expired: Vec<&Hold> =
-            self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now).collect();
-        expired.sort_by(|one, other| one.by_deadline(other));
-        let surplus = expired.len().saturating_sub(HISTORY_LENGTH);
-        let expired = expired.drain(surplus..).filter_map(|hold| self.expired_entry(hold));
+        let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
+        let expired = self.expired_entries(expired);
         self.lock.history.iter().cloned().chain(expired).map(view::HistoryEntry::from).collect()
     }
 }

@@ -47,12 +47,13 @@ impl Transaction<'_> {
         left
     }
 
-    /// Makes the mode shared if the exclusive hold that shared holds entered is gone.
+    /// If an exclusive hold that others were beside is gone, makes their mode that of the lock.
     pub(crate) fn settle_mode(&mut self) {
         let few = self.lock.holds.len() <= MAX_LISTED;
         let exclusive = self.live_holds().any(|hold| hold.mode == Mode::Exclusive);
         if few && self.lock.mode == Some(Mode::Exclusive) && !exclusive {
-            self.lock.mode = Some(Mode::Shared);
+            let last = self.live_holds().max_by(|one, other| one.by_deadline(other));
+            self.lock.mode = last.map(|hold| hold.mode).or(self.lock.mode);
         }
     }
 

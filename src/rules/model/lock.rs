@@ -1,10 +1,7 @@
 //! What a lock consists of, and the limits that apply everywhere.
 
-mod queue;
-
 use std::cmp::Ordering;
 
-pub(crate) use queue::Queue;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::{Ending, HoldState, Mode, Slot};
@@ -43,7 +40,8 @@ pub(crate) struct Lock {
     /// A random mark that changes when the lock is forgotten.
     pub(crate) generation: String,
     pub(crate) holds: Vec<Hold>,
-    pub(crate) queue: Queue,
+    /// The waiters, in the order in which they are served.
+    pub(crate) queue: Vec<Waiter>,
     /// The last number assigned in the queue.
     pub(crate) ticket: u64,
     /// The waiters that are nominated; see `Transaction::is_nominated`.
@@ -72,8 +70,6 @@ pub(crate) struct Guard {
 pub(crate) struct Hold {
     pub(crate) token: String,
     pub(crate) owner: String,
-    /// Whether a user chose the owner's name, so that it can enter from anywhere.
-    pub(crate) named: bool,
     pub(crate) mode: Mode,
     pub(crate) about: String,
     pub(crate) fence: u64,
@@ -155,8 +151,6 @@ pub(crate) struct HistoryEntry {
 pub(crate) struct Waiter {
     pub(crate) token: String,
     pub(crate) owner: String,
-    /// Whether a user chose the owner's name.
-    pub(crate) named: bool,
     pub(crate) mode: Mode,
     pub(crate) about: String,
     pub(crate) since: u64,

@@ -1,7 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
 use super::lock::{BATCH, CLAIM_WINDOW, Mail, Message, Waiter};
-use super::tombstones::EndedBy;
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -12,6 +11,19 @@ const GRACE: u64 = 500;
 const FOREIGN_POLL: u64 = 1_000;
 
 impl Transaction<'_> {
+    /// The index of the waiter with this token.
+    pub(crate) fn position(&self, token: &str) -> Option<usize> {
+        self.lock.queue.iter().position(|waiter| waiter.token == token)
+    }
+
+    pub(crate) fn waiter(&self, token: &str) -> Option<&Waiter> {
+        self.lock.queue.iter().find(|waiter| waiter.token == token)
+    }
+
+    pub(crate) fn dequeue(&mut self, token: &str) -> Option<Waiter> {
+        Some(self.lock.queue.remove(self.position(token)?))
+    }
+
     pub(crate) fn wake(&mut self, token: &str, message: Message) {
         self.lock.mail.push(Mail { token: token.to_owned(), message });
     }
@@ -38,7 +50,7 @@ impl Transaction<'_> {
     /// One of several servers also gets the ticket that they agreed on, or 0: then it proposes one
     /// that grows with its clock. Returns its position, from 1, and its ticket.
     pub(crate) fn enqueue(&mut self, agreed: Option<u64>, mut waiter: Waiter) -> (u64, u64) {
-        let queued = self.lock.queue.remove(&waiter.token);
+        let queued = self.dequeue(&waiter.token);
         let restates = agreed.is_some_and(|ticket| ticket > 0);
         if let Some(queued) = &queued {
             (waiter.since, waiter.ticket) = (queued.since, queued.ticket);
@@ -54,14 +66,15 @@ impl Transaction<'_> {
             self.lock.ticket = last.max(waiter.ticket);
         }
         let ticket = waiter.ticket;
-        let index = self.lock.queue.insert(waiter);
+        let index = self.lock.queue.partition_point(|other| other.place() < waiter.place());
+        self.lock.queue.insert(index, waiter);
         (index as u64 + 1, ticket)
     }
 
     /// Removes a waiter, and a grant that it did not claim. Its next request learns how and by
     /// whom.
-    pub(crate) fn remove_waiter(&mut self, token: &str, caller: &str, how: EndedBy, by: &str) {
-        let removed = self.lock.queue.remove(token);
+    pub(crate) fn remove_waiter(&mut self, token: &str, caller: &str, how: &str, by: &str) {
+        let removed = self.dequeue(token);
         let hold = self.unexpired_hold(token).map(|hold| hold.ttl);
         let ttl = hold.or(removed.map(|waiter| waiter.ttl)).unwrap_or(0);
         if hold.is_some() {
@@ -79,11 +92,7 @@ impl Transaction<'_> {
         let first = alive.map(|waiter| waiter.token.clone());
         if let Some(first) = first {
             self.wake(&first, Message::Look);
-        } else if self.lock.queue.is_empty()
-            && !self.live
-            && !self.foreign()
-            && self.lock.holds.is_empty()
-        {
+        } else if self.lock.queue.is_empty() && self.is_free() {
             self.become_idle();
         }
     }

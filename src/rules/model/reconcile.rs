@@ -45,8 +45,7 @@ impl Transaction<'_> {
         }
         if !self.live && !self.foreign() && self.lock.queue.is_empty() {
             // All leases have expired, and there are no waiters.
-            let mut expired = std::mem::take(&mut self.lock.holds);
-            expired.sort_by(Hold::by_deadline);
+            let expired = std::mem::take(&mut self.lock.holds);
             let entries = self.expired_entries(&expired);
             self.become_idle();
             self.record(entries);

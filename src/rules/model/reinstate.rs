@@ -16,15 +16,11 @@ impl Transaction<'_> {
             return;
         }
         self.add_tombstone(&holder.id, left);
-        if !self.live {
-            self.lock.mode = Some(Mode::Exclusive);
-        }
-        self.live = true;
+        (self.live, self.lock.mode) = (true, Some(Mode::Exclusive));
         self.lock.fence = self.lock.fence.max(holder.fence.0);
         self.lock.holds.push(Hold {
             token: holder.id.clone(),
             owner: String::new(),
-            named: false,
             mode: Mode::Exclusive,
             about: holder.client.to_lines(),
             fence: holder.fence.0,

@@ -13,14 +13,6 @@ const MAX_TOMBSTONES: usize = 1_000;
 /// How long they are remembered in milliseconds, unless the TTL is longer.
 const TOMBSTONE_DURATION: u64 = 60_000;
 
-/// Who ends a request, if its client does not.
-#[derive(Clone, Copy)]
-pub(crate) enum EndedBy {
-    /// A newer request that supersedes it.
-    Newer,
-    Operator,
-}
-
 impl Transaction<'_> {
     pub(crate) fn add_tombstone(&mut self, token: &str, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
@@ -36,12 +28,9 @@ impl Transaction<'_> {
     }
 
     /// Marks a request that its client did not end itself, so that a later request with its token
-    /// learns how and by whom. This second tombstone is next to the token's own.
-    pub(crate) fn mark_ended(&mut self, token: &str, ttl: u64, how: EndedBy, by: &str) {
-        let how = match how {
-            EndedBy::Newer => "superseded",
-            EndedBy::Operator => "removed",
-        };
+    /// learns how, "superseded" or "removed", and by whom. This second tombstone is next to the
+    /// token's own.
+    pub(crate) fn mark_ended(&mut self, token: &str, ttl: u64, how: &str, by: &str) {
         // Nothing else keeps a removed client from coming back. A superseded one has the older
         // ticket.
         let duration = if how == "removed" { DAY } else { ttl };

@@ -30,6 +30,11 @@ impl<'a> Transaction<'a> {
         self.lock.guard.is_some() && !self.live
     }
 
+    /// Whether no hold is on record, and no other tool holds the lock.
+    pub(crate) fn is_free(&self) -> bool {
+        self.lock.holds.is_empty() && !self.foreign()
+    }
+
     /// The time in microseconds, for fences.
     pub(crate) fn micros(&self) -> u64 {
         self.now.saturating_mul(1_000)

@@ -44,7 +44,7 @@ impl Transaction<'_> {
     pub(crate) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
-        let holder_count = count(live.len());
+        let holder_count = live.len() as u64;
         let shown = live.get(holders_from..).unwrap_or_default();
         let shown = &shown[..holders_at_most.min(shown.len())];
         // Collected from a slice, so that it has no spare capacity: a list has thousands of these.
@@ -67,7 +67,7 @@ impl Transaction<'_> {
             generation: self.lock.generation.clone(),
             holder_count,
             holders,
-            waiter_count: count(self.lock.queue.len()),
+            waiter_count: self.lock.queue.len() as u64,
             waiters: Vec::new(),
             history: Vec::new(),
         }
@@ -99,8 +99,4 @@ pub(crate) fn id(token: &str) -> String {
 /// How long a holder waited for its grant.
 pub(crate) fn waited(since: Option<u64>, acquired: u64) -> Option<Duration> {
     since.map(|since| ServerTime(acquired).since(ServerTime(since)))
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

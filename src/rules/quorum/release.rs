@@ -16,7 +16,8 @@ pub(crate) enum ReleaseDecision {
 
 /// Whether further votes cannot change the decision.
 pub(crate) fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
-    votes.count(|release| !is_not_held(release)) >= required || is_lost(votes, required)
+    votes.count(|release| !is_not_held(release)) >= required
+        || votes.too_many(is_not_held, required)
 }
 
 /// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
@@ -27,7 +28,7 @@ pub(crate) fn decide_release(
     maybe_released: bool,
 ) -> ReleaseDecision {
     let released = votes.count(|release| *release == Release::Released);
-    if is_lost(votes, required) {
+    if votes.too_many(is_not_held, required) {
         let reasons = votes.values().filter_map(|(_, release)| match release {
             Release::NotHeld(why) => Some(why.clone()),
             Release::Released | Release::Unknown => None,
@@ -42,12 +43,6 @@ pub(crate) fn decide_release(
         return ReleaseDecision::TooFew { answered, maybe_released };
     }
     ReleaseDecision::Decided(if released > 0 { Release::Released } else { Release::Unknown })
-}
-
-/// Whether too many members lack the hold for it to have been on a majority, even if all others had
-/// it.
-fn is_lost(votes: &Votes<Release>, required: usize) -> bool {
-    votes.count(is_not_held) > votes.servers() - required
 }
 
 fn is_not_held(release: &Release) -> bool {

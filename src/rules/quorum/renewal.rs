@@ -29,13 +29,14 @@ pub(crate) enum RenewalDecision {
 /// Whether further votes cannot change the decision.
 pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
     let required = required_by(votes);
-    votes.count(|renewal| !is_not_held(renewal)) >= required || is_lost(votes, required)
+    votes.count(|renewal| !is_not_held(renewal)) >= required
+        || votes.too_many(is_not_held, required)
 }
 
 /// Decides from the votes of members.
 pub(crate) fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
     let required = required_by(votes);
-    if is_lost(votes, required) {
+    if votes.too_many(is_not_held, required) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
             Renewal::NotHeld(why) => Some(why.clone()),
             Renewal::Renewed { .. } => None,
@@ -70,11 +71,6 @@ fn mode_in(votes: &Votes<Renewal>) -> Mode {
 /// How many members must have the hold.
 fn required_by(votes: &Votes<Renewal>) -> usize {
     required(mode_in(votes), votes.servers())
-}
-
-/// Whether too many members lack the hold for the others to be enough.
-fn is_lost(votes: &Votes<Renewal>, required: usize) -> bool {
-    votes.count(is_not_held) > votes.servers() - required
 }
 
 fn is_not_held(renewal: &Renewal) -> bool {

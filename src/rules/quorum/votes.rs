@@ -40,6 +40,11 @@ impl<T> Votes<T> {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
+    /// Whether so many answers satisfy `is` that the other members are not `required` any more.
+    pub(crate) fn too_many(&self, is: impl Fn(&T) -> bool, required: usize) -> bool {
+        self.count(is) > self.servers() - required
+    }
+
     /// What may have happened to the request on the members that did not answer it.
     pub(crate) fn fate(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {

@@ -231,7 +231,7 @@ impl<'a> Both<'a> {
 
     pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         let verdict = self.server.ask(request, attempt, seen, None).unwrap();
-        assert_eq!(verdict, self.model.acquire(request, attempt, seen, self.now));
+        assert_eq!(verdict, self.model.at(self.now).acquire(request, attempt, seen));
         verdict
     }
 
@@ -307,7 +307,7 @@ impl<'a> Both<'a> {
                 };
                 let ttl = ttl.map(Ttl::from_millis);
                 let reply = self.server.renew(&key, &token, ttl, None).unwrap();
-                let expected = self.model.renew(&token, ttl, now);
+                let expected = self.model.at(now).renew(&token, ttl);
                 match (&reply, &expected) {
                     (Renewal::NotHeld(told), Renewal::NotHeld(known)) => self.agree(told, known),
                     _ => assert_eq!(reply, expected),
@@ -317,7 +317,7 @@ impl<'a> Both<'a> {
                 let token = self.tokens.present(*client);
                 let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
                 let reply = self.server.release(&key, &token, outcome).unwrap();
-                let expected = self.model.release(&token, outcome, now);
+                let expected = self.model.at(now).release(&token, outcome);
                 self.agree_on_release(&reply, &expected);
                 self.tokens.used_up(*client);
                 self.asked[usize::from(*client)] = None;
@@ -325,7 +325,7 @@ impl<'a> Both<'a> {
             Step::ReleaseLate(client) => {
                 let token = self.tokens.former(*client);
                 let reply = self.server.release(&key, &token, Outcome::Unknown).unwrap();
-                let expected = self.model.release(&token, Outcome::Unknown, now);
+                let expected = self.model.at(now).release(&token, Outcome::Unknown);
                 self.agree_on_release(&reply, &expected);
             }
             Step::Leave(client) | Step::LeaveLate(client) | Step::LeaveEarly(client) => {
@@ -337,7 +337,7 @@ impl<'a> Both<'a> {
                     Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
                 let request = Request { token, ..request };
                 self.server.leave(&request).unwrap();
-                self.model.leave(&request.token, request.ttl, now);
+                self.model.at(now).leave(&request.token, request.ttl);
                 // After an early one, the client keeps asking with a token that is over.
                 if let Step::Leave(_) = step {
                     self.tokens.used_up(*client);
@@ -351,13 +351,13 @@ impl<'a> Both<'a> {
                 let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
                 let by = "someone";
                 let reply = self.server.revoke_up_to(&key, Some(up_to), *revocation, by).unwrap();
-                assert_eq!(reply.value, self.model.revoke(up_to, *revocation, by, now));
+                assert_eq!(reply.value, self.model.at(now).revoke(up_to, *revocation, by));
             }
             Step::Remove(client, revocation) => {
                 let id = self.tokens.present(*client).id().parse().unwrap();
                 let by = "someone\tfor a reason";
                 let reply = self.server.remove(&key, &id, *revocation, by).unwrap();
-                assert_eq!(reply, self.model.remove(&id, *revocation, by, now));
+                assert_eq!(reply, self.model.at(now).remove(&id, *revocation, by));
             }
             Step::Pass(time) => {
                 self.now += time;

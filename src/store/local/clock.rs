@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::rules::model::Lock;
 use crate::rules::model::lock::TOO_FAR;
-use crate::rules::model::{Lock, Times};
 use crate::rules::{Instant, millis};
 
 /// The name of a clock that runs since boot and cannot be set.
@@ -87,14 +87,14 @@ struct Read {
     stamp: Stamp,
     /// How far they were shifted to this clock, in milliseconds.
     by: i64,
-    times: Times,
+    times: [u64; 3],
 }
 
 impl Timeline {
     /// Converts the times of a lock to this clock; `None` if one of them is invalid.
     pub(super) fn read(dates: Dates, clock: &Clock, lock: &mut Lock) -> Option<Self> {
         let Dates { mut clocks, stamps } = dates;
-        let since_boot = Instant::now().millis_since_boot();
+        let since_boot = millis(Instant::now().since_boot());
         let own = clocks.iter().position(|epoch| epoch.clock == *clock);
         let own = own.unwrap_or_else(|| {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -137,7 +137,7 @@ impl LockFile {
         };
         let Content { mut lock, dates } = content;
         if !has_guard {
-            lock.lose_guard();
+            lock.guard = None;
         }
         let timeline = Timeline::read(dates, clock, &mut lock).ok_or_else(|| damaged(&place))?;
         Ok(Some(Self { place, locked, status, next, has_guard, timeline, lock }))
@@ -164,7 +164,7 @@ impl LockFile {
         let Self { place, locked, status, next, has_guard, timeline, mut lock } = self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
-        if lock.is_guarded() && !has_guard {
+        if lock.guard.is_some() && !has_guard {
             make_guard(&place)?;
         }
         let (dates, gone) = timeline.write(&mut lock);

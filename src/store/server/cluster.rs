@@ -149,7 +149,7 @@ impl Cluster {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
                 let failure = absent.swap_remove(known).1;
                 // Another node has redirected the request to this one.
-                return Err(failure.while_others_answer());
+                return Err(failure.if_others(true));
             }
             let (ran, answers_instead) = self.run_at((at, asking), call, &absent, interrupt);
             if let Err(Refusal::Failed(failure)) = &ran
@@ -209,12 +209,12 @@ impl Cluster {
                         Some(other) => {
                             self.owner = other;
                             let (_, failure) = absent.swap_remove(0);
-                            return Err(failure.if_others_answer(another_answered));
+                            return Err(failure.if_others(another_answered));
                         }
                         None => {
                             let (first, failure) = absent.swap_remove(0);
                             self.owner = first;
-                            return Err(failure.if_others_answer(another_answered));
+                            return Err(failure.if_others(another_answered));
                         }
                     };
                     self.owner = at;

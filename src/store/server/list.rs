@@ -135,9 +135,6 @@ fn pipeline(
         Call::new(scripts::INSPECT, &key, None, database).with("").with(0)
     };
     let calls: Vec<Call> = names.iter().map(call).collect();
-    let view = |reply| match reply::page(reply?) {
-        Some((view, _)) => Ok(view),
-        None => Err(unexpected_reply()),
-    };
+    let view = |reply| reply::view(reply?).ok_or_else(unexpected_reply);
     Ok(node.run_scripts(&calls)?.into_iter().map(view).collect())
 }

@@ -8,6 +8,7 @@ use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
 use super::{eviction, list};
 use crate::report::Diagnostic;
+use crate::rules::model::lock::MAX_LISTED;
 use crate::rules::{
     Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Outcome, Owner, Pattern, Prefix,
     QuorumOp, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl,
@@ -124,15 +125,10 @@ impl<T: Topology> RedisStore<T> {
         call
     }
 
-    /// The lock with one page of its holders and waiters, and where the next page begins.
-    fn page(
-        &mut self,
-        key: &Key,
-        history: &str,
-        from: u64,
-    ) -> Result<(View, Option<u64>), Failure> {
+    /// The lock with one page of its holders and waiters.
+    fn page(&mut self, key: &Key, history: &str, from: u64) -> Result<View, Failure> {
         let call = self.call(scripts::INSPECT, key, None).with(history).with(from);
-        Ok(self.run(&call, reply::page, None)?.value)
+        Ok(self.run(&call, reply::view, None)?.value)
     }
 
     fn release_call(&self, key: &Key, token: &Token, outcome: Outcome) -> Call {
@@ -163,7 +159,8 @@ impl<T: Topology> RedisStore<T> {
             is_repeated |= repeated;
             first = first.or(before);
             let Some(next) = again else {
-                let value = first.ok_or_else(unexpected_reply)?;
+                let value: View = first.ok_or_else(unexpected_reply)?;
+                let value = value.up_to(up_to);
                 return Ok(Read { value, repeated: is_repeated, unconfirmed });
             };
             from = next.to_string();
@@ -200,14 +197,9 @@ pub(in crate::store) fn acquire_fields(
     seen: &[Seen],
 ) -> [(&'static str, String); 15] {
     let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
-    let number = |ticket: Option<Ticket>| ticket.map_or(0, |ticket| ticket.0).to_string();
     let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
-    let (fence, ticket) = match request.quorum_op {
-        None => (Fence(0), String::new()),
-        Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
-        Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
-        Some(QuorumOp::Restore(fence)) => (fence, String::new()),
-    };
+    let (fence, ticket) = request.wanted();
+    let arrival = request.arrival.unwrap_or(Ticket(0)).0.to_string();
     let enclosing = request.enclosing.iter().map(|token| format!("{} ", token.as_str()));
     let generation = seen.first().map(|seen| seen.generation.clone());
     [
@@ -222,9 +214,9 @@ pub(in crate::store) fn acquire_fields(
         ("about", request.client.clone()),
         ("attempt", attempt.to_string()),
         ("fence", fence.to_string()),
-        ("ticket", ticket),
+        ("ticket", ticket.map_or(String::new(), |ticket| ticket.to_string())),
         ("next", flag("next", request.next)),
-        ("supersedes", if request.supersedes { number(request.arrival) } else { String::new() }),
+        ("supersedes", if request.supersedes { arrival } else { String::new() }),
         ("generation", generation.unwrap_or_default()),
     ]
 }
@@ -315,13 +307,13 @@ impl<T: Topology> Store for RedisStore<T> {
         // a request that arrives late nor a repetition affects later grants.
         let (seen, mut repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
-            None => (self.page(key, "", 0)?.0, false),
+            None => (self.page(key, "", 0)?, false),
         };
         self.revoking = Some(seen.clone());
         let mut before = self.revoke_up_to(key, seen.fence, revocation, by)?;
         repeats |= before.repeated;
         if repeats {
-            let history = self.page(key, "history", 0)?.0.history;
+            let history = self.page(key, "history", 0)?.history;
             before.value.add_revoked_earlier(seen.holders, &history);
         }
         Ok(before.value)
@@ -335,7 +327,7 @@ impl<T: Topology> Store for RedisStore<T> {
         by: &str,
     ) -> Result<Removal, Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
-        let mut from = "holds 0".to_owned();
+        let mut from = "0 ".to_owned();
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
             let Read { value, repeated, unconfirmed } =
@@ -352,12 +344,12 @@ impl<T: Topology> Store for RedisStore<T> {
     /// for a list that is too long to read.
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         const MOST: u64 = 1_000;
-        let (mut view, mut next) = self.page(key, "history", 0)?;
-        while let Some(from) = next.filter(|from| *from < MOST) {
-            let (page, after) = self.page(key, "", from)?;
+        let mut view = self.page(key, "history", 0)?;
+        let most = view.holder_count.max(view.waiter_count).min(MOST);
+        for from in (0..most).step_by(MAX_LISTED).skip(1) {
+            let page = self.page(key, "", from)?;
             view.holders.extend(page.holders);
             view.waiters.extend(page.waiters);
-            next = after.filter(|after| *after > from);
         }
         Ok(view)
     }

@@ -48,7 +48,7 @@ impl Fields {
 
     fn reason(&mut self) -> Option<Reason> {
         // Later versions of rlock may have more endings.
-        let ending = self.text()?.as_str().try_into().ok();
+        let ending = Ending::named(&self.text()?);
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
         Some(Reason::new(ending, ago, &self.text()?))
     }
@@ -194,17 +194,9 @@ pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>>
     }))
 }
 
-/// Parses the reply of INSPECT: one page of the lock, and where the next page begins.
-pub(in crate::store) fn page(reply: Value) -> Option<(View, Option<u64>)> {
+/// Parses a view, which is the reply of INSPECT and part of others.
+pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
-    Some((view_in(&mut fields)?, fields.count()))
-}
-
-fn view(reply: Value) -> Option<View> {
-    view_in(&mut Fields::of(reply)?)
-}
-
-fn view_in(fields: &mut Fields) -> Option<View> {
     let now = fields.time()?;
     let state = match fields.text()?.as_str() {
         "free" => State::Free,
@@ -287,7 +279,7 @@ fn history_entry(reply: Value) -> Option<HistoryEntry> {
     let mut fields = text.splitn(9, '\n');
     let mut next = || fields.next().unwrap_or_default();
     let number = |text: &str| text.parse().unwrap_or(0);
-    let ending = Ending::try_from(next()).ok()?;
+    let ending = Ending::named(next())?;
     let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
     let times = next();
     let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));

@@ -186,7 +186,7 @@ impl Topology for Sentinel {
                 Failure::Unavailable(UserMessage::new(what).with_remedy(remedy))
             }
             // A sentinel has just named this server.
-            refusal => Failure::from(refusal).while_others_answer(),
+            refusal => Failure::from(refusal).if_others(true),
         })
     }
 

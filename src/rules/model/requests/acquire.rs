@@ -3,22 +3,17 @@
 use std::time::Duration;
 
 use crate::rules::model::lock::{CLAIM_WINDOW, Hold, Newest, Origin, Revoked, Waiter};
-use crate::rules::model::tombstones::EndedBy;
 use crate::rules::model::transaction::Transaction;
 use crate::rules::{
-    Answer, ClientInfo, Ending, Fence, HoldState, Mode, Operator, Outcome, Proposal, QuorumOp,
-    Request, Seen, ServerTime, Slot, Ticket, Verdict, millis,
+    Answer, ClientInfo, Ending, Fence, HoldState, Mode, Operator, Outcome, Proposal, Request, Seen,
+    ServerTime, Slot, Ticket, Verdict, millis,
 };
 
 impl Transaction<'_> {
-    pub(in crate::rules::model) fn acquire(
-        &mut self,
-        request: &Request,
-        attempt: u64,
-        seen: &[Seen],
-    ) -> Verdict {
+    /// Requests the lock, for the first time or again: `attempt` grows each time.
+    pub(crate) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         let token = request.token.as_str();
-        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let (Fence(wanted), ticket) = request.wanted();
         self.reconcile();
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
@@ -33,7 +28,7 @@ impl Transaction<'_> {
         {
             let (ending, unknown) = (Ending::Released, Outcome::Unknown);
             let entry = self.history_entry(hold, ending, self.now, unknown, None);
-            self.remove_waiter(token, token, EndedBy::Operator, &by);
+            self.remove_waiter(token, token, "removed", &by);
             self.admit(token);
             self.record(entry);
             return Verdict::Answer(Answer::Removed(Operator::from_line(&by)));
@@ -44,7 +39,9 @@ impl Transaction<'_> {
             return match self.valid_hold(token).filter(|hold| hold.renewed.is_some()) {
                 Some(Hold { fence, slot, .. }) => granted(*fence, *slot),
                 None if ticket.is_none() => Verdict::Again,
-                None => self.place_of(token),
+                // Two URLs of a quorum may lead to the same server. Another attempt would undo what
+                // the later request has done.
+                None => Verdict::Answer(Answer::Busy(self.brief_view())),
             };
         }
         let tickets = ticket.map_or(0, |ticket| ticket.max(self.lock.ticket));
@@ -96,28 +93,10 @@ impl Transaction<'_> {
         self.decide(request, attempt, head.as_ref(), nominated)
     }
 
-    /// The verdict of one of several servers on an overtaken request. Two URLs of a quorum may lead
-    /// to the same server, and another attempt would undo what the later request has done.
-    fn place_of(&self, token: &str) -> Verdict {
-        let queue = &self.lock.queue;
-        let Some((index, waiter)) = queue.position(token).zip(queue.find(token)) else {
-            return Verdict::Answer(Answer::Busy(self.brief_view()));
-        };
-        let nominated = self.is_nominated(token).then(|| Fence(self.next_fence(0)));
-        Verdict::Proposed(Proposal {
-            view: self.brief_view(),
-            position: index as u64 + 1,
-            sleep: Duration::from_millis(CLAIM_WINDOW / 2),
-            ticket: Ticket(waiter.ticket),
-            nominated,
-            kept_out: false,
-        })
-    }
-
     /// The attempt of the last request with this token.
     fn last_attempt(&self, token: &str) -> Option<u64> {
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
-        let waiter = self.lock.queue.find(token);
+        let waiter = self.waiter(token);
         hold.map(|hold| hold.attempt).or(waiter.map(|waiter| waiter.attempt))
     }
 
@@ -134,17 +113,28 @@ impl Transaction<'_> {
         if let Some(newest) = newest {
             let is_older = (newest.ticket, newest.token.as_str()) > (arrival, token);
             if is_older {
-                self.remove_waiter(token, token, EndedBy::Newer, &newest.about);
+                self.remove_waiter(token, token, "superseded", &newest.about);
                 self.admit(token);
                 return Some(ClientInfo::from_lines(&newest.about));
             }
-            if self.lock.queue.position(&newest.token).is_some() {
-                self.remove_waiter(&newest.token, token, EndedBy::Newer, &request.client);
+            if self.waiter(&newest.token).is_some() {
+                self.remove_waiter(&newest.token, token, "superseded", &request.client);
             }
         }
         let (token, about) = (token.to_owned(), request.client.clone());
         self.lock.newest = Some(Newest { ticket: arrival, token, about });
         None
+    }
+
+    /// Grants the lock to the caller.
+    fn take(&mut self, request: &Request, waiter: Waiter) -> Verdict {
+        self.dequeue(&waiter.token);
+        let (now, at_least) = (self.now, millis(request.at_least));
+        let keep_until = if at_least > 0 { now + at_least } else { 0 };
+        let deadline = now + waiter.ttl.max(at_least);
+        let wanted = request.wanted().0.0;
+        let slot = self.grant(waiter, Some(now), deadline, keep_until, wanted);
+        granted(self.lock.fence, slot)
     }
 
     /// The answer to a caller that already holds the lock.
@@ -175,15 +165,14 @@ impl Transaction<'_> {
         head: Option<&Waiter>,
         nominated: usize,
     ) -> Verdict {
-        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let (Fence(wanted), ticket) = request.wanted();
         let (now, ttl, token) = (self.now, request.ttl.as_millis(), request.token.as_str());
-        let at_least = millis(request.at_least);
         let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
         let is_enclosed = enclosing.is_some();
-        let (owner, named, entered) = match (&request.owner, enclosing) {
-            (Some(owner), _) => (owner.as_str(), true, self.owner_mode(owner.as_str())),
-            (None, Some(hold)) => (hold.owner.as_str(), hold.named, entered),
-            (None, None) => ("", false, None),
+        let (owner, entered) = match (&request.owner, enclosing) {
+            (Some(owner), _) => (owner.as_str(), self.owner_mode(owner.as_str())),
+            (None, Some(hold)) => (hold.owner.as_str(), entered),
+            (None, None) => ("", None),
         };
         let owner = if owner.is_empty() { request.fresh_owner.as_str() } else { owner };
         let entered = entered.filter(|_| request.reentrant);
@@ -191,11 +180,10 @@ impl Transaction<'_> {
             return Verdict::Answer(Answer::Upgrade);
         }
 
-        let queued = self.lock.queue.find(token);
+        let queued = self.waiter(token);
         let waiter = Waiter {
             token: token.to_owned(),
             owner: owner.to_owned(),
-            named,
             mode: request.mode,
             about: request.client.clone(),
             since: queued.map_or(now, |waiter| waiter.since),
@@ -216,16 +204,13 @@ impl Transaction<'_> {
         let overtakes = is_first || wanted > 0;
         let admitted = entered.is_some() || self.admissible(request.mode, &[]) && overtakes;
         if ticket.is_none() && admitted {
-            self.lock.queue.remove(token);
             self.begin_generation(request);
-            let keep_until = if at_least > 0 { now + at_least } else { 0 };
             let supersedes =
                 request.supersedes && request.arrival.is_none() && wanted == 0 && !is_enclosed;
             if supersedes {
                 self.supersede(request, self.own_ticket());
             }
-            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            let granted = granted(self.lock.fence, slot);
+            let granted = self.take(request, waiter);
             if supersedes {
                 self.admit(token);
             }
@@ -266,7 +251,7 @@ impl Transaction<'_> {
         is_enclosed: bool,
         enters: bool,
     ) -> Verdict {
-        let Wanted { fence: wanted, ticket } = Wanted::by(request);
+        let (Fence(wanted), ticket) = request.wanted();
         let token = request.token.as_str();
         let (position, ticket) = self.enqueue(ticket, waiter.clone());
         let (head, nominated) = self.admit(token);
@@ -282,25 +267,22 @@ impl Transaction<'_> {
         if enters || self.is_nominated(token) {
             if wanted == 0 {
                 let until = self.now + CLAIM_WINDOW;
-                if let Some(waiter) = self.lock.queue.find_mut(token) {
+                if let Some(waiter) =
+                    self.lock.queue.iter_mut().find(|waiter| waiter.token == token)
+                {
                     waiter.alive = until;
                 }
                 let fence = Some(Fence(self.next_fence(0)));
                 return placed(self.brief_view(), position, CLAIM_WINDOW / 2, fence, false);
             }
-            self.lock.queue.remove(token);
-            let (ttl, at_least) = (waiter.ttl, millis(request.at_least));
-            let keep_until = if at_least > 0 { self.now + at_least } else { 0 };
-            let now = self.now;
-            let slot = self.grant(waiter, Some(now), now + ttl.max(at_least), keep_until, wanted);
-            return granted(self.lock.fence, slot);
+            return self.take(request, waiter);
         }
         if is_enclosed {
-            self.lock.queue.remove(token);
+            self.dequeue(token);
             self.admit(token);
             return Verdict::Answer(Answer::Nested);
         }
-        let index = self.lock.queue.position(token);
+        let index = self.position(token);
         let position = index.map_or(position, |index| index as u64 + 1);
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = position - nominated as u64;
@@ -316,27 +298,6 @@ impl Transaction<'_> {
             let generation = fresh.get(fresh.len().saturating_sub(12)..).unwrap_or(fresh);
             generation.clone_into(&mut self.lock.generation);
         }
-    }
-}
-
-/// The arguments of the script that `QuorumOp` stands for.
-struct Wanted {
-    /// The fence of the hold that is asked for; 0 for none.
-    fence: u64,
-    /// The ticket, or 0 to propose one; `None` without a place in the queue of several servers.
-    ticket: Option<u64>,
-}
-
-impl Wanted {
-    fn by(request: &Request) -> Self {
-        let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
-        let (fence, ticket) = match request.quorum_op {
-            None => (0, None),
-            Some(QuorumOp::Propose(ticket)) => (0, number(ticket)),
-            Some(QuorumOp::Commit(ticket, fence)) => (fence.0, number(ticket)),
-            Some(QuorumOp::Restore(fence)) => (fence.0, None),
-        };
-        Self { fence, ticket }
     }
 }
 

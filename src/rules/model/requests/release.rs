@@ -3,10 +3,12 @@
 
 use crate::rules::model::lock::{Message, Origin};
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Ending, HoldState, Outcome, Release};
+use crate::rules::{Ending, HoldState, Outcome, Release, Token};
 
 impl Transaction<'_> {
-    pub(in crate::rules::model) fn release(&mut self, token: &str, outcome: Outcome) -> Release {
+    /// Ends a hold, or keeps it as cooling until its minimum time is up.
+    pub(crate) fn release(&mut self, token: &Token, outcome: Outcome) -> Release {
+        let token = token.as_str();
         self.reconcile();
         let keep_until = self.valid_hold(token).map(|hold| hold.keep_until);
         let release = match keep_until {
@@ -14,7 +16,7 @@ impl Transaction<'_> {
             None => Release::NotHeld(self.why_not_held(token)),
         };
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
-        let waiter = self.lock.queue.find(token);
+        let waiter = self.waiter(token);
         let ttl = hold.map(|hold| hold.ttl).or(waiter.map(|waiter| waiter.ttl)).unwrap_or(0);
         let unexpired = self.unexpired_hold(token);
         // Ids are public, so an id does not release a hold. A reinstated hold is stored under its
@@ -39,10 +41,10 @@ impl Transaction<'_> {
         // A waiter has no hold to release, and keeps waiting. But if the token had a hold, here or
         // on other servers, it no longer waits: a late copy of its request may have queued it
         // again.
-        let queued = self.lock.queue.find(token);
+        let queued = self.waiter(token);
         let waits = queued.is_some_and(|waiter| waiter.origin == Origin::Counted);
         if !waits || self.recorded(token).is_some() {
-            self.lock.queue.remove(token);
+            self.dequeue(token);
             self.add_tombstone(token, ttl);
         }
         let head = self.admit(token).0;

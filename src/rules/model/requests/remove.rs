@@ -1,18 +1,12 @@
 //! Revokes one hold, or removes one waiter.
 
 use crate::rules::model::lock::Revoked;
-use crate::rules::model::tombstones::EndedBy;
 use crate::rules::model::transaction::Transaction;
 use crate::rules::model::view::shown_waiter;
 use crate::rules::{Ending, HoldState, Id, Outcome, Removal, Revocation, ServerTime};
 
 impl Transaction<'_> {
-    pub(in crate::rules::model) fn remove(
-        &mut self,
-        id: &Id,
-        revocation: Revocation,
-        by: &str,
-    ) -> Removal {
+    pub(crate) fn remove(&mut self, id: &Id, revocation: Revocation, by: &str) -> Removal {
         self.cleanup_pending = true;
         while self.cleanup_pending {
             self.cleanup_pending = false;
@@ -31,14 +25,14 @@ impl Transaction<'_> {
             return if is_none { Removal::Unknown(view) } else { Removal::Several(view) };
         };
 
-        let waiter = self.lock.queue.find(target);
+        let waiter = self.waiter(target);
         let (shown, entry) = match (self.unexpired_hold(target).cloned(), waiter) {
             (Some(hold), _) => {
                 let shown = self.shown_hold(&hold);
                 let mut entry = None;
                 match (hold.status, revocation) {
                     _ if hold.renewed.is_none() => {
-                        self.remove_waiter(target, "", EndedBy::Operator, by);
+                        self.remove_waiter(target, "", "removed", by);
                     }
                     (HoldState::Cooling, _) => self.drop_hold(target),
                     (_, Revocation::Now) => {
@@ -59,7 +53,7 @@ impl Transaction<'_> {
             }
             (None, Some(waiter)) => {
                 let shown = shown_waiter(waiter);
-                self.remove_waiter(target, "", EndedBy::Operator, by);
+                self.remove_waiter(target, "", "removed", by);
                 (Removal::Removed(shown, ServerTime(self.now)), None)
             }
             (None, None) => return Removal::Unknown(self.brief_view()),

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Fence, Renewal};
+use crate::rules::{Fence, Renewal, Token, Ttl};
 
 impl Transaction<'_> {
-    /// `ttl` is in milliseconds; `None` keeps the previous one.
-    pub(in crate::rules::model) fn renew(&mut self, token: &str, ttl: Option<u64>) -> Renewal {
+    /// Extends a lease to `ttl` from now; `None` keeps its TTL.
+    pub(crate) fn renew(&mut self, token: &Token, ttl: Option<Ttl>) -> Renewal {
+        let token = token.as_str();
         self.reconcile();
         let held = self.valid_hold(token).map(|hold| {
             // exec and a keeper rely on the lease that they have. Only a script that called acquire
             // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);
             let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
-            (Fence(hold.fence), hold.mode, ttl.unwrap_or(hold.ttl), at_least)
+            (Fence(hold.fence), hold.mode, ttl.map_or(hold.ttl, Ttl::as_millis), at_least)
         });
         let renewal = match held {
             Some((fence, mode, ttl, at_least)) => {

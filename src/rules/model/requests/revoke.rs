@@ -3,25 +3,20 @@
 use crate::rules::model::history::HISTORY_LENGTH;
 use crate::rules::model::lock::{BATCH, Hold, MAX_LISTED};
 use crate::rules::model::transaction::Transaction;
-use crate::rules::{Ending, HoldState, Outcome, Revocation, View};
+use crate::rules::{Ending, Fence, HoldState, Outcome, Revocation, View};
 
 impl Transaction<'_> {
     /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
     /// these holders.
-    pub(in crate::rules::model) fn revoke(
-        &mut self,
-        up_to: u64,
-        revocation: Revocation,
-        by: &str,
-    ) -> View {
+    pub(crate) fn revoke(&mut self, up_to: Fence, revocation: Revocation, by: &str) -> View {
         let mut first = None;
         let mut from = 0;
         loop {
-            let (before, again) = self.revoke_batch(up_to, revocation, by, from);
+            let (before, again) = self.revoke_batch(up_to.0, revocation, by, from);
             let before = first.get_or_insert(before);
             match again {
                 Some(next) => from = next,
-                None => return before.clone(),
+                None => return before.clone().up_to(up_to),
             }
         }
     }
@@ -37,10 +32,7 @@ impl Transaction<'_> {
     ) -> (View, Option<usize>) {
         self.cleanup_pending = false;
         self.reconcile();
-        let mut before = self.view(0, MAX_LISTED);
-        let listed = before.holders.len();
-        before.holders.retain(|holder| holder.fence.0 <= up_to);
-        before.holder_count -= (listed - before.holders.len()) as u64;
+        let before = self.view(0, MAX_LISTED);
         if self.cleanup_pending {
             return (before, Some(0));
         }

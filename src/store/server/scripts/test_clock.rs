@@ -28,9 +28,8 @@ local function guard_left()
 end
 ";
 
-/// Sizes that are small in tests, so that short histories exceed them.
+/// Small in tests, so that short histories exceed it.
 const BATCH: &str = "local BATCH = 100";
-const BLOCK: &str = "local BLOCK = 500";
 
 thread_local! {
     /// One of each script, because their sources are never freed.
@@ -47,8 +46,7 @@ impl Script {
             let source = format!("{}{CLOCK}{}", &source[..start], &source[end..]);
             // The model has the same small batches in tests. Not every script has batches.
             assert!(!source.contains("BATCH") || source.contains(BATCH), "the size of a batch");
-            assert!(!source.contains("BLOCK") || source.contains(BLOCK), "the size of a block");
-            let source = source.replace(BATCH, "local BATCH = 3").replace(BLOCK, "local BLOCK = 2");
+            let source = source.replace(BATCH, "local BATCH = 3");
             Self::of(Box::leak(source.into_boxed_str()))
         };
         CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))
