@@ -44,7 +44,7 @@ local function reconcile()
     revoke_up_to(last_fence(), 'deleted', '')
     set_guard_to_latest()
     lock.deleted = false
-  elseif lock.written and (lock.foreign or lock.count == 0) and lock.revoked_up_to < last_fence() then
+  elseif lock.written and lock.foreign and lock.revoked_up_to < last_fence() then
     -- When the other tool's key is gone, these holds exclude others again until they end.
     bypass_oom()
     revoke_up_to(last_fence(), 'overwritten', '')

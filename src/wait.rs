@@ -80,14 +80,14 @@ pub(crate) fn acquire(
             Step::Rest { until } => {
                 let stops = Some(Interrupter::either(signals.arrival(), needed_by));
                 wait(None, stops, until).context("cannot wait")?;
-                Event::Rested
+                Event::Woken(Ok(()))
             }
             Step::Withdraw(end) => {
                 // An unreachable server delays the exit, but was not waited for.
                 gave_up = Some(Instant::now());
                 if end.is_unanswered() {
                     store.abandon(&request);
-                    Event::Abandoned(end)
+                    Event::Withdrawn(end, Ok(()))
                 } else {
                     Event::Withdrawn(end, store.leave(&request))
                 }

@@ -47,8 +47,9 @@
 
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
-local ABOUT, ATTEMPT, WANTED, TICKET = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
-local NEXT, SUPERSEDE, GENERATION = ARGV[15] ~= '', tonumber(ARGV[16]), ARGV[17]
+local ABOUT, ATTEMPT, WANTED = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13])
+local TICKET, NEXT = tonumber(ARGV[14]), ARGV[15] ~= ''
+local SUPERSEDE, GENERATION = tonumber(ARGV[16]), ARGV[17]
 
 -- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
 -- The first call of a request has no ticket yet, so one that was given up before its first reply

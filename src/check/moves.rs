@@ -233,7 +233,7 @@ impl World {
                 let interrupted = Err(Failure::Interrupted { sent: true });
                 self.tell_waiter(index, Event::Woken(interrupted));
             }
-            Pending::Rest(_) => self.tell_waiter(index, Event::Rested),
+            Pending::Rest(_) => self.tell_waiter(index, Event::Woken(Ok(()))),
             Pending::Withdrawal(_) => {}
         }
     }
@@ -298,7 +298,7 @@ impl World {
                 self.tell_waiter(index, Event::Woken(Ok(())));
             }
             Phase::Waiting(_, Pending::Rest(until)) if *until <= now() => {
-                self.tell_waiter(index, Event::Rested);
+                self.tell_waiter(index, Event::Woken(Ok(())));
             }
             Phase::Holding(_, schedule)
                 if is_idle && schedule.next().is_some_and(|next| next <= now()) =>

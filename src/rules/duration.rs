@@ -37,6 +37,16 @@ impl FromStr for BoundedDuration {
     }
 }
 
+/// Parses a duration of at least this many milliseconds.
+fn at_least(least: u64, text: &str, remedy: &str) -> Result<Duration, UserMessage> {
+    let BoundedDuration(duration) = text.parse()?;
+    if duration < Duration::from_millis(least) {
+        let problem = format_args!("below the limit of {least}ms");
+        return Err(UserMessage::of_value(problem, text).with_remedy(remedy));
+    }
+    Ok(duration)
+}
+
 /// A duration in milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -73,12 +83,7 @@ impl FromStr for Timeout {
     type Err = UserMessage;
 
     fn from_str(text: &str) -> Result<Self, UserMessage> {
-        let BoundedDuration(duration) = text.parse()?;
-        if duration < Duration::from_millis(1) {
-            let fault = UserMessage::of_value("below the limit of 1ms", text);
-            return Err(fault.with_remedy("use a longer duration"));
-        }
-        Ok(Self(duration))
+        at_least(1, text, "use a longer duration").map(Self)
     }
 }
 
@@ -102,11 +107,7 @@ impl FromStr for Ttl {
     type Err = UserMessage;
 
     fn from_str(text: &str) -> Result<Self, UserMessage> {
-        let BoundedDuration(duration) = text.parse()?;
-        if duration < Duration::from_millis(100) {
-            let fault = UserMessage::of_value("below the limit of 100ms", text);
-            return Err(fault.with_remedy("use a longer lease"));
-        }
+        let duration = at_least(100, text, "use a longer lease")?;
         Ok(Self(Duration::from_millis(millis(duration))))
     }
 }

@@ -93,7 +93,7 @@ impl Failure {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
-    /// The same failure, of one server among others, of which at least one has answered if `answer`.
+    /// The same failure, of one server among others. `answer`: at least one of them has answered.
     pub(crate) fn if_others(mut self, answer: bool) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {
             *others_answer |= answer;

@@ -40,12 +40,6 @@ impl Lease {
         self.sent + self.ttl.get() / 3
     }
 
-    /// When to stop the command if the lease has not been renewed by then. The command then has the
-    /// time `grace` to end.
-    pub(crate) fn stop_at(&self, grace: Duration) -> Instant {
-        self.deadline() - grace
-    }
-
     /// How long ago the lease was acquired or renewed.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)

@@ -42,8 +42,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What one of several servers is asked, as two numbers: the fencing token of the hold, or 0; and
-    /// the ticket, or 0 to propose one. Without a place in the queue there is no ticket.
+    /// What one of several servers is asked: the fencing token of the hold, or 0; and the ticket, or
+    /// 0 to propose one. Without a place in the queue there is no ticket.
     pub(crate) fn wanted(&self) -> (Fence, Option<u64>) {
         let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
         match self.quorum_op {

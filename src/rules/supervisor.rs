@@ -155,10 +155,6 @@ impl Machine {
             let unanswered = unanswered.unwrap_or_else(|| "no answer yet".into());
             self.lose(Cause::Unanswered(unanswered), now, self.lease.deadline(), actions);
         }
-        self.kill_if_due(now, actions);
-    }
-
-    fn kill_if_due(&mut self, now: Instant, actions: &mut Vec<Action>) {
         if let Phase::Stopping { kill_at, ended } = self.phase
             && now >= kill_at
         {
@@ -225,7 +221,7 @@ impl Machine {
 
     /// When the command must be stopped unless the lease is renewed.
     pub(crate) fn stop_at(&self) -> Instant {
-        self.lease.stop_at(self.kill_after)
+        self.lease.deadline() - self.kill_after
     }
 
     /// Whether the command has ended and nothing remains to wait for.

@@ -22,10 +22,10 @@ pub(crate) enum Step {
     /// Sleep until the store wakes the waiter; then `Event::Woken`, or `Event::Answered` if the
     /// store has already asked again. `seen` is as for `Ask`.
     Sleep { at_most: Duration, seen: Vec<Seen> },
-    /// Pause without using the store; then `Event::Rested`.
+    /// Pause without using the store; then `Event::Woken`.
     Rest { until: Instant },
-    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`, or
-    /// `Event::Abandoned` if `End::is_unanswered`.
+    /// Withdraw the request, so that the wait can end this way; then `Event::Withdrawn`. If
+    /// `End::is_unanswered`, do not await a reply.
     Withdraw(End),
     /// The wait is over.
     End(End),
@@ -78,11 +78,8 @@ pub(crate) enum Event {
         answer: Result<Answer, Failure>,
     },
     Woken(Result<(), Failure>),
-    Rested,
     /// Without a reply, the request expires on the server.
     Withdrawn(End, Result<(), Failure>),
-    /// The request was withdrawn without awaiting a reply.
-    Abandoned(End),
 }
 
 /// Something to report to the user.
@@ -158,9 +155,9 @@ impl Waiter {
         let mut notes = Vec::new();
         let step = match event {
             Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
-            Event::Woken(Ok(())) | Event::Rested => self.ask(now),
+            Event::Woken(Ok(())) => self.ask(now),
             Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
-            Event::Withdrawn(end, Ok(())) | Event::Abandoned(end) => Step::End(end),
+            Event::Withdrawn(end, Ok(())) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
                 notes.push(Note::NotWithdrawn(failure));
                 Step::End(end)

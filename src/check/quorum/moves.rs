@@ -106,12 +106,7 @@ impl World {
             End::Queued { view, position, sleep, .. } => {
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle: None })
             }
-            End::Busy(view) => Ok(Answer::Busy(view)),
-            End::Nested => Ok(Answer::Nested),
-            End::Upgrade => Ok(Answer::Upgrade),
-            End::Ended(why) => Ok(Answer::Ended(why)),
-            End::Superseded(newer) => Ok(Answer::Superseded(newer)),
-            End::Removed(operator) => Ok(Answer::Removed(operator)),
+            End::Refused(answer) => Ok(*answer),
             End::TooFew(usable) => {
                 let Phase::Acquiring(_, acquisition, _) = &self.clients[index].phase else {
                     return;
@@ -161,7 +156,7 @@ impl World {
         let event = match doing {
             Doing::Attempt(sent, _) => Event::Answered { sent: *sent, answer: Err(failure) },
             Doing::Sleep(_) => Event::Woken(Err(failure)),
-            Doing::Rest(_) => Event::Rested,
+            Doing::Rest(_) => Event::Woken(Ok(())),
         };
         self.on(index, event, Some(Stop::Signal(Signal::SIGTERM)));
     }
@@ -227,7 +222,7 @@ impl World {
                 self.carry_out(index, orders, step);
             }
             Phase::Acquiring(_, _, Doing::Rest(until)) if *until <= now() => {
-                self.on(index, Event::Rested, None);
+                self.on(index, Event::Woken(Ok(())), None);
             }
             Phase::Holding(lease, _) if lease.deadline() <= now() => self.finish(index),
             Phase::Holding(lease, renewing) => match renewing {

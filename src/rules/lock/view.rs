@@ -9,7 +9,7 @@ use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerTime(pub(crate) u64);
 
 impl ServerTime {
@@ -53,10 +53,21 @@ pub(crate) struct Holder {
 
 /// The state of a hold.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
+    #[default]
     Held,
     /// It no longer holds the lock, but its holder may not know yet.
     Revoked,
@@ -283,9 +294,10 @@ impl From<&str> for Outcome {
 }
 
 /// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
+    #[default]
     Free,
     Held,
     /// Its holders no longer hold it, but may not know yet. The lock is not granted until they have
@@ -311,7 +323,7 @@ impl State {
 }
 
 /// A lock at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) now: ServerTime,
     pub(crate) state: State,

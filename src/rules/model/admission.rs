@@ -2,7 +2,7 @@
 
 use super::lock::{BATCH, CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
-use crate::rules::{HoldState, Mode, Slot};
+use crate::rules::{Mode, Slot};
 
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
@@ -54,8 +54,7 @@ impl Transaction<'_> {
             ttl,
             slot,
             attempt,
-            status: HoldState::Held,
-            revoked: None,
+            ..Hold::default()
         });
         self.set_guard_to_latest();
         slot

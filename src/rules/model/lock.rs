@@ -66,7 +66,7 @@ pub(crate) struct Guard {
     pub(crate) until: Option<u64>,
 }
 
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct Hold {
     pub(crate) token: String,
     pub(crate) owner: String,

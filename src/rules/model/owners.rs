@@ -16,7 +16,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The mode in which an owner that a user chose holds the lock.
+    /// The mode in which an owner that a user chose holds the lock. The scripts do not search many
+    /// holds.
     pub(crate) fn owner_mode(&self, owner: &str) -> Option<Mode> {
         let holds = self.lock.holds.iter().filter(|hold| self.live && hold.owner == owner);
         holds.fold(None, |entered, hold| self.enter(hold, entered))

@@ -5,8 +5,8 @@ use super::transaction::Transaction;
 use crate::rules::Ending;
 
 impl Transaction<'_> {
-    /// An idle lock keeps its fence, its life and the newest request that supersedes, and nothing
-    /// else.
+    /// An idle lock keeps its fence, its generation and the newest request that supersedes, and
+    /// nothing else.
     pub(crate) fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         (self.lock.ticket, self.lock.revoked_up_to) = (0, RevokedUpTo::default());
@@ -35,9 +35,8 @@ impl Transaction<'_> {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
             self.set_guard_to_latest();
             self.deleted = false;
-        } else if self.lock.written.is_some() && (self.foreign() || self.lock.holds.is_empty()) {
+        } else if self.lock.written.is_some() && self.foreign() {
             // When the other tool's key is gone, these holds exclude others again until they end.
-            // If the holds are lost, this voids what was counted of them.
             self.revoke_up_to(self.lock.fence, Ending::Overwritten, "");
         }
         if self.lock.written.is_none() || self.live && self.lock.holds.len() == 1 {

@@ -1,4 +1,4 @@
-//! Revocation: a single mark, the floor, revokes all holds up to a fence. A hold may also be
+//! Revocation: a single mark, `revoked_up_to`, revokes all holds up to a fence. A hold may also be
 //! revoked individually.
 
 use super::lock::{Hold, Revoked, RevokedUpTo};
@@ -27,7 +27,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// How, by whom and when a hold was revoked: individually, or with all up to the floor.
+    /// How, by whom and when a hold was revoked: individually, or with all up to `revoked_up_to`.
     pub(crate) fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
         if let Some(Revoked { at, by }) = &hold.revoked {
             return (Ending::Revoked, by.clone(), *at);

@@ -55,12 +55,8 @@ impl Transaction<'_> {
     pub(crate) fn has_tombstone(&self, token: &str) -> bool {
         let hold = self.unexpired_hold(token);
         let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
-        cooling
-            || self
-                .lock
-                .tombstones
-                .iter()
-                .any(|tombstone| tombstone.token == token && tombstone.until >= self.now)
+        let tombstone = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token);
+        cooling || tombstone.is_some_and(|tombstone| tombstone.until >= self.now)
     }
 
     /// Why this token does not hold the lock.

@@ -68,8 +68,7 @@ impl Transaction<'_> {
             holder_count,
             holders,
             waiter_count: self.lock.queue.len() as u64,
-            waiters: Vec::new(),
-            history: Vec::new(),
+            ..View::default()
         }
     }
 

@@ -20,6 +20,7 @@
 #[cfg(test)]
 pub(crate) mod canonical;
 mod committing;
+mod explaining;
 mod proposing;
 #[cfg(test)]
 mod tests;
@@ -30,8 +31,8 @@ use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
 use super::votes::Votes;
 use super::{grace_until, required};
 use crate::rules::{
-    Answer, BackOff, ClientInfo, Delivery, Failure, Fence, Instant, Mode, Operator, Proposal,
-    QuorumOp, Reason, Request, ServerTime, Ticket, UserMessage, View,
+    Answer, BackOff, Delivery, Failure, Fence, Instant, Mode, Proposal, QuorumOp, Request,
+    ServerTime, Ticket, View,
 };
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
@@ -42,7 +43,7 @@ const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::fro
 const NOMINATION_LASTS: Duration = Duration::from_secs(1);
 
 /// Something to send to a member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Order {
     pub(crate) member: usize,
     /// Returned with the reply.
@@ -92,12 +93,8 @@ pub(crate) enum End {
     },
     /// Ask again.
     Woken,
-    Busy(View),
-    Nested,
-    Upgrade,
-    Ended(Reason),
-    Superseded(ClientInfo),
-    Removed(Operator),
+    /// With an answer that is not a grant.
+    Refused(Box<Answer>),
     /// Only this number of members could be used.
     TooFew(usize),
 }
@@ -146,6 +143,8 @@ pub(crate) struct Acquisition {
     /// Whether a majority has answered in this attempt.
     has_met: bool,
     random: u64,
+    /// What to send to the members now.
+    orders: Vec<Order>,
 }
 
 impl Acquisition {
@@ -173,31 +172,28 @@ impl Acquisition {
             undecided: UNDECIDED,
             has_met: false,
             random,
+            orders: Vec::new(),
         }
     }
 
     /// Begins an attempt.
     pub(crate) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
-        let mut orders = Vec::new();
         if matches!(self.phase, Phase::Resting { .. }) && self.is_nominated(now) {
-            self.commit(now, &mut orders);
+            self.commit(now);
         } else {
-            self.propose(now, &mut orders);
+            self.propose(now);
         }
-        let step = self.progress(now, &mut orders);
-        (orders, step)
+        self.progress(now)
     }
 
     /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
     pub(crate) fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
         self.phase = Phase::Resting { until };
-        let mut orders = Vec::new();
         for member in 0..self.members.0.len() {
-            self.settle_down(member, now, &mut orders);
+            self.settle_down(member, now);
         }
-        let step = self.progress(now, &mut orders);
-        (orders, step)
+        self.progress(now)
     }
 
     /// Handles a reply. `run` is the run of the server program that gave it.
@@ -209,8 +205,9 @@ impl Acquisition {
         run: Option<Run>,
         now: Instant,
     ) -> (Vec<Order>, Step) {
-        let mut orders = Vec::new();
-        let Some(state) = self.members.0.get_mut(member) else { return (orders, Step::Wait(now)) };
+        let Some(state) = self.members.0.get_mut(member) else {
+            return (Vec::new(), Step::Wait(now));
+        };
         let before = state.under_way.take();
         state.run = run.or(state.run.take());
         let (mut is_news, mut is_stale, mut answered) = (false, false, round);
@@ -256,50 +253,29 @@ impl Acquisition {
                 self.phase = Phase::Resting { until };
                 match is_stale {
                     // Until the member knows the agreed ticket, it may keep other requests out.
-                    true => self.ask_to_place(member, &mut orders),
-                    false => self.settle_down(member, now, &mut orders),
+                    true => self.ask_to_place(member),
+                    false => self.settle_down(member, now),
                 }
             }
             Phase::Proposing { .. } if answered != self.round => {
-                self.ask_to_place(member, &mut orders);
+                self.ask_to_place(member);
             }
             Phase::Committing { .. } if answered != self.round => {
-                self.ask_to_settle(member, &mut orders);
+                self.ask_to_settle(member);
             }
             _ => {}
         }
-        let step = self.progress(now, &mut orders);
-        (orders, step)
+        self.progress(now)
     }
 
     /// Handles that the time of the last step has come.
     pub(crate) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
-        let mut orders = Vec::new();
-        let step = self.progress(now, &mut orders);
-        (orders, step)
+        self.progress(now)
     }
 
     /// What the members have answered, for a message.
     pub(crate) fn votes(&self) -> Votes<()> {
         self.members.votes(self.round)
-    }
-
-    /// See `Members::too_young`.
-    pub(crate) fn too_young<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        now: Instant,
-    ) -> Vec<(usize, UserMessage)> {
-        self.members.too_young(names, self.lease, now)
-    }
-
-    /// See `Members::wrong_clocks`.
-    pub(crate) fn wrong_clocks<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        has_failed: bool,
-    ) -> Vec<(usize, UserMessage)> {
-        self.members.wrong_clocks(names, has_failed)
     }
 
     /// Whether any member may have the request.
@@ -314,16 +290,20 @@ impl Acquisition {
         self.required
     }
 
-    fn progress(&mut self, now: Instant, orders: &mut Vec<Order>) -> Step {
+    /// What to send, and what comes next.
+    fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
+        let step = self.advance(now);
+        (std::mem::take(&mut self.orders), step)
+    }
+
+    fn advance(&mut self, now: Instant) -> Step {
         loop {
             let next = match self.phase {
-                Phase::Proposing { since, majority_at } => {
-                    self.placing(since, majority_at, now, orders)
-                }
-                Phase::Committing { .. } => self.settling(now, orders),
+                Phase::Proposing { since, majority_at } => self.placing(since, majority_at, now),
+                Phase::Committing { .. } => self.settling(now),
                 Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
                 Phase::Pausing { .. } => {
-                    self.propose(now, orders);
+                    self.propose(now);
                     None
                 }
                 Phase::Resting { until } => Some(self.resting(until, now)),
@@ -338,7 +318,7 @@ impl Acquisition {
         }
     }
 
-    fn ask(&mut self, member: usize, part: QuorumOp, orders: &mut Vec<Order>) {
+    fn ask(&mut self, member: usize, part: QuorumOp) {
         let state = &mut self.members.0[member];
         if let (LastReply::Proposed(proposal), QuorumOp::Propose(_)) = (&mut state.last_reply, part)
         {
@@ -347,7 +327,7 @@ impl Acquisition {
         if state.under_way.is_none() {
             let commits = matches!(part, QuorumOp::Commit(..));
             state.under_way = Some(if commits { UnderWay::Commit } else { UnderWay::Propose });
-            orders.push(Order { member, round: self.round, what: MemberRequest::Ask(part) });
+            self.orders.push(Order { member, round: self.round, what: MemberRequest::Ask(part) });
         }
     }
 
@@ -376,27 +356,18 @@ impl Acquisition {
 
     /// An answer that ends the request, whatever the other members say.
     fn refusal(&self) -> Option<End> {
-        let refused = |state: &&MemberState| state.round == self.round;
-        let over = |state: &MemberState| match &state.last_reply {
-            LastReply::Refused(Answer::Ended(why)) => Some(why.clone()),
+        let refused = self.members.iter().filter_map(|state| match &state.last_reply {
+            LastReply::Refused(answer) if state.round == self.round => Some(answer),
             _ => None,
-        };
-        for state in self.members.iter().filter(refused) {
-            match &state.last_reply {
-                LastReply::Refused(Answer::Nested) => return Some(End::Nested),
-                LastReply::Refused(Answer::Upgrade) => return Some(End::Upgrade),
-                // Agreed tickets are the same everywhere, and an operator means all members.
-                LastReply::Refused(Answer::Superseded(newer)) => {
-                    return Some(End::Superseded(newer.clone()));
-                }
-                LastReply::Refused(Answer::Removed(operator)) => {
-                    return Some(End::Removed(operator.clone()));
-                }
-                _ => {}
-            }
-        }
-        let overs: Vec<Reason> = self.members.iter().filter(refused).filter_map(over).collect();
-        (overs.len() > self.members.0.len() - self.required).then(|| End::Ended(overs[0].clone()))
+        });
+        let (ended, others): (Vec<&Answer>, Vec<&Answer>) =
+            refused.partition(|answer| matches!(answer, Answer::Ended(_)));
+        // Agreed tickets are the same everywhere, and an operator means all members.
+        let is_final =
+            |answer: &&Answer| !matches!(answer, Answer::Busy(_) | Answer::Queued { .. });
+        let lost = ended.first().filter(|_| ended.len() > self.members.0.len() - self.required);
+        let answer = others.into_iter().find(is_final).or(lost.copied())?;
+        Some(End::Refused(Box::new(answer.clone())))
     }
 
     /// Whether enough members nominate the request.
@@ -427,16 +398,16 @@ impl Acquisition {
 
     /// While the request sleeps, a member that does not nominate it listens for a message, and a
     /// hold that was given too late ends.
-    fn settle_down(&mut self, member: usize, now: Instant, orders: &mut Vec<Order>) {
+    fn settle_down(&mut self, member: usize, now: Instant) {
         let Phase::Resting { until } = self.phase else { return };
         let round = self.round;
         let state = &mut self.members.0[member];
         match &state.last_reply {
             _ if state.under_way.is_some() => {}
-            LastReply::Granted(_) => self.ask_to_place(member, orders),
+            LastReply::Granted(_) => self.ask_to_place(member),
             LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
                 state.under_way = Some(UnderWay::Listening);
-                orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });
+                self.orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });
             }
             _ => {}
         }

@@ -7,7 +7,7 @@ use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::DAY;
 use crate::rules::{
-    Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, UserMessage, View, show,
+    Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, UserMessage, View,
 };
 
 /// One run of a server program, from its start to its end.
@@ -20,8 +20,9 @@ pub(crate) struct Run {
 }
 
 /// What a member answered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum LastReply {
+    #[default]
     Nothing,
     Proposed(Proposal),
     Granted(Fence),
@@ -42,7 +43,7 @@ pub(crate) enum UnderWay {
 }
 
 /// One member, as a request knows it.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct MemberState {
     pub(super) under_way: Option<UnderWay>,
     pub(super) last_reply: LastReply,
@@ -57,12 +58,6 @@ pub(crate) struct MemberState {
 }
 
 impl MemberState {
-    pub(crate) fn new() -> Self {
-        let (under_way, last_reply, ticket, clock, run) =
-            (None, LastReply::Nothing, None, None, None);
-        Self { under_way, last_reply, round: 0, ticket, clock, run }
-    }
-
     /// The fencing token that the member would give, if it nominates the request.
     pub(crate) fn nominated(&self) -> Option<Fence> {
         match &self.last_reply {
@@ -92,7 +87,7 @@ impl MemberState {
     }
 
     /// The larger of its last ticket and its last fencing token.
-    fn proposal(&self) -> u64 {
+    pub(super) fn proposal(&self) -> u64 {
         self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
     }
 
@@ -117,7 +112,7 @@ impl MemberState {
     }
 
     /// How long the server has been up; zero if that is unknown.
-    fn uptime(&self, now: Instant) -> Duration {
+    pub(super) fn uptime(&self, now: Instant) -> Duration {
         self.run.as_ref().map_or(Duration::ZERO, |run| now.since(run.since))
     }
 }
@@ -137,7 +132,7 @@ pub(crate) struct Members(pub(super) Vec<MemberState>);
 
 impl Members {
     pub(crate) fn new(members: usize) -> Self {
-        Self(std::iter::repeat_with(MemberState::new).take(members).collect())
+        Self(vec![MemberState::default(); members])
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &MemberState> {
@@ -146,7 +141,7 @@ impl Members {
 
     /// The longest lease that a restarted server may have forgotten, as far as can be known: the
     /// requested one, and those of the holders that other members know.
-    fn longest_lease(&self, lease: Duration) -> Duration {
+    pub(super) fn longest_lease(&self, lease: Duration) -> Duration {
         let holders = self.iter().filter_map(MemberState::view).flat_map(|view| &view.holders);
         holders
             .map(|holder| holder.deadline.since(holder.renewed))
@@ -157,7 +152,7 @@ impl Members {
 
     /// How many members refuse this ticket or fencing token, because it is more than a day ahead of
     /// their clocks.
-    fn refusals(&self, number: u64) -> usize {
+    pub(super) fn refusals(&self, number: u64) -> usize {
         let latest = |clock: ServerTime| clock.0.saturating_add(DAY).saturating_mul(1_000);
         self.distinct(|state| state.clock.is_some_and(|clock| number > latest(clock)))
     }
@@ -227,62 +222,5 @@ impl Members {
             };
         }
         votes
-    }
-
-    /// The members that nominate the request but are not old enough, and why. `names` are the
-    /// members' in order.
-    pub(crate) fn too_young<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        lease: Duration,
-        now: Instant,
-    ) -> Vec<(usize, UserMessage)> {
-        let longest = self.longest_lease(lease);
-        let mut young = Vec::new();
-        for (number, (name, state)) in names.zip(self.iter()).enumerate() {
-            let uptime = state.uptime(now);
-            if state.nominated().is_some() && uptime < longest {
-                let (for_, of) = (show(uptime), show(longest));
-                let fault = UserMessage::new(format!(
-                    "{name} started {for_} ago and may have forgotten a lease of {of}"
-                ));
-                let rest = show(longest.saturating_sub(uptime));
-                young.push((number, fault.with_remedy(format!("try again in {rest}"))));
-            }
-        }
-        young
-    }
-
-    /// The members whose clocks keep them from voting, and how far these are off. If the request
-    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come
-    /// first. `names` are the members' in order.
-    pub(crate) fn wrong_clocks<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        has_failed: bool,
-    ) -> Vec<(usize, UserMessage)> {
-        let majority = self.0.len() / 2 + 1;
-        let refusals = self.iter().map(|state| self.refusals(state.proposal())).max().unwrap_or(0);
-        let most = if has_failed { refusals.clamp(1, majority) } else { majority };
-        let is_ahead = |state: &MemberState| self.refusals(state.proposal()) >= most;
-        let clocks = self.iter().filter(|state| !is_ahead(state)).filter_map(|state| state.clock);
-        let clock = clocks.max().unwrap_or(ServerTime(0));
-        let (mut ahead, mut behind) = (Vec::new(), Vec::new());
-        for (number, (name, state)) in names.zip(self.iter()).enumerate() {
-            if is_ahead(state) {
-                let by = show(ServerTime(state.proposal() / 1_000).since(clock));
-                ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
-            } else if let LastReply::Behind(by) = state.last_reply {
-                let by = show(by);
-                behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
-            }
-        }
-        if !has_failed && !ahead.is_empty() {
-            behind.clear();
-        }
-        let wrong = ahead.into_iter().chain(behind);
-        wrong
-            .map(|(number, what)| (number, UserMessage::new(what).with_remedy("correct the clock")))
-            .collect()
     }
 }

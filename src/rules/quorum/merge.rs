@@ -1,21 +1,9 @@
 //! One view of a lock from the views of several servers.
 
-use std::time::Duration;
-
 use super::majority::{most_common, required};
 use crate::rules::{
     Ending, Fence, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
 };
-
-/// A holder, with what each server that knows it reports.
-struct Sighting {
-    holder: Holder,
-    lefts: Vec<Duration>,
-    /// The longest that a server reports: one that got the hold late knows of no wait.
-    waited: Option<Duration>,
-    fences: Vec<Fence>,
-    states: Vec<HoldState>,
-}
 
 /// The lock as it is on `servers` servers, of which those with a view have answered. A holder
 /// counts if enough servers have it, assuming that those without an answer do. If `lenient`, the
@@ -28,13 +16,13 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or(ServerTime(0));
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
-    let mut seen = holders(views);
-    let most = seen.iter().map(|seen| seen.lefts.len()).max().unwrap_or(0);
-    seen.retain(|seen| {
-        let count = seen.lefts.len();
-        count + unanswered >= required(seen.holder.mode, servers) || lenient && count == most
+    let mut seen = by_id(views.iter().flat_map(|view| &view.holders), |holder| &holder.id);
+    let most = seen.iter().map(Vec::len).max().unwrap_or(0);
+    seen.retain(|same| {
+        let count = same.len();
+        count + unanswered >= required(same[0].mode, servers) || lenient && count == most
     });
-    let holders: Vec<Holder> = seen.into_iter().map(|seen| seen.combine(now, servers)).collect();
+    let holders: Vec<Holder> = seen.iter().map(|same| combined(same, servers)).collect();
     let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
     let foreign: Vec<&View> = views.iter().filter(|view| view.state == State::Foreign).collect();
     let is_foreign = !foreign.is_empty() && foreign.len() + unanswered > servers / 2;
@@ -51,7 +39,7 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             _ => left,
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
-        // The life of the lock differs from server to server, so the merged view has none.
+        // The generation of the lock differs from server to server, so the merged view has none.
         generation: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
@@ -79,17 +67,7 @@ fn by_clock(view: &View, now: ServerTime) -> View {
 
 /// The view of the same lock on a server where it is free.
 pub(crate) fn free_like(view: &View) -> View {
-    View {
-        state: State::Free,
-        mode: None,
-        ttl: None,
-        holder_count: 0,
-        holders: Vec::new(),
-        waiter_count: 0,
-        waiters: Vec::new(),
-        history: Vec::new(),
-        ..view.clone()
-    }
+    View { now: view.now, fence: view.fence, ..View::default() }
 }
 
 /// How many waiters most of the servers count at least.
@@ -122,19 +100,14 @@ fn waiters(views: &[View]) -> Vec<Waiter> {
 
 /// The history that most of the servers remember.
 fn history(views: &[View]) -> Vec<HistoryEntry> {
-    // One list for each hold, with the entry of each server that remembers it.
-    let mut all = Vec::<Vec<&HistoryEntry>>::new();
-    for view in views {
-        for (index, past) in view.history.iter().enumerate() {
-            // A server has two entries for a hold that expired there and was restored.
-            let is_last = view.history[index + 1..].iter().all(|later| later.id != past.id);
-            match all.iter_mut().find(|same| same[0].id == past.id) {
-                _ if !is_last => {}
-                Some(same) => same.push(past),
-                None => all.push(vec![past]),
-            }
-        }
-    }
+    let last = views.iter().flat_map(|view| {
+        // A server has two entries for a hold that expired there and was restored.
+        let is_last = |(index, past): &(usize, &HistoryEntry)| {
+            view.history[index + 1..].iter().all(|later| later.id != past.id)
+        };
+        view.history.iter().enumerate().filter(is_last).map(|(_, past)| past)
+    });
+    let mut all = by_id(last, |past| &past.id);
     all.retain(|same| same.len() > views.len() / 2);
     let mut history: Vec<HistoryEntry> = all.iter().map(|same| agreed(same)).collect();
     history.sort_by_key(|past| past.at);
@@ -159,45 +132,42 @@ fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
     }
 }
 
-/// The holders of all views. A server that got a hold late does not know when it began.
-fn holders(views: &[View]) -> Vec<Sighting> {
-    let mut all = Vec::<Sighting>::new();
-    for view in views {
-        for holder in &view.holders {
-            let at = all.iter().position(|seen| seen.holder.id == holder.id);
-            let at = at.unwrap_or_else(|| {
-                let (lefts, waited, fences, states) = Default::default();
-                all.push(Sighting { holder: holder.clone(), lefts, waited, fences, states });
-                all.len() - 1
-            });
-            let seen = &mut all[at];
-            seen.holder.acquired = seen.holder.acquired.min(holder.acquired);
-            seen.holder.renewed = seen.holder.renewed.max(holder.renewed);
-            seen.lefts.push(holder.deadline.since(view.now));
-            seen.waited = seen.waited.max(holder.waited);
-            seen.fences.push(holder.fence);
-            seen.states.push(holder.state);
+/// One list for each ID, with what each server reports.
+fn by_id<'v, T>(reports: impl Iterator<Item = &'v T>, id: fn(&T) -> &str) -> Vec<Vec<&'v T>> {
+    let mut all = Vec::<Vec<&T>>::new();
+    for report in reports {
+        match all.iter_mut().find(|same| id(same[0]) == id(report)) {
+            Some(same) => same.push(report),
+            None => all.push(vec![report]),
         }
     }
     all
 }
 
-impl Sighting {
-    /// The holder as enough servers see it: its lease expires when too few of them have it.
-    fn combine(mut self, now: ServerTime, servers: usize) -> Holder {
-        let enough = required(self.holder.mode, servers).min(self.lefts.len());
-        self.lefts.sort_unstable_by(|one, other| other.cmp(one));
-        let left = self.lefts.get(enough.saturating_sub(1)).copied().unwrap_or_default();
-        let held = self.states.iter().filter(|s| **s == HoldState::Held).count();
-        let state = if held >= enough {
-            HoldState::Held
-        } else if self.states.contains(&HoldState::Revoked) {
-            HoldState::Revoked
-        } else {
-            HoldState::Cooling
-        };
-        let fence = most_common(&self.fences).unwrap_or(self.holder.fence);
-        Holder { deadline: now + left, waited: self.waited, state, fence, ..self.holder }
+/// The holder as enough servers see it: its lease expires when too few of them have it. A server
+/// that got the hold late knows neither when it began nor of any wait.
+fn combined(same: &[&Holder], servers: usize) -> Holder {
+    let first = same[0];
+    let enough = required(first.mode, servers).min(same.len());
+    let mut deadlines: Vec<ServerTime> = same.iter().map(|holder| holder.deadline).collect();
+    deadlines.sort_unstable();
+    let held = same.iter().filter(|holder| holder.state == HoldState::Held).count();
+    let state = if held >= enough {
+        HoldState::Held
+    } else if same.iter().any(|holder| holder.state == HoldState::Revoked) {
+        HoldState::Revoked
+    } else {
+        HoldState::Cooling
+    };
+    let fences: Vec<Fence> = same.iter().map(|holder| holder.fence).collect();
+    Holder {
+        acquired: same.iter().map(|holder| holder.acquired).min().unwrap_or(first.acquired),
+        waited: same.iter().map(|holder| holder.waited).max().flatten(),
+        renewed: same.iter().map(|holder| holder.renewed).max().unwrap_or(first.renewed),
+        deadline: deadlines[same.len() - enough],
+        fence: most_common(&fences).unwrap_or(first.fence),
+        state,
+        ..first.clone()
     }
 }
 

@@ -73,7 +73,7 @@ fn a_queued_waiter_survives_a_server_outage() {
     assert_eq!((notes, step), (vec![Note::Retrying(away.clone())], ask()));
     let (notes, step) = waiter.on(answered(5_000, Err(away.clone())), None, at(5_001));
     assert_eq!((notes, step), (vec![Note::Away(away.clone())], Step::Rest { until: at(5_101) }));
-    assert_eq!(waiter.on(Event::Rested, None, at(5_101)), (vec![], ask()));
+    assert_eq!(waiter.on(Event::Woken(Ok(())), None, at(5_101)), (vec![], ask()));
     let (notes, step) = waiter.on(answered(5_101, Err(away.clone())), None, at(5_102));
     assert_eq!((notes, step), (vec![], Step::Rest { until: at(5_302) }));
     let (notes, _) = waiter.on(answered(5_302, queued(10_000)), None, at(5_303));

@@ -81,12 +81,7 @@ impl Quorum {
                 let obstacle = obstacle.map(Failure::Unavailable);
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle })
             }
-            Ok(End::Busy(view)) => Ok(Answer::Busy(view)),
-            Ok(End::Nested) => Ok(Answer::Nested),
-            Ok(End::Upgrade) => Ok(Answer::Upgrade),
-            Ok(End::Ended(why)) => Ok(Answer::Ended(why)),
-            Ok(End::Superseded(newer)) => Ok(Answer::Superseded(newer)),
-            Ok(End::Removed(operator)) => Ok(Answer::Removed(operator)),
+            Ok(End::Refused(answer)) => Ok(*answer),
             Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
             // A sleep that was over before it began.
             Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),

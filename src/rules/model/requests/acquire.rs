@@ -291,7 +291,7 @@ impl Transaction<'_> {
         placed(self.brief_view(), position, sleep, None, kept_out)
     }
 
-    /// A lock without a life gets one, as random as the fresh owner.
+    /// A lock without a generation gets one, as random as the fresh owner.
     fn begin_generation(&mut self, request: &Request) {
         if self.lock.generation.is_empty() {
             let fresh = request.fresh_owner.as_str();

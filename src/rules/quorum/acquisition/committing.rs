@@ -1,6 +1,6 @@
 //! The second step: a hold with one fencing token on enough members.
 
-use super::{Acquisition, End, Order, Phase, Step};
+use super::{Acquisition, End, Phase, Step};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::{Fence, Instant, QuorumOp};
 
@@ -10,8 +10,8 @@ const LARGEST_LEAP: u64 = 4096;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
-    pub(crate) fn commit(&mut self, now: Instant, orders: &mut Vec<Order>) {
-        self.settle_with(self.next_fence(), 0, now, orders);
+    pub(crate) fn commit(&mut self, now: Instant) {
+        self.settle_with(self.next_fence(), 0, now);
     }
 
     /// A fencing token that is larger than those that the members have given, as far as known.
@@ -25,27 +25,21 @@ impl Acquisition {
         )
     }
 
-    pub(crate) fn settle_with(
-        &mut self,
-        fence: Fence,
-        raises: u32,
-        now: Instant,
-        orders: &mut Vec<Order>,
-    ) {
+    pub(crate) fn settle_with(&mut self, fence: Fence, raises: u32, now: Instant) {
         (self.round, self.has_met) = (self.round + 1, true);
         self.phase = Phase::Committing { since: now, majority_at: None, fence, raises };
         for member in 0..self.members.0.len() {
-            self.ask_to_settle(member, orders);
+            self.ask_to_settle(member);
         }
     }
 
-    pub(crate) fn ask_to_settle(&mut self, member: usize, orders: &mut Vec<Order>) {
+    pub(crate) fn ask_to_settle(&mut self, member: usize) {
         if let Phase::Committing { fence, .. } = self.phase {
-            self.ask(member, QuorumOp::Commit(self.ticket, fence), orders);
+            self.ask(member, QuorumOp::Commit(self.ticket, fence));
         }
     }
 
-    pub(crate) fn settling(&mut self, now: Instant, orders: &mut Vec<Order>) -> Option<Step> {
+    pub(crate) fn settling(&mut self, now: Instant) -> Option<Step> {
         let Phase::Committing { since, majority_at, fence, raises } = self.phase else {
             return None;
         };
@@ -80,7 +74,7 @@ impl Acquisition {
             let room =
                 if raises == 0 { 0 } else { (FIRST_LEAP << raises.min(8)).min(LARGEST_LEAP) };
             let leap = (self.random_share() * room as f64) as u64;
-            self.settle_with(Fence(largest.0 + leap), raises + 1, now, orders);
+            self.settle_with(Fence(largest.0 + leap), raises + 1, now);
             return None;
         }
         if open > 0 && now < until && granted + open >= self.required {
@@ -100,7 +94,7 @@ impl Acquisition {
         }
         // Too few: this ends the holds that the others gave.
         self.agree_on_ticket();
-        self.propose(now, orders);
+        self.propose(now);
         if now >= self.started + self.io_timeout {
             return self.not_called(now);
         }

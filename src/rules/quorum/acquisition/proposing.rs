@@ -1,24 +1,24 @@
 //! The first step: a place in the queue of every member, and whether enough of them nominate the
 //! request.
 
-use super::{Acquisition, End, NOMINATION_LASTS, Order, Phase, Step};
+use super::{Acquisition, End, NOMINATION_LASTS, Phase, Step};
 use crate::rules::quorum::majority::most_common;
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::quorum::merge::merge;
-use crate::rules::{Instant, Mode, QuorumOp, State, Ticket, View};
+use crate::rules::{Answer, Instant, Mode, QuorumOp, State, Ticket, View};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.
-    pub(crate) fn propose(&mut self, now: Instant, orders: &mut Vec<Order>) {
+    pub(crate) fn propose(&mut self, now: Instant) {
         self.round += 1;
         self.phase = Phase::Proposing { since: now, majority_at: None };
         for member in 0..self.members.0.len() {
-            self.ask_to_place(member, orders);
+            self.ask_to_place(member);
         }
     }
 
-    pub(crate) fn ask_to_place(&mut self, member: usize, orders: &mut Vec<Order>) {
-        self.ask(member, QuorumOp::Propose(self.ticket), orders);
+    pub(crate) fn ask_to_place(&mut self, member: usize) {
+        self.ask(member, QuorumOp::Propose(self.ticket));
     }
 
     pub(crate) fn placing(
@@ -26,7 +26,6 @@ impl Acquisition {
         since: Instant,
         majority_at: Option<Instant>,
         now: Instant,
-        orders: &mut Vec<Order>,
     ) -> Option<Step> {
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
@@ -35,7 +34,7 @@ impl Acquisition {
         if self.ticket.is_some_and(|ticket| self.members.refuse(ticket.0)) {
             self.ticket = None;
             self.agree_on_ticket();
-            self.propose(now, orders);
+            self.propose(now);
             return None;
         }
         // A keeper asks for the hold that it takes over. Whether the servers are old enough was
@@ -47,7 +46,7 @@ impl Acquisition {
         }
         // Only an agreed ticket supersedes.
         if self.is_nominated(now) && (self.ticket.is_some() || !self.supersedes) {
-            self.commit(now, orders);
+            self.commit(now);
             return None;
         }
         let spoken = |state: &MemberState| {
@@ -83,12 +82,12 @@ impl Acquisition {
         }
         self.has_met |= answered >= self.majority;
         if let Some(fence) = held {
-            self.settle_with(fence, 0, now, orders);
+            self.settle_with(fence, 0, now);
             return None;
         }
         if self.ticket.is_none() {
             self.agree_on_ticket();
-            self.propose(now, orders);
+            self.propose(now);
             return None;
         }
         self.not_called(now)
@@ -133,7 +132,7 @@ impl Acquisition {
         if self.is_lost() || !in_time || too_young {
             // The request itself is in the queues.
             view.waiter_count = view.waiter_count.saturating_sub(1);
-            return Some(Step::End(End::Busy(view)));
+            return Some(Step::End(End::Refused(Box::new(Answer::Busy(view)))));
         }
         self.pause(now);
         None

@@ -311,7 +311,8 @@ fn a_request_with_n_is_busy_only_if_enough_servers_report_the_same_holder() {
     for (member, holder) in [(1, "b"), (2, "b")] {
         play.reply(member, proposal(12, None, held_by(holder)));
     }
-    assert!(matches!(play.step, Step::End(End::Busy(_))), "{:?}", play.step);
+    let Step::End(End::Refused(answer)) = &play.step else { panic!("{:?}", play.step) };
+    assert!(matches!(**answer, Answer::Busy(_)), "{answer:?}");
 }
 
 #[test]

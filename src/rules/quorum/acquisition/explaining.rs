@@ -1,0 +1,65 @@
+//! Why members cannot vote, for messages.
+
+use super::Acquisition;
+use crate::rules::quorum::member_state::{LastReply, MemberState};
+use crate::rules::{Instant, ServerTime, UserMessage, show};
+
+impl Acquisition {
+    /// The members that nominate the request but are not old enough, and why. `names` are the
+    /// members' in order.
+    pub(crate) fn too_young<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Vec<(usize, UserMessage)> {
+        let longest = self.members.longest_lease(self.lease);
+        let mut young = Vec::new();
+        for (number, (name, state)) in names.zip(self.members.iter()).enumerate() {
+            let uptime = state.uptime(now);
+            if state.nominated().is_some() && uptime < longest {
+                let (for_, of) = (show(uptime), show(longest));
+                let fault = UserMessage::new(format!(
+                    "{name} started {for_} ago and may have forgotten a lease of {of}"
+                ));
+                let rest = show(longest.saturating_sub(uptime));
+                young.push((number, fault.with_remedy(format!("try again in {rest}"))));
+            }
+        }
+        young
+    }
+
+    /// The members whose clocks keep them from voting, and how far these are off. If the request
+    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come
+    /// first. `names` are the members' in order.
+    pub(crate) fn wrong_clocks<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        has_failed: bool,
+    ) -> Vec<(usize, UserMessage)> {
+        let (members, majority) = (&self.members, self.majority);
+        let refusals =
+            members.iter().map(|state| members.refusals(state.proposal())).max().unwrap_or(0);
+        let most = if has_failed { refusals.clamp(1, majority) } else { majority };
+        let is_ahead = |state: &MemberState| members.refusals(state.proposal()) >= most;
+        let clocks =
+            members.iter().filter(|state| !is_ahead(state)).filter_map(|state| state.clock);
+        let clock = clocks.max().unwrap_or(ServerTime(0));
+        let (mut ahead, mut behind) = (Vec::new(), Vec::new());
+        for (number, (name, state)) in names.zip(members.iter()).enumerate() {
+            if is_ahead(state) {
+                let by = show(ServerTime(state.proposal() / 1_000).since(clock));
+                ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
+            } else if let LastReply::Behind(by) = state.last_reply {
+                let by = show(by);
+                behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
+            }
+        }
+        if !has_failed && !ahead.is_empty() {
+            behind.clear();
+        }
+        let wrong = ahead.into_iter().chain(behind);
+        wrong
+            .map(|(number, what)| (number, UserMessage::new(what).with_remedy("correct the clock")))
+            .collect()
+    }
+}
