@@ -59,7 +59,7 @@ impl World {
 
     /// Puts what the last call has sent into mailboxes.
     fn deliver_mail(&mut self) {
-        for mail in self.lock.take_mail() {
+        for mail in std::mem::take(&mut self.lock.mail) {
             let (client, round, _) = whose(&mail.token);
             if self.clients[client].round == round {
                 self.clients[client].mail = true;

@@ -83,11 +83,6 @@ impl Lock {
         self.tombstones.drain(..surplus);
     }
 
-    /// The messages to waiters since the last call.
-    pub(crate) fn take_mail(&mut self) -> Vec<Mail> {
-        std::mem::take(&mut self.mail)
-    }
-
     /// Whether all holds and all positions in the queue ended before `time`.
     pub(crate) fn is_unused_since(&self, time: u64) -> bool {
         self.holds.iter().all(|hold| hold.deadline < time)

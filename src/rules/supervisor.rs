@@ -140,11 +140,8 @@ impl Machine {
                 Phase::Stopping { ended, .. } => *ended = true,
                 _ => self.phase = Phase::Over,
             },
-            Event::DescendantsGone => {
-                if let Phase::Stopping { ended: true, .. } = self.phase {
-                    self.phase = Phase::Over;
-                }
-            }
+            Event::DescendantsGone if self.awaits_descendants() => self.phase = Phase::Over,
+            Event::DescendantsGone => {}
         }
         actions
     }

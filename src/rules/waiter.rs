@@ -83,7 +83,7 @@ pub(crate) enum Event {
 }
 
 /// Something to report to the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Note {
     Queued {
         view: View,
@@ -113,6 +113,8 @@ pub(crate) struct Waiter {
     arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
     seen: Option<(Instant, View)>,
+    /// What to report now.
+    notes: Vec<Note>,
 }
 
 /// The waiter's contact with the server.
@@ -140,6 +142,7 @@ impl Waiter {
             repeated: false,
             seen: None,
             arrival: None,
+            notes: Vec::new(),
         };
         (waiter, Step::Ask { seen: Vec::new(), arrival: None })
     }
@@ -152,14 +155,13 @@ impl Waiter {
         stop: Option<Stop>,
         now: Instant,
     ) -> (Vec<Note>, Step) {
-        let mut notes = Vec::new();
         let step = match event {
-            Event::Answered { sent, answer } => self.answered(sent, answer, now, &mut notes),
+            Event::Answered { sent, answer } => self.answered(sent, answer, now),
             Event::Woken(Ok(())) => self.ask(now),
-            Event::Woken(Err(failure)) => self.ride_out(failure, now, &mut notes),
+            Event::Woken(Err(failure)) => self.ride_out(failure, now),
             Event::Withdrawn(end, Ok(())) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
-                notes.push(Note::NotWithdrawn(failure));
+                self.notes.push(Note::NotWithdrawn(failure));
                 Step::End(end)
             }
         };
@@ -169,20 +171,14 @@ impl Waiter {
             (Some(stop), Step::End(_)) => Step::End(End::Stopped(stop)),
             (Some(stop), _) => self.withdraw(End::Stopped(stop)),
         };
-        (notes, step)
+        (std::mem::take(&mut self.notes), step)
     }
 
     fn ask(&self, now: Instant) -> Step {
         Step::Ask { seen: self.seen(now), arrival: self.arrival }
     }
 
-    fn answered(
-        &mut self,
-        sent: Instant,
-        answer: Result<Answer, Failure>,
-        now: Instant,
-        notes: &mut Vec<Note>,
-    ) -> Step {
+    fn answered(&mut self, sent: Instant, answer: Result<Answer, Failure>, now: Instant) -> Step {
         self.maybe_queued |= answer.as_ref().err().is_none_or(Failure::maybe_executed);
         // The request stays the same on a new connection, and a granted lock should not stay unused
         // for its TTL.
@@ -190,16 +186,16 @@ impl Waiter {
             && !self.repeated
         {
             self.repeated = true;
-            notes.push(Note::Retrying(failure.clone()));
+            self.notes.push(Note::Retrying(failure.clone()));
             return self.ask(now);
         }
         self.repeated = false;
         if answer.is_ok() && matches!(self.contact, Contact::Lost { .. }) {
             self.contact = Contact::Queued;
-            notes.push(Note::Back);
+            self.notes.push(Note::Back);
         }
         match answer {
-            Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now, notes),
+            Ok(Answer::Granted { fence, slot }) => self.granted(sent, fence, slot, now),
             Ok(Answer::Busy(view)) => Step::End(End::Busy(view)),
             Ok(Answer::Nested) => self.withdraw(End::Nested),
             Ok(Answer::Upgrade) => self.withdraw(End::Upgrade),
@@ -213,27 +209,20 @@ impl Waiter {
                     self.contact = Contact::Queued;
                     return self.ask(now);
                 }
-                self.queued(view, position, sleep, obstacle, now, notes)
+                self.queued(view, position, sleep, obstacle, now)
             }
-            Err(failure) => self.ride_out(failure, now, notes),
+            Err(failure) => self.ride_out(failure, now),
         }
     }
 
     /// Accepts a grant, unless its lease expired while the reply was under way.
-    fn granted(
-        &mut self,
-        sent: Instant,
-        fence: Fence,
-        slot: Option<Slot>,
-        now: Instant,
-        notes: &mut Vec<Note>,
-    ) -> Step {
+    fn granted(&mut self, sent: Instant, fence: Fence, slot: Option<Slot>, now: Instant) -> Step {
         let lease = Lease::new(sent, self.ttl);
         if now < lease.deadline() {
             return Step::End(End::Granted(lease, fence, slot));
         }
         let fault = UserMessage::new("the reply arrived after the lease had expired");
-        self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now, notes)
+        self.ride_out(Failure::Unavailable(fault.with_remedy("raise --ttl")), now)
     }
 
     fn queued(
@@ -243,14 +232,13 @@ impl Waiter {
         sleep: Duration,
         obstacle: Option<Failure>,
         now: Instant,
-        notes: &mut Vec<Note>,
     ) -> Step {
         self.contact = Contact::Queued;
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         let sleep = sleep.min(left);
         // The store itself reports the obstacle, and the position means nothing until it is gone.
         if obstacle.is_none() {
-            notes.push(Note::Queued { view: view.clone(), position, sleep });
+            self.notes.push(Note::Queued { view: view.clone(), position, sleep });
         }
         if left.is_zero() {
             return self.withdraw(obstacle.map_or(End::TimedOut(view), End::Failed));
@@ -290,7 +278,7 @@ impl Waiter {
     /// its position for a while, and the request stays the same. So does a waiter whose grant too
     /// few replicas have confirmed: it keeps the grant, and asks for the confirmation again. The
     /// first failure causes neither a message nor a pause.
-    fn ride_out(&mut self, failure: Failure, now: Instant, notes: &mut Vec<Note>) -> Step {
+    fn ride_out(&mut self, failure: Failure, now: Instant) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);
         }
@@ -302,13 +290,13 @@ impl Waiter {
         };
         match self.contact {
             Contact::None | Contact::Queued if in_time && is_retried => {
-                notes.push(Note::Retrying(failure));
+                self.notes.push(Note::Retrying(failure));
                 self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
                 self.ask(now)
             }
             Contact::Lost { noted, mut back_off } if in_time && is_retried => {
                 if !noted {
-                    notes.push(Note::Away(failure));
+                    self.notes.push(Note::Away(failure));
                 }
                 let again = now + back_off.pause();
                 self.contact = Contact::Lost { noted: true, back_off };

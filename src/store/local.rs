@@ -94,7 +94,7 @@ impl Local {
         let folder = file.folder().clone();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &folder, &answer)?;
-        let woken = file.lock.take_mail();
+        let woken = std::mem::take(&mut file.lock.mail);
         let gone = file.write().map_err(|error| self.failure(error))?;
         // A waiter that was removed must learn of it.
         for Mail { token, message } in &woken {

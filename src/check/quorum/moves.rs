@@ -218,7 +218,7 @@ impl World {
             Phase::Acquiring(_, acquisition, Doing::Attempt(_, until) | Doing::Sleep(until))
                 if *until <= now() =>
             {
-                let (orders, step) = acquisition.timed_out(now());
+                let (orders, step) = acquisition.progress(now());
                 self.carry_out(index, orders, step);
             }
             Phase::Acquiring(_, _, Doing::Rest(until)) if *until <= now() => {

@@ -122,7 +122,7 @@ impl Server {
         if sent.awaited.is_some() {
             line.reply = Some(Replied { round: sent.round, reply: said, since: Some(self.since) });
         }
-        for mail in self.lock.take_mail() {
+        for mail in std::mem::take(&mut self.lock.mail) {
             let to = crate::check::scope::whose(&mail.token).0;
             let nominated = match mail.message {
                 Message::Called(fence) => Some(fence),

@@ -55,7 +55,7 @@ pub(crate) struct Lock {
     pub(crate) history: Vec<HistoryEntry>,
     /// Tokens that were released or given up.
     pub(crate) tombstones: Vec<Tombstone>,
-    /// The messages to waiters since the last call of `take_mail`.
+    /// The messages to waiters that are not sent yet.
     #[serde(skip)]
     pub(crate) mail: Vec<Mail>,
 }

@@ -257,19 +257,10 @@ impl Acquisition {
                     false => self.settle_down(member, now),
                 }
             }
-            Phase::Proposing { .. } if answered != self.round => {
-                self.ask_to_place(member);
-            }
-            Phase::Committing { .. } if answered != self.round => {
-                self.ask_to_settle(member);
-            }
+            Phase::Proposing { .. } if answered != self.round => self.ask_to_place(member),
+            Phase::Committing { .. } if answered != self.round => self.ask_to_settle(member),
             _ => {}
         }
-        self.progress(now)
-    }
-
-    /// Handles that the time of the last step has come.
-    pub(crate) fn timed_out(&mut self, now: Instant) -> (Vec<Order>, Step) {
         self.progress(now)
     }
 
@@ -290,8 +281,8 @@ impl Acquisition {
         self.required
     }
 
-    /// What to send, and what comes next.
-    fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    /// Handles that the time of the last step has come.
+    pub(crate) fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
         let step = self.advance(now);
         (std::mem::take(&mut self.orders), step)
     }

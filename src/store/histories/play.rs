@@ -416,7 +416,7 @@ impl<'a> Both<'a> {
         }
         // As `local:` does between two requests. The messages are not stored.
         let stored = serde_json::to_vec(&self.model).unwrap();
-        let mail = self.model.take_mail();
+        let mail = std::mem::take(&mut self.model.mail);
         self.model = Lock { mail, ..serde_json::from_slice(&stored).unwrap() };
         assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
     }

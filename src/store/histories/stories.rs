@@ -289,7 +289,7 @@ fn only_a_waiter_that_becomes_the_head_is_woken() {
         let token = |both: &Both<'_>, client| both.tokens.present(client).as_str().to_owned();
         let second = token(both, 2);
         let woken = |both: &mut Both<'_>| -> Vec<String> {
-            both.model.take_mail().into_iter().map(|mail| mail.token).collect()
+            std::mem::take(&mut both.model.mail).into_iter().map(|mail| mail.token).collect()
         };
         assert_eq!(woken(both), [""; 0]);
         both.play(&Step::Leave(1));

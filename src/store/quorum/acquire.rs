@@ -146,7 +146,7 @@ impl Quorum {
                 }
                 // `send` reports failures as replies.
                 Some(MemberReply { answer: Err(_), .. }) | None => {
-                    attempt.acquisition.timed_out(now)
+                    attempt.acquisition.progress(now)
                 }
             };
         }

@@ -67,7 +67,7 @@ impl Play {
 
     fn pass(&mut self, millis: u64) {
         self.now = self.now + Duration::from_millis(millis);
-        let (orders, step) = self.acquisition.timed_out(self.now);
+        let (orders, step) = self.acquisition.progress(self.now);
         self.orders.extend(orders);
         self.step = step;
     }
