@@ -4,12 +4,14 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ServerTime(pub(crate) u64);
 
 impl ServerTime {
@@ -33,7 +35,7 @@ impl Sub<Duration> for ServerTime {
 }
 
 /// One hold, as others see it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
     /// The first 8 characters of the token.
     pub(crate) id: String,
@@ -53,10 +55,11 @@ pub(crate) struct Holder {
 
 /// The state of a hold.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
+    #[default]
     Held,
     /// It no longer holds the lock, but its holder may not know yet.
     Revoked,
@@ -77,7 +80,7 @@ pub(crate) struct Waiter {
 }
 
 /// An entry in the history of a lock: how a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct HistoryEntry {
     pub(crate) ending: Ending,
     pub(crate) at: ServerTime,
@@ -133,9 +136,10 @@ impl fmt::Display for Operator {
 }
 
 /// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ending {
+    #[default]
     Released,
     Expired,
     /// An operator revoked it.
@@ -260,9 +264,10 @@ impl fmt::Display for Reason {
 }
 
 /// How the command that ran under a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     /// Not reported, or there was no command.
+    #[default]
     Unknown,
     Exit(u8),
     Signal(i32),
@@ -294,9 +299,10 @@ impl From<&str> for Outcome {
 }
 
 /// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
+    #[default]
     Free,
     Held,
     /// Its holders no longer hold it, but may not know yet. The lock is not granted until they have
@@ -322,7 +328,7 @@ impl State {
 }
 
 /// A lock at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) now: ServerTime,
     pub(crate) state: State,

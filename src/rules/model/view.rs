@@ -68,8 +68,7 @@ impl Transaction<'_> {
             holder_count,
             holders,
             waiter_count: count(self.lock.queue.len()),
-            waiters: Vec::new(),
-            history: Vec::new(),
+            ..View::default()
         }
     }
 
