@@ -68,7 +68,7 @@ pub(crate) struct Guard {
     pub(crate) until: Option<u64>,
 }
 
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
 pub(crate) struct Hold {
     pub(crate) token: String,
     pub(crate) owner: String,
@@ -211,6 +211,13 @@ impl Waiter {
 }
 
 impl Hold {
+    /// Takes over what the request of a waiter says. The rest depends on the grant.
+    pub(crate) fn of(waiter: Waiter) -> Self {
+        let Waiter { token, owner, named, mode, about, since, ttl, attempt, .. } = waiter;
+        let since = Some(since);
+        Self { token, owner, named, mode, about, since, ttl, attempt, ..Self::default() }
+    }
+
     /// The order in which leases expire.
     pub(crate) fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))

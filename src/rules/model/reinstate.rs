@@ -23,21 +23,15 @@ impl Transaction<'_> {
         self.lock.fence = self.lock.fence.max(holder.fence.0);
         self.lock.holds.push(Hold {
             token: holder.id.clone(),
-            owner: String::new(),
-            named: false,
             mode: Mode::Exclusive,
             about: holder.client.to_lines(),
             fence: holder.fence.0,
             acquired: holder.acquired.0,
-            since: None,
             renewed: Some(self.now),
             deadline: self.now + left,
-            keep_until: 0,
-            ttl: 0,
             slot: holder.slot,
-            attempt: 0,
             status: HoldState::Revoked,
-            revoked: None,
+            ..Hold::default()
         });
         self.set_guard_to_latest();
     }
