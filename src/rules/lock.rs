@@ -2,6 +2,7 @@
 
 mod client_info;
 mod enclosing;
+mod history;
 pub(crate) mod pattern;
 mod token;
 pub(crate) mod view;
@@ -12,6 +13,7 @@ use std::str::FromStr;
 
 pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub(crate) use enclosing::EnclosingHolds;
+pub(crate) use history::{HistoryEntry, Outcome};
 pub(crate) use token::{Id, Token};
 
 use crate::rules::UserMessage;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, show};
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Label, Mode, Slot, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -77,23 +77,6 @@ pub(crate) struct Waiter {
     pub(crate) since: ServerTime,
     /// Whether it goes ahead of all waiters without this.
     pub(crate) next: bool,
-}
-
-/// An entry in the history of a lock: how a hold ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct HistoryEntry {
-    pub(crate) ending: Ending,
-    pub(crate) at: ServerTime,
-    pub(crate) outcome: Outcome,
-    /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) acquired: ServerTime,
-    /// How long its holder waited for the grant, if known.
-    pub(crate) waited: Option<Duration>,
-    pub(crate) fence: Fence,
-    pub(crate) mode: Mode,
-    pub(crate) operator: Operator,
-    pub(crate) client: ClientInfo,
 }
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
@@ -198,9 +181,8 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    /// The last argument is an `Operator` as stores keep it.
-    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
-        Self { ending, in_files: false, ago, operator: Operator::from_line(by) }
+    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, operator: Operator) -> Self {
+        Self { ending, in_files: false, ago, operator }
     }
 
     /// The same reason from a store without a server, which loses a record only with its files.
@@ -210,7 +192,7 @@ impl Reason {
 
     /// For a token that the server has no record of.
     pub(crate) fn unknown() -> Self {
-        Self::new(None, None, "")
+        Self::new(None, None, Operator::default())
     }
 
     /// Whether the server has a record of the hold.
@@ -259,41 +241,6 @@ impl fmt::Display for Reason {
         match &self.operator.reason {
             Some(reason) => write!(f, ", reason: {reason}"),
             None => Ok(()),
-        }
-    }
-}
-
-/// How the command that ran under a hold ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// Not reported, or there was no command.
-    #[default]
-    Unknown,
-    Exit(u8),
-    Signal(i32),
-    /// rlock stopped it because the lock was lost.
-    Lost,
-}
-
-impl fmt::Display for Outcome {
-    /// Writes the form that stores keep; nothing if unknown.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => Ok(()),
-            Self::Exit(status) => write!(f, "exit {status}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::Lost => f.write_str("lost"),
-        }
-    }
-}
-
-impl From<&str> for Outcome {
-    fn from(text: &str) -> Self {
-        match text.split_once(' ') {
-            None if text == "lost" => Self::Lost,
-            Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
-            Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
-            _ => Self::Unknown,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 pub(crate) use queue::Queue;
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Ending, HoldState, Mode, Slot};
+use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
 pub(crate) const CLAIM_WINDOW: u64 = 2_000;
@@ -131,23 +131,6 @@ pub(crate) struct Tombstone {
     /// After a line break, who ended the request, and how; see `mark_ended`.
     pub(crate) token: String,
     pub(crate) until: u64,
-}
-
-/// How a hold ended.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct HistoryEntry {
-    pub(crate) ending: Ending,
-    pub(crate) at: u64,
-    /// In the form that `Outcome` prints.
-    pub(crate) outcome: String,
-    pub(crate) id: String,
-    pub(crate) acquired: u64,
-    /// When its holder first asked for it, if known.
-    pub(crate) since: Option<u64>,
-    pub(crate) fence: u64,
-    pub(crate) mode: Mode,
-    pub(crate) by: String,
-    pub(crate) about: String,
 }
 
 /// A request with a position in the queue.
