@@ -27,12 +27,11 @@ pub(crate) use instant::Instant;
 pub(crate) use lease::Lease;
 pub(crate) use lock::pattern::{Pattern, Subject};
 pub(crate) use lock::view::{
-    Ending, HistoryEntry, HoldState, Holder, Operator, Outcome, Reason, ServerTime, State, View,
-    Waiter,
+    Ending, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
 };
 pub(crate) use lock::{
-    ClientInfo, EnclosingHolds, Fence, Id, Key, Kind, Label, Mode, Name, Owner, Prefix, ProcessId,
-    Slot, Token,
+    ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,
+    Owner, Prefix, ProcessId, Slot, Token,
 };
 pub(crate) use loss::LockOutcome;
 pub(crate) use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order, WaitLimit};

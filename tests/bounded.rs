@@ -10,28 +10,35 @@ const HOLDS: &str = "
     local time = redis.call('TIME')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local deadline, token = now + ARGV[2], nil
+    local details = decoded('')
+    details.mode, details.ttl, details.attempt, details.status = 'shared', 30000, 1, ARGV[3]
+    details.acquired, details.renewed, details.about = now, now, 'h\\nu\\n1\\nc\\nexec\\n'
     for i = 1, ARGV[1] do
         token = string.format('%08d-0000-4000-8000-000000000000', i)
+        details.owner, details.fence = token, i
         redis.call('ZADD', KEYS[2], deadline, token)
-        redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'shared', token, 30000, 1,
-            i, now, now, '', '', '', ARGV[3], '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
+        write_details(token, details)
     end
     redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'shared', 'fence', ARGV[1], 'generation', 'l')
     if deadline > now then redis.call('SET', KEYS[1], token, 'PXAT', deadline) end";
 
 /// Creates waiters that count as alive until the given time.
 const WAITERS: &str = "
+    local details = decoded('')
+    details.mode, details.ttl, details.attempt = 'exclusive', 30000, 1
+    details.since, details.alive, details.about = 1, ARGV[2], 'h\\nu\\n1\\nc\\nexec\\n'
     for i = 1, ARGV[1] do
         local token = string.format('w%07d-of-a-waiter', i)
+        details.owner = token
         redis.call('ZADD', KEYS[4], i, token)
-        redis.call('HSET', KEYS[3], 'details:' .. token, table.concat({ 'exclusive', token, 30000, 1,
-            '', '', '', 1, ARGV[2], '', '', '', '', '', 'h\\nu\\n1\\nc\\nexec\\n' }, '\\n'))
+        write_details(token, details)
     end
     redis.call('HSET', KEYS[3], 'ticket', ARGV[1], 'generation', 'l')";
 
 fn prepare(server: &Server, script: &str, arguments: &[&str]) {
     let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state", "{rlock:L}?queue"];
-    server.cli(&[&["EVAL", script, "4"][..], &keys, arguments].concat());
+    let script = format!("{}{script}", support::DETAILS);
+    server.cli(&[&["EVAL", &script, "4"][..], &keys, arguments].concat());
     // A script that is sent in full takes longer.
     run(&mut server.rlock(["inspect", "warm"]));
     run(&mut server.rlock(["exec", "warm", "true"]));
@@ -166,7 +173,8 @@ fn no_call_takes_long_when_fifty_thousand_slots_are_taken() {
     let server = Server::start();
     let many = MANY.to_string();
     let holds = HOLDS.replace("'shared'", "'slots:60000'");
-    let holds = holds.replace("ARGV[3], '', '', ''", "ARGV[3], '', '', i");
+    let holds =
+        holds.replace("details.fence = token, i", "details.fence, details.slot = token, i, i");
     let holds = holds + "\nredis.call('HSET', KEYS[3], 'slots', string.rep('\\255', ARGV[1] / 8))";
     let newcomer = ["exec", "-n", "--slots", "60000", "L", "sh", "-c", "echo $RLOCK_SLOT"];
     prepare(&server, &holds, &[&many, "600000", ""]);

@@ -1204,11 +1204,14 @@ fn locks_with_much_data_are_listed_completely() {
     let server = Server::start();
     let fill = "
         local text, locks = string.rep('x', 4000), tonumber(ARGV[1])
-        local details = table.concat({ 'shared', text, 1, 1, 1, text, text, text, '', '', '', '', '',
-            text, text }, '\\n')
+        local details = decoded('')
+        details.mode, details.fence = 'shared', 1
+        for _, name in ipairs({ 'owner', 'acquired', 'renewed', 'since', 'slot', 'about' }) do
+            details[name] = text
+        end
         for hold = 1, 100 do
             redis.call('ZADD', KEYS[2], 99999999999999, hold)
-            redis.call('HSET', KEYS[3], 'details:' .. hold, details)
+            write_details(hold, details)
         end
         redis.call('HSET', KEYS[3], 'guard', 1)
         redis.call('SET', KEYS[1], 1)
@@ -1216,7 +1219,8 @@ fn locks_with_much_data_are_listed_completely() {
             for _, key in ipairs(KEYS) do redis.call('COPY', key, (key:gsub('n1', 'n' .. lock))) end
         end";
     let keys = ["rlock:n1", "{rlock:n1}?holds", "{rlock:n1}?state"];
-    server.cli(&[&["EVAL", fill, "3"][..], &keys, &["40"]].concat());
+    let fill = format!("{}{fill}", support::DETAILS);
+    server.cli(&[&["EVAL", &fill, "3"][..], &keys, &["40"]].concat());
     let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
     assert_eq!(listed.err(), "");
     assert_eq!(listed.out().lines().last(), Some("40 locks: 40 held"));

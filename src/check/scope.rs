@@ -219,32 +219,14 @@ fn token(client: usize, round: u8) -> Token {
 
 pub(super) fn request(client: usize, round: u8) -> Request {
     let token = token(client, round);
-    let information = ClientInfo {
-        host: String::new(),
-        user: String::new(),
-        pid: 0,
-        command: String::new(),
-        kind: Kind::Exec,
-        label: None,
-    };
+    let key = Key::new(&"".parse().unwrap(), &"L".parse().unwrap());
     // The names below are constants, or made of valid tokens.
     Request {
-        key: Key::new(&"".parse().unwrap(), &"L".parse().unwrap()),
-        mode: Mode::Exclusive,
-        ttl: Ttl::from_millis(TTL),
-        at_least: Duration::ZERO,
-        owner: None,
         // Its last characters make a lock's generation.
         fresh_owner: format!("life-{}", token.id()).parse().unwrap(),
         token,
-        enclosing: Vec::new(),
-        reentrant: false,
-        next: false,
-        supersedes: false,
-        arrival: None,
-        heartbeat: None,
-        client: information.to_lines(),
-        quorum_op: None,
+        client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
+        ..Request::plain(key, Ttl::from_millis(TTL))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What other clients see of this one.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,14 +13,7 @@ use crate::text::{at_most, printable};
 /// Describes an exec: this process, and the program that it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     let program = Path::new(program).file_name().unwrap_or(program);
-    ClientInfo {
-        host: host(),
-        user: user(),
-        pid: std::process::id(),
-        command: program.to_string_lossy().into_owned(),
-        kind: Kind::Exec,
-        label,
-    }
+    of(std::process::id(), program.to_string_lossy(), Kind::Exec, label)
 }
 
 /// Describes an acquire: its parent process, usually a shell, because rlock itself exits.
@@ -35,14 +29,12 @@ pub(super) fn of_watched(process: ProcessId, label: Option<Label>) -> ClientInfo
 fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
     // A process can give itself any name, UTF-8 or not.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    ClientInfo {
-        host: host(),
-        user: user(),
-        pid: pid.as_raw().unsigned_abs(),
-        command: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
-        kind,
-        label,
-    }
+    let name = String::from_utf8_lossy(name.trim_ascii_end());
+    of(pid.as_raw().unsigned_abs(), name, kind, label)
+}
+
+fn of(pid: u32, command: Cow<'_, str>, kind: Kind, label: Option<Label>) -> ClientInfo {
+    ClientInfo { host: host(), user: user(), pid, command: command.into_owned(), kind, label }
 }
 
 /// The user who runs this command.

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{one_line, view};
-use crate::rules::{
-    Answer, Failure, Key, Mode, Outcome, Owner, Prefix, Request, Revocation, Token, Ttl,
-};
+use crate::rules::{Answer, Failure, Key, Mode, Outcome, Prefix, Request, Revocation, Token, Ttl};
 use crate::store::location::Location;
 use crate::store::{Store, copies};
 
@@ -69,21 +67,10 @@ fn change(store: &mut dyn Store, key: &Key, what: u8) -> Result<(), Failure> {
 /// A request that waits.
 pub(super) fn request() -> Request {
     Request {
-        key: key(),
-        token: Token::fresh(),
-        mode: Mode::Exclusive,
-        ttl: Ttl::DEFAULT,
-        at_least: Duration::ZERO,
-        owner: None,
-        fresh_owner: Owner::fresh(),
-        enclosing: Vec::new(),
         reentrant: true,
-        next: false,
-        supersedes: false,
-        arrival: None,
         heartbeat: Some(Duration::from_secs(10)),
         client: "host\nuser\n7\nmake\nexec\n".into(),
-        quorum_op: None,
+        ..Request::plain(key(), Ttl::DEFAULT)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod client_info;
 mod enclosing;
+mod history;
 pub(crate) mod pattern;
 mod token;
 pub(crate) mod view;
@@ -12,6 +13,7 @@ use std::str::FromStr;
 
 pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub(crate) use enclosing::EnclosingHolds;
+pub(crate) use history::{HistoryEntry, Outcome};
 pub(crate) use token::{Id, Token};
 
 use crate::rules::UserMessage;
@@ -152,7 +154,7 @@ impl Key {
 
 /// A fencing token: strictly increasing over all grants of a lock. A resource checks it to reject a
 /// holder that has lost the lock and does not know it yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
 pub(crate) struct Fence(pub(crate) u64);
 

@@ -113,8 +113,7 @@ impl Lock {
                 .iter()
                 .all(|waiter| is_time(waiter.since) && is_time(waiter.alive) && is_ttl(waiter.ttl))
             && self.history.iter().all(|entry| {
-                let times = [entry.at, entry.acquired];
-                times.into_iter().chain(entry.since).all(is_time) && is_fence(entry.fence)
+                is_time(entry.at.0) && is_time(entry.acquired.0) && is_fence(entry.fence.0)
             })
     }
 }

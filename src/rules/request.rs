@@ -55,6 +55,30 @@ impl Request {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+impl Request {
+    /// An exclusive request that does not wait, without any options.
+    pub(crate) fn plain(key: Key, ttl: Ttl) -> Self {
+        Self {
+            key,
+            token: Token::fresh(),
+            mode: Mode::Exclusive,
+            ttl,
+            at_least: Duration::ZERO,
+            owner: None,
+            fresh_owner: Owner::fresh(),
+            enclosing: Vec::new(),
+            reentrant: false,
+            next: false,
+            supersedes: false,
+            arrival: None,
+            heartbeat: None,
+            client: ClientInfo::default().to_lines(),
+            quorum_op: None,
+        }
+    }
+}
+
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QuorumOp {

@@ -302,6 +302,12 @@ impl Running {
     }
 }
 
+/// Lets a Lua script write the details of a token by name, as rlock's scripts do. KEYS[3] is the state.
+pub const DETAILS: &str = concat!(
+    "local fields, TOKEN, STATE = {}, '', KEYS[3]\n",
+    include_str!("../../lua/details.lua"),
+);
+
 /// A shell command that prints READY and then waits for a line or the end of stdin.
 pub const READY: &str = "echo READY; read _ || :";
 

@@ -43,12 +43,13 @@ impl From<OsString> for Label {
 }
 
 /// Which command requested a hold, and therefore what renews it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// `exec` renews it.
     Exec,
     /// Only the script that acquired it can renew it.
+    #[default]
     Acquire,
     /// The keeper of `acquire --while-pid` renews it.
     WhilePid,
@@ -77,7 +78,7 @@ impl FromStr for ProcessId {
 }
 
 /// What others see of a holder or a waiter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 pub(crate) struct ClientInfo {
     pub(crate) host: String,
     pub(crate) user: String,

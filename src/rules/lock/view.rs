@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use crate::rules::{ClientInfo, Fence, Label, Mode, Slot, millis, show};
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Label, Mode, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -33,7 +35,7 @@ impl Sub<Duration> for ServerTime {
 }
 
 /// One hold, as others see it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
     /// The first 8 characters of the token.
     pub(crate) id: String,
@@ -53,17 +55,7 @@ pub(crate) struct Holder {
 
 /// The state of a hold.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum HoldState {
@@ -85,23 +77,6 @@ pub(crate) struct Waiter {
     pub(crate) since: ServerTime,
     /// Whether it goes ahead of all waiters without this.
     pub(crate) next: bool,
-}
-
-/// An entry in the history of a lock: how a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HistoryEntry {
-    pub(crate) ending: Ending,
-    pub(crate) at: ServerTime,
-    pub(crate) outcome: Outcome,
-    /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) acquired: ServerTime,
-    /// How long its holder waited for the grant, if known.
-    pub(crate) waited: Option<Duration>,
-    pub(crate) fence: Fence,
-    pub(crate) mode: Mode,
-    pub(crate) operator: Operator,
-    pub(crate) client: ClientInfo,
 }
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
@@ -144,9 +119,10 @@ impl fmt::Display for Operator {
 }
 
 /// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ending {
+    #[default]
     Released,
     Expired,
     /// An operator revoked it.
@@ -194,9 +170,8 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    /// The last argument is an `Operator` as stores keep it.
-    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, by: &str) -> Self {
-        Self { ending, in_files: false, ago, operator: Operator::from_line(by) }
+    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, operator: Operator) -> Self {
+        Self { ending, in_files: false, ago, operator }
     }
 
     /// The same reason from a store without a server, which loses a record only with its files.
@@ -206,7 +181,7 @@ impl Reason {
 
     /// For a token that the server has no record of.
     pub(crate) fn unknown() -> Self {
-        Self::new(None, None, "")
+        Self::new(None, None, Operator::default())
     }
 
     /// Whether the server has a record of the hold.
@@ -259,42 +234,8 @@ impl fmt::Display for Reason {
     }
 }
 
-/// How the command that ran under a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// Not reported, or there was no command.
-    Unknown,
-    Exit(u8),
-    Signal(i32),
-    /// rlock stopped it because the lock was lost.
-    Lost,
-}
-
-impl fmt::Display for Outcome {
-    /// Writes the form that stores keep; nothing if unknown.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => Ok(()),
-            Self::Exit(status) => write!(f, "exit {status}"),
-            Self::Signal(signal) => write!(f, "signal {signal}"),
-            Self::Lost => f.write_str("lost"),
-        }
-    }
-}
-
-impl From<&str> for Outcome {
-    fn from(text: &str) -> Self {
-        match text.split_once(' ') {
-            None if text == "lost" => Self::Lost,
-            Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
-            Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
-            _ => Self::Unknown,
-        }
-    }
-}
-
 /// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
     #[default]

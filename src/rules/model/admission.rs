@@ -31,30 +31,21 @@ impl Transaction<'_> {
         keep_until: u64,
         wanted: u64,
     ) -> Option<Slot> {
-        let Waiter { token, owner, mode, about, since, ttl, attempt, .. } = waiter;
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
-            self.lock.mode = Some(mode);
+            self.lock.mode = Some(waiter.mode);
         }
         // A wanted fence is from one of several servers, whose holders have no numbers.
         let slot = if wanted == 0 { self.free_slot() } else { None };
         self.live = true;
-        let (fence, now) = (self.lock.fence, self.now);
         self.lock.holds.push(Hold {
-            token,
-            owner,
-            mode,
-            about,
-            fence,
-            acquired: now,
-            since: Some(since),
+            fence: self.lock.fence,
+            acquired: self.now,
             renewed,
             deadline,
             keep_until,
-            ttl,
             slot,
-            attempt,
-            ..Hold::default()
+            ..Hold::of(waiter)
         });
         self.set_guard_to_latest();
         slot

@@ -3,7 +3,7 @@
 
 use super::Lock;
 use super::lock::Origin;
-use crate::rules::{Ending, Mode};
+use crate::rules::{Ending, HistoryEntry};
 
 /// How long before now a time is put that no longer matters, in milliseconds.
 const LONG_AGO: u64 = 100_000;
@@ -36,12 +36,8 @@ impl Lock {
         self.history.sort_by(|one, other| one.id.cmp(&other.id));
         self.history.dedup_by(|one, other| one.id == other.id);
         for entry in &mut self.history {
-            (entry.ending, entry.mode) = (Ending::Expired, Mode::Exclusive);
-            (entry.at, entry.acquired, entry.fence) = (0, 0, 0);
-            entry.since = None;
-            for text in [&mut entry.outcome, &mut entry.by, &mut entry.about] {
-                text.clear();
-            }
+            let id = std::mem::take(&mut entry.id);
+            *entry = HistoryEntry { id, ending: Ending::Expired, ..HistoryEntry::default() };
         }
         self.mail.clear();
         self.revoked_up_to.at = 0;

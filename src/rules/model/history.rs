@@ -1,11 +1,11 @@
 //! History: how the last holds ended.
 
-use super::lock::{HistoryEntry, Hold};
+use super::lock::Hold;
 use super::transaction::Transaction;
 use super::view::{id, waited};
-use crate::rules::lock::view::{self};
-use crate::rules::{ClientInfo, Ending, Fence, HoldState, Operator, Outcome, ServerTime};
-use crate::text::printable;
+use crate::rules::{
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, ServerTime,
+};
 
 /// How many holds the history keeps.
 pub(crate) const HISTORY_LENGTH: usize = 16;
@@ -41,15 +41,15 @@ impl Transaction<'_> {
         };
         Some(HistoryEntry {
             ending,
-            at,
-            outcome: outcome.to_string(),
+            at: ServerTime(at),
+            outcome,
             id: id(&hold.token),
-            acquired: hold.acquired,
-            since: hold.since,
-            fence: hold.fence,
+            acquired: ServerTime(hold.acquired),
+            waited: waited(hold.since, hold.acquired),
+            fence: Fence(hold.fence),
             mode: hold.mode,
-            by,
-            about: hold.about.clone(),
+            operator: Operator::from_line(&by),
+            client: ClientInfo::from_lines(&hold.about),
         })
     }
 
@@ -79,27 +79,10 @@ impl Transaction<'_> {
     }
 
     /// How the last holds ended, including those that expired since the last write.
-    pub(crate) fn history(&self) -> Vec<view::HistoryEntry> {
+    pub(crate) fn history(&self) -> Vec<HistoryEntry> {
         let known = self.lock.written.is_some();
         let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
         let expired = self.expired_entries(expired);
-        self.lock.history.iter().cloned().chain(expired).map(view::HistoryEntry::from).collect()
-    }
-}
-
-impl From<HistoryEntry> for view::HistoryEntry {
-    fn from(entry: HistoryEntry) -> Self {
-        Self {
-            ending: entry.ending,
-            at: ServerTime(entry.at),
-            outcome: entry.outcome.as_str().into(),
-            id: printable(&entry.id),
-            acquired: ServerTime(entry.acquired),
-            waited: waited(entry.since, entry.acquired),
-            fence: Fence(entry.fence),
-            mode: entry.mode,
-            operator: Operator::from_line(&entry.by),
-            client: ClientInfo::from_lines(&entry.about),
-        }
+        self.lock.history.iter().cloned().chain(expired).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Ending, HoldState, Mode, Slot};
+use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
 pub(crate) const CLAIM_WINDOW: u64 = 2_000;
@@ -129,23 +129,6 @@ pub(crate) struct Tombstone {
     pub(crate) until: u64,
 }
 
-/// How a hold ended.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct HistoryEntry {
-    pub(crate) ending: Ending,
-    pub(crate) at: u64,
-    /// In the form that `Outcome` prints.
-    pub(crate) outcome: String,
-    pub(crate) id: String,
-    pub(crate) acquired: u64,
-    /// When its holder first asked for it, if known.
-    pub(crate) since: Option<u64>,
-    pub(crate) fence: u64,
-    pub(crate) mode: Mode,
-    pub(crate) by: String,
-    pub(crate) about: String,
-}
-
 /// A request with a position in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Waiter {
@@ -205,6 +188,13 @@ impl Waiter {
 }
 
 impl Hold {
+    /// Takes over what the request of a waiter says. The rest depends on the grant.
+    pub(crate) fn of(waiter: Waiter) -> Self {
+        let Waiter { token, owner, mode, about, since, ttl, attempt, .. } = waiter;
+        let since = Some(since);
+        Self { token, owner, mode, about, since, ttl, attempt, ..Self::default() }
+    }
+
     /// The order in which leases expire.
     pub(crate) fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))

@@ -64,16 +64,16 @@ impl Transaction<'_> {
         let ago = |at: u64| Some(Duration::from_millis(self.now.saturating_sub(at)));
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         if let Some(hold) = hold.filter(|hold| hold.deadline < self.now) {
-            return Reason::new(Some(Ending::Expired), ago(hold.deadline), "");
+            return Reason::new(Some(Ending::Expired), ago(hold.deadline), Operator::default());
         }
         let unexpired = self.unexpired_hold(token);
         if let Some(hold) = unexpired.filter(|hold| self.hold_state(hold) == HoldState::Revoked) {
             let (how, by, at) = self.revocation(hold);
             let how = if hold.status == HoldState::Held { how } else { Ending::Forgotten };
-            return Reason::new(Some(how), ago(at), &by);
+            return Reason::new(Some(how), ago(at), Operator::from_line(&by));
         }
         if let Some(entry) = self.recorded(token) {
-            return Reason::new(Some(entry.ending), ago(entry.at), &entry.by);
+            return Reason::new(Some(entry.ending), ago(entry.at.0), entry.operator.clone());
         }
         let ending = match () {
             () if self.has_tombstone(token) => Some(Ending::Released),
@@ -81,6 +81,6 @@ impl Transaction<'_> {
             () if self.lock.history.len() >= HISTORY_LENGTH => Some(Ending::Expired),
             () => None,
         };
-        Reason::new(ending, None, "")
+        Reason::new(ending, None, Operator::default())
     }
 }

@@ -13,7 +13,7 @@ use crate::rules::{
 pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let mut clocks: Vec<ServerTime> = views.iter().map(|view| view.now).collect();
     clocks.sort_unstable();
-    let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or(ServerTime(0));
+    let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or_default();
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
     let mut seen = by_id(views.iter().flat_map(|view| &view.holders), |holder| &holder.id);
@@ -39,13 +39,13 @@ pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
             _ => left,
         },
         fence: views.iter().filter_map(|view| view.fence).max(),
-        // The generation of the lock differs from server to server, so the merged view has none.
-        generation: String::new(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
         waiter_count: waiter_count(views),
         waiters: waiters(views),
         history: history(views),
+        // The generation of the lock differs from server to server, so the merged view has none.
+        ..View::default()
     }
 }
 
@@ -174,51 +174,28 @@ fn combined(same: &[&Holder], servers: usize) -> Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{ClientInfo, Mode, Operator, Outcome};
 
     /// A lock on a server whose clock shows `clock`: `id` has held it for `age`, and `past` has
     /// ended `ago`, after `held`.
     fn view(clock: u64, id: &str, age: u64, past: &[(&str, u64, u64)]) -> View {
-        let client = ClientInfo::from_lines("");
-        let acquired = ServerTime(clock - age);
-        let (renewed, deadline) = (acquired, ServerTime(clock + 10_000));
         let holder = Holder {
             id: id.into(),
-            owner: String::new(),
-            mode: Mode::Exclusive,
-            client: client.clone(),
-            fence: Fence(7),
-            acquired,
-            waited: None,
-            renewed,
-            deadline,
-            state: HoldState::Held,
-            slot: None,
+            acquired: ServerTime(clock - age),
+            renewed: ServerTime(clock - age),
+            deadline: ServerTime(clock + 10_000),
+            ..Holder::default()
         };
         let entry = |&(id, ago, held): &(&str, u64, u64)| HistoryEntry {
-            ending: Ending::Released,
             at: ServerTime(clock - ago),
-            outcome: Outcome::Unknown,
             id: id.into(),
             acquired: ServerTime(clock - ago - held),
-            waited: None,
-            fence: Fence(5),
-            mode: Mode::Exclusive,
-            operator: Operator::default(),
-            client: client.clone(),
+            ..HistoryEntry::default()
         };
         View {
             now: ServerTime(clock),
-            state: State::Held,
-            mode: Some(Mode::Exclusive),
-            ttl: None,
-            fence: Some(Fence(7)),
-            generation: String::new(),
-            holder_count: 1,
             holders: vec![holder],
-            waiter_count: 0,
-            waiters: Vec::new(),
             history: past.iter().map(entry).collect(),
+            ..View::default()
         }
     }
 

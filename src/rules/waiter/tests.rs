@@ -36,19 +36,7 @@ fn queued(sleep: u64) -> Result<Answer, Failure> {
 
 /// A view that tests recognize by its time.
 fn free(now: u64) -> View {
-    View {
-        now: ServerTime(now),
-        state: State::Free,
-        mode: None,
-        ttl: None,
-        fence: None,
-        generation: String::new(),
-        holder_count: 0,
-        holders: Vec::new(),
-        waiter_count: 0,
-        waiters: Vec::new(),
-        history: Vec::new(),
-    }
+    View { now: ServerTime(now), ..View::default() }
 }
 
 #[test]

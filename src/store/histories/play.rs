@@ -106,18 +106,14 @@ impl Ask {
     pub(super) fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
         let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
         let client = ClientInfo {
-            host: "host".into(),
-            user: "user".into(),
             pid: u32::from(self.client),
-            command: "command".into(),
             kind: self.kind,
             label: Some("label".parse::<Label>().unwrap()),
+            ..ClientInfo::default()
         };
         Request {
-            key: key.clone(),
             token: tokens.present(self.client),
             mode: self.mode,
-            ttl: Ttl::from_millis(self.ttl),
             at_least: Duration::from_millis(self.at_least),
             heartbeat: self.heartbeat.map(Duration::from_millis),
             owner: self.owner.map(owner),
@@ -134,6 +130,7 @@ impl Ask {
                 .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
             client: client.to_lines(),
             quorum_op: self.quorum_op(now),
+            ..Request::plain(key.clone(), Ttl::from_millis(self.ttl))
         }
     }
 

@@ -50,7 +50,7 @@ impl Fields {
         // Later versions of rlock may have more endings.
         let ending = Ending::named(&self.text()?);
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
-        Some(Reason::new(ending, ago, &self.text()?))
+        Some(Reason::new(ending, ago, Operator::from_line(&self.text()?)))
     }
 
     /// A number in the form of text; 0 if it was lost.
@@ -215,7 +215,11 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let waiter_count = fields.count()?;
     let waiters = fields.list(waiter)?;
     // Later versions of rlock may have more endings; skip those entries.
-    let history = Fields::of(fields.0.next()?)?.0.filter_map(history_entry).collect();
+    let history = Fields::of(fields.0.next()?)?.0.filter_map(|entry| match entry {
+        Value::BulkString(lines) => HistoryEntry::from_lines(&String::from_utf8_lossy(&lines)),
+        _ => None,
+    });
+    let history = history.collect();
     Some(View {
         now,
         state,
@@ -271,29 +275,4 @@ fn waiter(reply: Value) -> Option<Waiter> {
 /// How long a holder waited for its grant; `None` if the time of its first request is unknown.
 fn waited(since: &str, acquired: ServerTime) -> Option<Duration> {
     since.parse().ok().map(|since| acquired.since(ServerTime(since)))
-}
-
-fn history_entry(reply: Value) -> Option<HistoryEntry> {
-    let Value::BulkString(text) = reply else { return None };
-    let text = String::from_utf8_lossy(&text);
-    let mut fields = text.splitn(9, '\n');
-    let mut next = || fields.next().unwrap_or_default();
-    let number = |text: &str| text.parse().unwrap_or(0);
-    let ending = Ending::named(next())?;
-    let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
-    let times = next();
-    let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
-    let acquired = ServerTime(number(acquired));
-    Some(HistoryEntry {
-        ending,
-        at,
-        outcome,
-        id,
-        acquired,
-        waited: waited(since, acquired),
-        fence: Fence(number(next())),
-        mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
-        operator: Operator::from_line(next()),
-        client: ClientInfo::from_lines(next()),
-    })
 }

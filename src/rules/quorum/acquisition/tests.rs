@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::rules::{ClientInfo, HoldState, Holder, Key, Owner, ServerTime, State, Token, Ttl};
+use crate::rules::{Holder, Key, ServerTime, State, Ttl};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -23,22 +23,11 @@ impl Play {
     }
 
     fn begin_in(mode: Mode, waits: bool, since: [u64; 3]) -> Self {
+        let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let request = Request {
-            key: Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap()),
-            token: Token::fresh(),
             mode,
-            ttl: Ttl::from_millis(8_000),
-            at_least: Duration::ZERO,
-            owner: None,
-            fresh_owner: Owner::fresh(),
-            enclosing: Vec::new(),
-            reentrant: false,
-            next: false,
-            supersedes: false,
-            arrival: None,
             heartbeat: waits.then_some(Duration::from_secs(2)),
-            client: String::new(),
-            quorum_op: None,
+            ..Request::plain(key, Ttl::from_millis(8_000))
         };
         let now = Instant::at_millis(100_000);
         let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, 7, now);
@@ -74,35 +63,12 @@ impl Play {
 }
 
 fn free() -> View {
-    View {
-        now: ServerTime(0),
-        state: State::Free,
-        mode: None,
-        ttl: None,
-        fence: None,
-        generation: String::new(),
-        holder_count: 0,
-        holders: Vec::new(),
-        waiter_count: 1,
-        waiters: Vec::new(),
-        history: Vec::new(),
-    }
+    View { waiter_count: 1, ..View::default() }
 }
 
 fn held_by(id: &str) -> View {
-    let holder = Holder {
-        id: id.into(),
-        owner: String::new(),
-        mode: Mode::Exclusive,
-        client: ClientInfo::from_lines(""),
-        fence: Fence(5),
-        acquired: ServerTime(0),
-        waited: None,
-        renewed: ServerTime(0),
-        deadline: ServerTime(8_000),
-        state: HoldState::Held,
-        slot: None,
-    };
+    let holder =
+        Holder { id: id.into(), fence: Fence(5), deadline: ServerTime(8_000), ..Holder::default() };
     let (state, mode) = (State::Held, Some(Mode::Exclusive));
     View { state, mode, holder_count: 1, holders: vec![holder], ..free() }
 }

@@ -1,0 +1,112 @@
+//! The history of a lock.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime};
+use crate::text::printable;
+
+/// An entry in the history of a lock: how a hold ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(crate) struct HistoryEntry {
+    pub(crate) ending: Ending,
+    pub(crate) at: ServerTime,
+    pub(crate) outcome: Outcome,
+    /// The first 8 characters of the token.
+    pub(crate) id: String,
+    pub(crate) acquired: ServerTime,
+    /// How long its holder waited for the grant, if known.
+    pub(crate) waited: Option<Duration>,
+    pub(crate) fence: Fence,
+    pub(crate) mode: Mode,
+    pub(crate) operator: Operator,
+    pub(crate) client: ClientInfo,
+}
+
+impl HistoryEntry {
+    /// Parses the form that stores keep. `None` if it ended in a way that only later versions know.
+    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
+        let mut lines = lines.splitn(9, '\n');
+        let mut next = || lines.next().unwrap_or_default();
+        let number = |text: &str| text.parse().unwrap_or(0);
+        let ending = Ending::named(next())?;
+        let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
+        let times = next();
+        let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
+        let acquired = ServerTime(number(acquired));
+        Some(Self {
+            ending,
+            at,
+            outcome,
+            id,
+            acquired,
+            waited: since.parse().ok().map(|since| acquired.since(ServerTime(since))),
+            fence: Fence(number(next())),
+            mode: next().to_owned().try_into().unwrap_or(Mode::Exclusive),
+            operator: Operator::from_line(next()),
+            client: ClientInfo::from_lines(next()),
+        })
+    }
+}
+
+impl From<HistoryEntry> for String {
+    /// The form that stores keep: one item per line; see `lua/history.lua`.
+    fn from(entry: HistoryEntry) -> Self {
+        let HistoryEntry { ending, at, outcome, id, acquired, waited, fence, mode, .. } = entry;
+        let since = waited.map_or(Self::new(), |waited| (acquired - waited).0.to_string());
+        let Operator { name, reason } = entry.operator;
+        let (ending, by, reason) =
+            (ending.name(), name.unwrap_or_default(), reason.unwrap_or_default());
+        let (at, acquired, about) = (at.0, acquired.0, entry.client.to_lines());
+        format!(
+            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n\
+             {by}\t{reason}\n{about}"
+        )
+    }
+}
+
+impl TryFrom<String> for HistoryEntry {
+    type Error = &'static str;
+
+    fn try_from(lines: String) -> Result<Self, Self::Error> {
+        Self::from_lines(&lines).ok_or("unknown ending")
+    }
+}
+
+/// How the command that ran under a hold ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// Not reported, or there was no command.
+    #[default]
+    Unknown,
+    Exit(u8),
+    Signal(i32),
+    /// rlock stopped it because the lock was lost.
+    Lost,
+}
+
+impl fmt::Display for Outcome {
+    /// Writes the form that stores keep; nothing if unknown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => Ok(()),
+            Self::Exit(status) => write!(f, "exit {status}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+impl From<&str> for Outcome {
+    fn from(text: &str) -> Self {
+        match text.split_once(' ') {
+            None if text == "lost" => Self::Lost,
+            Some(("exit", status)) => status.parse().map_or(Self::Unknown, Self::Exit),
+            Some(("signal", signal)) => signal.parse().map_or(Self::Unknown, Self::Signal),
+            _ => Self::Unknown,
+        }
+    }
+}
