@@ -4,45 +4,25 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use nix::unistd::{Pid, getppid, getuid};
+use nix::unistd::getuid;
 
-use crate::rules::{ClientInfo, Kind, Label, ProcessId};
+use crate::rules::{ClientInfo, Kind, Label};
 use crate::text::{at_most, printable};
 
 /// Describes an exec: this process, and the program that it runs.
 pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     let program = Path::new(program).file_name().unwrap_or(program);
-    ClientInfo {
-        host: host(),
-        user: user(),
-        pid: std::process::id(),
-        command: program.to_string_lossy().into_owned(),
-        kind: Kind::Exec,
-        label,
-    }
+    let command = program.to_string_lossy().into_owned();
+    let pid = std::process::id();
+    ClientInfo { host: host(), user: user(), pid, command, kind: Kind::Exec, label }
 }
 
-/// Describes an acquire: its parent process, usually a shell, because rlock itself exits.
-pub(super) fn of_caller(label: Option<Label>) -> ClientInfo {
-    of_process(getppid(), Kind::Acquire, label)
-}
-
-/// Describes a process that a keeper watches.
-pub(super) fn of_watched(process: ProcessId, label: Option<Label>) -> ClientInfo {
-    of_process(Pid::from_raw(process.get()), Kind::WhilePid, label)
-}
-
-fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
+/// Describes another process that needs the lock.
+pub(super) fn of_process(pid: i32, kind: Kind, label: Option<Label>) -> ClientInfo {
     // A process can give itself any name, UTF-8 or not.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    ClientInfo {
-        host: host(),
-        user: user(),
-        pid: pid.as_raw().unsigned_abs(),
-        command: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
-        kind,
-        label,
-    }
+    let command = String::from_utf8_lossy(name.trim_ascii_end()).into_owned();
+    ClientInfo { host: host(), user: user(), pid: pid.unsigned_abs(), command, kind, label }
 }
 
 /// The user who runs this command.
