@@ -9,17 +9,18 @@ mod keeper;
 mod output;
 mod release;
 mod renew;
-mod reported;
 mod retry;
 mod revoke;
 
 use std::ffi::OsString;
 
 use crate::cli::{Command, Release, Renew};
+use crate::config::Server;
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::{Report, Verbosity};
 use crate::rules::{Name, Subject, UserMessage};
+use crate::store::Store;
 use crate::system::inherited::Inherited;
 use output::Output;
 
@@ -47,10 +48,19 @@ pub(crate) fn reject(fault: UserMessage, arguments: &[OsString]) -> Exit {
     Invocation::unknown(Output::of_words(arguments)).finish(Err(Error::Usage(fault)))
 }
 
+/// Opens the store of a server, and prints warnings about the configuration. The caller prints the
+/// diagnostics of each request.
+fn open(server: &Server, report: &Report) -> Result<Box<dyn Store>, Error> {
+    for warning in &server.warnings {
+        report.note(warning);
+    }
+    report.detail(format_args!("using {server}"));
+    server.location.open(server.io_timeout, server.min_replicas).map_err(Error::Config)
+}
+
 /// Where the results and errors of a command go.
 struct Invocation {
     report: Report,
-    verbosity: Verbosity,
     name: Option<Name>,
     output: Output,
     /// The exit status if the lock is busy.
@@ -60,9 +70,8 @@ struct Invocation {
 impl Invocation {
     /// Of a command line that could not be parsed.
     fn unknown(output: Output) -> Self {
-        let verbosity = Verbosity::Normal;
-        let report = Report::new(None, verbosity);
-        Self { report, verbosity, name: None, output, busy: exit::BUSY }
+        let report = Report::new(None, Verbosity::Normal);
+        Self { report, name: None, output, busy: exit::BUSY }
     }
 
     fn of(command: &Command) -> Self {
@@ -81,9 +90,9 @@ impl Invocation {
             }
         };
         let busy = terms.and_then(|terms| terms.conflict_exit_code);
-        let verbosity = common.verbosity();
-        let report = Report::new(name.map(|name| name as &dyn std::fmt::Display), verbosity);
-        Self { report, verbosity, name: name.cloned(), output, busy: busy.unwrap_or(exit::BUSY) }
+        let subject = name.map(|name| name as &dyn std::fmt::Display);
+        let report = Report::new(subject, common.verbosity());
+        Self { report, name: name.cloned(), output, busy: busy.unwrap_or(exit::BUSY) }
     }
 
     fn finish(&self, result: Result<Exit, Error>) -> Exit {
@@ -91,8 +100,10 @@ impl Invocation {
             Ok(exit) => return exit,
             Err(error) => error,
         };
-        if error.is_printed(self.verbosity) {
-            self.report.warn(&error);
+        match &error {
+            Error::Unread => {}
+            error if error.is_expected() => self.report.note(error),
+            error => self.report.warn(error),
         }
         let exit = match error.exit() {
             Exit::Status(exit::BUSY) => Exit::Status(self.busy),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::exit::{self, Exit};
-use crate::report::{Verbosity, plain};
+use crate::report::plain;
 use crate::rules::{ClientInfo, Failure, Id, Mode, Operator, Reason, UserMessage, View, show};
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
@@ -135,15 +135,12 @@ impl Error {
         matches!(self, Self::Store(failure) if failure.is_transient())
     }
 
-    /// Whether to print it. `--quiet` hides messages about waiting and busy locks.
-    pub(crate) fn is_printed(&self, verbosity: Verbosity) -> bool {
-        match self {
-            Self::Unread => false,
-            Self::Busy { .. } | Self::Superseded(_) | Self::Stopped(_) | Self::ProcessEnded => {
-                verbosity > Verbosity::Quiet
-            }
-            _ => true,
-        }
+    /// Whether it is about waiting or a busy lock, which `--quiet` hides.
+    pub(crate) fn is_expected(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy { .. } | Self::Superseded(_) | Self::Stopped(_) | Self::ProcessEnded
+        )
     }
 }
 

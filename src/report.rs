@@ -2,6 +2,7 @@
 //! failure to write one does not end rlock.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -96,6 +97,11 @@ impl Report {
         }
     }
 
+    /// Prints a problem on the stderr of another process.
+    pub(crate) fn warn_on(&self, stderr: &mut File, what: impl Display) {
+        write_line(stderr, "", &Line::new(&format!("{}{what}", self.subject)));
+    }
+
     /// Writes a problem to the system log, as syslog(3) does.
     pub(crate) fn log(&self, what: impl Display) {
         let line = Line::new(&format!("{}{what}", self.subject));
@@ -110,22 +116,21 @@ impl Report {
 
     fn line(&self, what: &dyn Display) {
         let erase = if self.erases_line.load(Ordering::Relaxed) { "\r\x1b[K" } else { "" };
-        write_line(erase, &Line::new(&format!("{}{what}", self.subject)));
+        write_line(&mut io::stderr(), erase, &Line::new(&format!("{}{what}", self.subject)));
     }
 }
 
 /// Prints a problem that occurs before the subcommand is known.
 pub(crate) fn alert(what: impl Display) {
-    write_line("", &Line::new(&what.to_string()));
+    write_line(&mut io::stderr(), "", &Line::new(&what.to_string()));
 }
 
 /// Writes a line in one write, so that lines of several processes do not mix. If stderr is not
 /// ready, the line is dropped: a full pipe must not keep rlock from stopping a command that has
 /// lost its lock. A pipe that is ready takes at least a page of 4 KiB.
-fn write_line(erase: &str, what: &Line) {
+fn write_line(stderr: &mut (impl Write + AsFd), erase: &str, what: &Line) {
     let line = format!("rlock: {}", what.as_str());
     let line = format!("{erase}{}\n", at_most(4000, &line));
-    let mut stderr = io::stderr();
     if is_ready(stderr.as_fd(), Want::Write) {
         let _ = stderr.write_all(line.as_bytes());
     }

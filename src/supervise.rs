@@ -8,6 +8,7 @@ mod command;
 mod descendants;
 mod fork;
 mod group;
+mod guard;
 pub(crate) mod notice;
 mod process;
 mod program;
@@ -20,5 +21,6 @@ pub(crate) mod watched;
 
 pub(crate) use command::{Command, Variables, run_unlocked};
 pub(crate) use group::OwnGroup;
-pub(crate) use renewer::{Descriptors, RenewableHold};
+pub(crate) use guard::Guard;
+pub(crate) use renewer::RenewableHold;
 pub(crate) use supervisor::{Completion, run};

@@ -59,26 +59,20 @@ pub(crate) fn acquire(
     let mut request = request.clone();
     let (mut waiter, mut step) = Waiter::new(request.ttl, until);
     loop {
+        let stops = Some(Interrupter::either(signals.arrival(), needed_by));
         let event = match step {
             Step::Ask { seen, arrival } => {
                 request.arrival = arrival;
                 let sent = Instant::now();
-                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
                 let answer = store.acquire(&request, &seen, stops);
                 Event::Answered { sent, answer }
             }
-            Step::Sleep { at_most, seen } => {
-                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
-                match store.sleep(&request, at_most, &seen, stops) {
-                    Ok(Some(Asked { sent, answer })) => {
-                        Event::Answered { sent, answer: Ok(answer) }
-                    }
-                    Ok(None) => Event::Woken(Ok(())),
-                    Err(failure) => Event::Woken(Err(failure)),
-                }
-            }
+            Step::Sleep { at_most, seen } => match store.sleep(&request, at_most, &seen, stops) {
+                Ok(Some(Asked { sent, answer })) => Event::Answered { sent, answer: Ok(answer) },
+                Ok(None) => Event::Woken(Ok(())),
+                Err(failure) => Event::Woken(Err(failure)),
+            },
             Step::Rest { until } => {
-                let stops = Some(Interrupter::either(signals.arrival(), needed_by));
                 wait(None, stops, until).context("cannot wait")?;
                 Event::Woken(Ok(()))
             }
@@ -98,6 +92,7 @@ pub(crate) fn acquire(
                 return ended(end, &request, waited, ahead, report);
             }
         };
+        report.diagnostics(store.diagnostics());
         let has_ended = || needed_by.is_some_and(|process| is_ready(process, Want::Read));
         let stop = signals.first().map(Stop::Signal);
         let stop = stop.or_else(|| has_ended().then_some(Stop::ProcessEnded));

@@ -50,6 +50,17 @@ fn a_process_limit_does_not_matter_without_the_lock() {
     assert!(server.is_free("L"));
 }
 
+#[test]
+fn without_a_thread_for_renewals_the_command_does_not_start() {
+    let server = Server::start();
+    let threads = [libc::SYS_clone, libc::SYS_clone3].map(Refused::Call);
+    let mut command = server.rlock(["exec", "--foreground", "L", "echo", "RUNS"]);
+    let output = run(refuse(&mut command, &threads, Errno::EAGAIN));
+    assert_eq!((output.code(), output.out().as_str()), (70, ""), "{output:?}");
+    assert!(output.err().contains("cannot prepare for renewals: clone: "), "{output:?}");
+    assert!(server.is_free("L"));
+}
+
 /// As under qemu-user, which insists on SIGCHLD at the end of each process.
 #[test]
 fn under_qemu_user_the_group_leader_is_reaped_last() {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use anyhow::anyhow;
+use nix::unistd::getppid;
 
 use super::grant::Grant;
 use super::output::{self, Document, Output};
@@ -13,7 +14,7 @@ use crate::config::{Handover, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
-use crate::rules::Token;
+use crate::rules::{Kind, Token};
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
 use crate::text::quoted;
@@ -31,10 +32,12 @@ pub(super) fn run(
     let cli::Acquire { common, terms, while_pid, .. } = options;
     let terms = Terms::resolve(&common, terms, read_once)?;
     let watched = while_pid.map(keeper::watchable).transpose()?;
-    let client = match while_pid {
-        Some(process) => identity::of_watched(process, terms.options.label.clone()),
-        None => identity::of_caller(terms.options.label.clone()),
+    let (pid, kind) = match while_pid {
+        Some(process) => (process.get(), Kind::WhilePid),
+        // Usually a shell, because rlock itself exits.
+        None => (getppid().as_raw(), Kind::Acquire),
     };
+    let client = identity::of_process(pid, kind, terms.options.label.clone());
     if let (Some(process), Some(token)) = (while_pid, keeper_token) {
         return keeper::run(token, process, terms, client, inherited, report);
     }
@@ -47,7 +50,7 @@ pub(super) fn run(
         match keeper::start(process, &handover, arguments, inherited, report) {
             Ok(started) => keeper = Some(started),
             Err(error) => {
-                let _ = grant.store.leave(&grant.request);
+                grant.give_up(report);
                 return Err(error);
             }
         }
@@ -79,9 +82,7 @@ pub(super) fn run(
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
-    if let Err(failure) = grant.store.leave(&grant.request) {
-        report.detail(format_args!("not released: {failure}"));
-    }
+    grant.give_up(report);
     Err(unwanted)
 }
 

@@ -1,7 +1,8 @@
 //! `rlock exec`: a command under a lock.
 
 use super::grant::{Grant, SLOT};
-use super::{identity, retry};
+use super::identity;
+use super::retry::Retry;
 use crate::cli;
 use crate::config::{ReadOnce, Terms};
 use crate::error::Error;
@@ -121,7 +122,9 @@ fn release(
     signals: &mut Signals,
     report: &Report,
 ) -> Result<Release, Failure> {
-    let released = retry::release(store, request, outcome, ends, Some(signals), report);
+    let Request { key, token, .. } = request;
+    let retry = Retry { pending: "not released", ends: Some(ends), signals: Some(signals) };
+    let released = retry.run(store, report, |store| store.release(key, token, outcome));
     match &released {
         Ok(Release::Released | Release::Unknown) => report.detail("released"),
         Ok(Release::NotHeld(why)) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::reported;
+use super::open;
 use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
@@ -42,6 +42,7 @@ impl Grant {
     ) -> Result<Self, Error> {
         let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
         let enclosing = EnclosingHolds::inherited().of_key(&key);
+        let waits = terms.wait_limit != WaitLimit::None;
         let request = Request {
             key,
             token,
@@ -55,15 +56,12 @@ impl Grant {
             next: options.next,
             supersedes: options.supersede,
             arrival: None,
-            heartbeat: match terms.wait_limit {
-                WaitLimit::None => None,
-                WaitLimit::For(_) | WaitLimit::Forever => Some(wait::heartbeat(terms.ttl.get())),
-            },
+            heartbeat: waits.then(|| wait::heartbeat(terms.ttl.get())),
             client: client.to_lines(),
             quorum_op: None,
         };
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
-        let mut store = reported::open(&terms.server, report)?;
+        let mut store = open(&terms.server, report)?;
         let acquired = wait::acquire(
             &mut *store,
             &request,
@@ -73,6 +71,15 @@ impl Grant {
             report,
         )?;
         Ok(Self { store, request, acquired, signals })
+    }
+
+    /// Gives up the lock before anything has used it.
+    pub(super) fn give_up(&mut self, report: &Report) {
+        let left = self.store.leave(&self.request);
+        report.diagnostics(self.store.diagnostics());
+        if let Err(failure) = left {
+            report.detail(format_args!("not released: {failure}"));
+        }
     }
 
     /// Returns the variables that tell the command or the script about the lock. `RLOCK_HELD` lists

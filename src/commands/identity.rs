@@ -5,9 +5,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use nix::unistd::{Pid, getppid, getuid};
+use nix::unistd::getuid;
 
-use crate::rules::{ClientInfo, Kind, Label, ProcessId};
+use crate::rules::{ClientInfo, Kind, Label};
 use crate::text::{at_most, printable};
 
 /// Describes an exec: this process, and the program that it runs.
@@ -16,21 +16,12 @@ pub(super) fn of_exec(program: &OsStr, label: Option<Label>) -> ClientInfo {
     of(std::process::id(), program.to_string_lossy(), Kind::Exec, label)
 }
 
-/// Describes an acquire: its parent process, usually a shell, because rlock itself exits.
-pub(super) fn of_caller(label: Option<Label>) -> ClientInfo {
-    of_process(getppid(), Kind::Acquire, label)
-}
-
-/// Describes a process that a keeper watches.
-pub(super) fn of_watched(process: ProcessId, label: Option<Label>) -> ClientInfo {
-    of_process(Pid::from_raw(process.get()), Kind::WhilePid, label)
-}
-
-fn of_process(pid: Pid, kind: Kind, label: Option<Label>) -> ClientInfo {
+/// Describes another process that needs the lock.
+pub(super) fn of_process(pid: i32, kind: Kind, label: Option<Label>) -> ClientInfo {
     // A process can give itself any name, UTF-8 or not.
     let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = String::from_utf8_lossy(name.trim_ascii_end());
-    of(pid.as_raw().unsigned_abs(), name, kind, label)
+    of(pid.unsigned_abs(), name, kind, label)
 }
 
 fn of(pid: u32, command: Cow<'_, str>, kind: Kind, label: Option<Label>) -> ClientInfo {

@@ -3,14 +3,13 @@
 mod ctrl_c;
 mod screen;
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use anyhow::Context;
 use ctrl_c::CtrlC;
 use screen::Screen;
 
-use super::{identity, output, reported};
+use super::{identity, open, output};
 use crate::cli::Inspect;
 use crate::config::{ReadOnce, Server};
 use crate::error::Error;
@@ -34,7 +33,7 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     }
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
     let inspection = Inspection {
-        store: reported::open(&server, report)?,
+        store: open(&server, report)?,
         server: &server,
         options,
         one,
@@ -84,8 +83,7 @@ struct Shown {
 
 impl Inspection<'_> {
     fn once(mut self) -> Result<Exit, Error> {
-        // Freeing the memory of thousands of locks takes longer than letting the process end.
-        let found = ManuallyDrop::new(self.find()?);
+        let found = self.find()?;
         let shown = self.show(&found, Screen::of_stdout().style())?;
         output::text(&(shown.body + &shown.foot))?;
         // A check that succeeds is silent.
@@ -153,18 +151,21 @@ impl Inspection<'_> {
     fn find(&mut self) -> Result<Found, Error> {
         let listing = match self.one {
             Some(name) => {
-                let view = self.store.inspect(&self.server.key(name))?;
-                Listing { locks: vec![(name.clone(), Ok(view))], failures: Vec::new() }
+                let view = self.store.inspect(&self.server.key(name));
+                let one = |view| vec![(name.clone(), Ok(view))];
+                view.map(|view| Listing { locks: one(view), failures: Vec::new() })
             }
             None => {
                 let pattern = self.options.subject.as_ref().and_then(Subject::pattern);
-                self.store.list(&self.server.prefix, pattern)?
+                self.store.list(&self.server.prefix, pattern)
             }
         };
-        let mut found = self.readable(listing)?;
+        self.report.diagnostics(self.store.diagnostics());
+        let mut found = self.readable(listing?)?;
         // Other forms leave these out, because they cost a round trip.
         if self.one.is_some() && !found.locks.is_empty() && self.is_for_people() {
             found.hazards = self.store.hazards();
+            self.report.diagnostics(self.store.diagnostics());
         }
         Ok(found)
     }

@@ -22,17 +22,18 @@ use nix::unistd::{Pid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::grant::Grant;
-use super::retry;
+use super::retry::Retry;
 use crate::config::{Handover, KEEPER, Terms};
 use crate::error::Error;
 use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
-    ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Token, UserMessage, WaitLimit,
+    ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
+    WaitLimit,
 };
 use crate::supervise::notice::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
-use crate::supervise::{Descriptors, RenewableHold, watch};
+use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};
 use crate::system::inherited::Inherited;
 
@@ -162,20 +163,20 @@ pub(super) fn run(
     let _ = CString::new(name_of_keeper(&request.token)).map(|name| prctl::set_name(&name));
     let watched = stdin().as_fd().try_clone_to_owned().context("cannot watch the process")?;
     let watched = Watched::new(Pid::from_raw(process.get()), watched);
-    let descriptors = Descriptors::open()?;
+    let Request { key, token, .. } = &request;
+    let hold = RenewableHold { key: key.clone(), token: token.clone(), lease: acquired.lease };
+    let guard = Guard::prepare(hold, LossPolicy::DEFAULT, report)?;
     tell_ready().context("cannot report that the keeper is ready")?;
-    let (key, token) = (request.key.clone(), request.token.clone());
-    let hold = RenewableHold { key, token, lease: acquired.lease };
-    let (store, lock) =
-        watch::run(watched, signals, descriptors, hold, store, LossPolicy::DEFAULT, report);
+    let (store, lock) = watch::run(watched, signals, guard, store, report);
     let outcome = match lock {
         Ok(LockOutcome::Lost) => Outcome::Lost,
         _ => Outcome::Unknown,
     };
     if let Some(mut store) = store {
-        let ends = Instant::now() + request.ttl.get();
+        let ends = Some(Instant::now() + request.ttl.get());
+        let retry = Retry { pending: "not released", ends, signals: None };
         // An error could no longer be reported, and the lease expires in any case.
-        let _ = retry::release(&mut *store, &request, outcome, ends, None, report);
+        let _ = retry.run(&mut *store, report, |store| store.release(key, token, outcome));
     }
     Ok(Exit::Status(match lock? {
         LockOutcome::Kept => exit::OK,

@@ -128,10 +128,6 @@ impl Formatter for Escaping {
         writer: &mut W,
         fragment: &str,
     ) -> std::io::Result<()> {
-        // The usual case, and a list may have thousands.
-        if fragment.bytes().all(|byte| byte < 0x7f) {
-            return writer.write_all(fragment.as_bytes());
-        }
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|&(_, c)| is_unsafe(c)) {
             writer.write_all(&rest.as_bytes()[..at])?;

@@ -2,7 +2,7 @@
 
 use super::output::{self, Document};
 use super::retry::Retry;
-use super::{reported, revoke};
+use super::{open, revoke};
 use crate::cli::Release;
 use crate::config::{self, ReadOnce, Server};
 use crate::error::Error;
@@ -20,7 +20,7 @@ pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
     };
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
     let key = server.key(&options.hold.name);
-    let mut store = reported::open(&server, report)?;
+    let mut store = open(&server, report)?;
     match (token, &options.id) {
         (Some(token), _) => release(&mut *store, options, &key, &token, report),
         (None, None) => revoke::run(&mut *store, options, &key, report),
@@ -36,7 +36,7 @@ fn release(
     report: &Report,
 ) -> Result<Exit, Error> {
     let retry = Retry { pending: "not released", ends: None, signals: None };
-    match retry.run(report, || store.release(key, token, Outcome::Unknown))? {
+    match retry.run(store, report, |store| store.release(key, token, Outcome::Unknown))? {
         request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         request::Release::Released | request::Release::Unknown => {
             notice::give(token);

@@ -1,7 +1,7 @@
 //! `rlock renew`: extends the lease of a lock from acquire.
 
+use super::open;
 use super::output::{self, Document};
-use super::reported;
 use super::retry::Retry;
 use crate::cli;
 use crate::config::{self, ReadOnce, Server};
@@ -15,9 +15,9 @@ pub(super) fn run(options: cli::Renew, report: &Report) -> Result<Exit, Error> {
     let (token, ttl) = (config::token(hold.token)?, config::ttl(ttl)?);
     let server = Server::resolve(&common, ttl, 0, ReadOnce::new())?;
     let key = server.key(&hold.name);
-    let mut store = reported::open(&server, report)?;
+    let mut store = open(&server, report)?;
     let retry = Retry { pending: "not renewed", ends: None, signals: None };
-    match retry.run(report, || store.renew(&key, &token, ttl, None))? {
+    match retry.run(&mut *store, report, |store| store.renew(&key, &token, ttl, None))? {
         Renewal::NotHeld(why) => Err(Error::NotHeld(why)),
         Renewal::Renewed { fence, left, .. } => {
             let expires = show(left);

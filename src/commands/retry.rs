@@ -2,10 +2,10 @@
 //! release that is repeated until then saves the waiters the rest of the lease.
 
 use crate::report::Report;
-use crate::rules::{Attempts, Failure, Instant, Next, Outcome, Release, Repeatable, Request, show};
+use crate::rules::{Attempts, Failure, Instant, Next, Repeatable, show};
 use crate::store::Store;
 use crate::system::poll::{Want, ready};
-use crate::system::signals::Signals;
+use crate::system::signals::{Signals, ends};
 
 /// A request that is repeated until it succeeds, and what ends the attempts.
 pub(super) struct Retry<'a> {
@@ -21,13 +21,15 @@ impl Retry<'_> {
     /// Sends the request, and sends it again while the server does not answer.
     pub(super) fn run<T: Repeatable>(
         mut self,
+        store: &mut dyn Store,
         report: &Report,
-        mut request: impl FnMut() -> Result<T, Failure>,
+        mut request: impl FnMut(&mut dyn Store) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let mut attempts = Attempts::new(self.ends, Instant::now());
         let mut failures = 0;
         loop {
-            let answer = request();
+            let answer = request(store);
+            report.diagnostics(store.diagnostics());
             let now = Instant::now();
             let (failure, again) = match attempts.answered(answer, now) {
                 Next::Done(answer) => return Ok(answer),
@@ -48,19 +50,6 @@ impl Retry<'_> {
     }
 }
 
-/// Releases the hold of a request that was granted.
-pub(super) fn release(
-    store: &mut dyn Store,
-    Request { key, token, .. }: &Request,
-    outcome: Outcome,
-    ends: Instant,
-    signals: Option<&mut Signals>,
-    report: &Report,
-) -> Result<Release, Failure> {
-    let retry = Retry { pending: "not released", ends: Some(ends), signals };
-    retry.run(report, || store.release(key, token, outcome))
-}
-
 /// Waits until the given time. Returns true if a signal that asks rlock to end comes first.
 fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
     let Some(signals) = signals else {
@@ -68,7 +57,8 @@ fn stopped_before(moment: Instant, signals: Option<&mut Signals>) -> bool {
         let _ = ready([], Some(moment));
         return false;
     };
-    while !signals.take_end_request() {
+    // Any other signal was for the command.
+    while !signals.pending().iter().any(|arrival| ends(arrival.signal)) {
         match ready([(signals.arrival(), Want::Read)], Some(moment)) {
             Ok([true]) => {}
             Ok([false]) => return false,

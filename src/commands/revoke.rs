@@ -28,6 +28,9 @@ const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// that end takes no longer than another attempt.
 const SOON: Duration = Duration::from_secs(1);
 
+/// A revocation, or the removal of one client, is not known to have happened yet.
+const RETRY: Retry<'_> = Retry { pending: "not revoked", ends: None, signals: None };
+
 /// Revokes all holds, prints the holders, and waits until they are gone.
 pub(super) fn run(
     store: &mut dyn Store,
@@ -36,7 +39,7 @@ pub(super) fn run(
     report: &Report,
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
-    let before = retry().run(report, || store.revoke(key, revocation, &by))?;
+    let before = RETRY.run(store, report, |store| store.revoke(key, revocation, &by))?;
     match (before.state, revocation) {
         (State::Foreign, Revocation::Graceful) => return Err(Error::ForeignLock),
         (State::Foreign, Revocation::Now) => report.note("deleted the key of another tool"),
@@ -71,7 +74,7 @@ pub(super) fn run_for_one(
     report: &Report,
 ) -> Result<Exit, Error> {
     let (revocation, by) = how(options);
-    let removal = retry().run(report, || store.remove(key, id, revocation, &by))?;
+    let removal = RETRY.run(store, report, |store| store.remove(key, id, revocation, &by))?;
     let done = Document::new("released", &options.hold.name);
     let done = match &removal {
         Removal::Unknown(view) => return Err(Error::UnknownId(id.clone(), Box::new(view.clone()))),
@@ -132,18 +135,12 @@ fn how(options: &Release) -> (Revocation, String) {
     (revocation, Operator::to_line(&identity::of_operator(), options.reason.as_ref()))
 }
 
-/// A revocation, or the removal of one client, is not known to have happened yet.
-fn retry() -> Retry<'static> {
-    Retry { pending: "not revoked", ends: None, signals: None }
-}
-
 /// Holders that were revoked, and may not have released the lock yet.
 struct Awaited<'a> {
     holders: Vec<&'a Holder>,
-    /// Whether there are others, which the reply did not list.
-    has_others: bool,
-    /// When the leases of those listed have expired. Nothing renews them.
-    ends: Instant,
+    /// When their leases have expired, because nothing renews them. `None` if there are others,
+    /// which the reply did not list.
+    ends: Option<Instant>,
 }
 
 impl<'a> Awaited<'a> {
@@ -153,7 +150,8 @@ impl<'a> Awaited<'a> {
         let holders: Vec<&Holder> =
             revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
         let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
-        Self { holders, has_others, ends: Instant::now() + left.unwrap_or_default() }
+        let ends = Instant::now() + left.unwrap_or_default();
+        Self { holders, ends: (!has_others).then_some(ends) }
     }
 
     /// Waits until none of them has the lock.
@@ -164,7 +162,7 @@ impl<'a> Awaited<'a> {
         report: &Report,
     ) -> Result<(), Error> {
         let mut announced = false;
-        while !self.holders.is_empty() || self.has_others {
+        while !self.holders.is_empty() || self.ends.is_none() {
             let Some(view) = self.look(store, key, report)? else { return Ok(()) };
             let (still, gone): (Vec<_>, Vec<_>) = self
                 .holders
@@ -175,23 +173,13 @@ impl<'a> Awaited<'a> {
             }
             self.holders = still;
             // Not every holder was listed: any other revoked one counts too.
-            let is_other = |holder: &&Holder| self.has_others && holder.state == HoldState::Revoked;
+            let is_other =
+                |holder: &&Holder| self.ends.is_none() && holder.state == HoldState::Revoked;
             let first =
                 self.holders.first().copied().or_else(|| view.holders.iter().find(is_other));
             let Some(first) = first else { return Ok(()) };
             if !announced {
-                let end = show(first.deadline.since(view.now));
-                report.note(match first.client.kind {
-                    Kind::Acquire => format!(
-                        "nothing tells {}, because it used acquire; waiting up to {end} for its \
-                         lease to expire; if it is dead, use --now",
-                        first.client
-                    ),
-                    Kind::Exec | Kind::WhilePid => format!(
-                        "waiting up to {end} for {} to release the lock; if it is dead, use --now",
-                        first.client
-                    ),
-                });
+                report.note(still_held(first, view.now));
                 announced = true;
             }
             pause_until(Instant::now() + CHECK_EVERY)?;
@@ -207,13 +195,12 @@ impl<'a> Awaited<'a> {
         key: &Key,
         report: &Report,
     ) -> Result<Option<View>, Error> {
-        let ends = (!self.has_others).then_some(self.ends);
-        let retry = Retry { pending: "not confirmed", ends, signals: None };
-        let failure = match retry.run(report, || store.inspect(key)) {
+        let retry = Retry { pending: "not confirmed", ends: self.ends, signals: None };
+        let failure = match retry.run(store, report, |store| store.inspect(key)) {
             Ok(view) => return Ok(Some(view)),
             Err(failure) => failure,
         };
-        match ends.filter(|ends| failure.is_transient() && ends.since(Instant::now()) < SOON) {
+        match self.ends.filter(|ends| failure.is_transient() && ends.since(Instant::now()) < SOON) {
             Some(ends) => {
                 pause_until(ends)?;
                 report.note(format_args!("{}; the revoked leases have expired", failure.problem()));
@@ -224,6 +211,21 @@ impl<'a> Awaited<'a> {
             }
         }
     }
+}
+
+/// What the operator reads about a hold that was revoked and still has the lock.
+fn still_held(holder: &Holder, now: ServerTime) -> String {
+    let (client, end) = (&holder.client, show(holder.deadline.since(now)));
+    let wait = match client.kind {
+        Kind::Acquire => format!(
+            "nothing tells {client}, because it used acquire; waiting up to {end} for its lease to \
+             expire"
+        ),
+        Kind::Exec | Kind::WhilePid => {
+            format!("waiting up to {end} for {client} to release the lock")
+        }
+    };
+    format!("{wait}; if it is dead, use --now")
 }
 
 fn pause_until(moment: Instant) -> Result<(), Error> {

@@ -1,8 +1,6 @@
 //! A command that runs, started as its caller would have started it.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nix::errno::Errno;
@@ -10,10 +8,13 @@ use nix::libc;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid, setpgid};
+use rustix::io::retry_on_intr;
+use rustix::process::{WaitOptions, waitpid};
 
 use super::command::{Command, NotStarted};
 use super::fork::fork;
 use super::group::OwnGroup;
+use super::process::{Process, ended};
 use super::spawn_stage::{FailedStep, SpawnStage};
 use crate::exit::Exit;
 use crate::rules::Instant;
@@ -21,7 +22,6 @@ use crate::rules::supervisor::stops;
 use crate::system::call::Named;
 use crate::system::inherited::Inherited;
 use crate::system::signals::{self, Signals};
-use crate::system::thread::without_signals;
 
 /// A command that has been started. The kernel does not reuse its process ID until it is reaped.
 pub(super) struct Child<'a> {
@@ -35,23 +35,13 @@ pub(super) struct Child<'a> {
 
 impl<'a> Child<'a> {
     /// Starts the command with everything that rlock inherited, but never after `stop_at`. Call
-    /// this on the main thread, because the command dies with the thread that started it.
+    /// this on the main thread, because the command dies with the thread that started it. Call it
+    /// with all signals blocked: otherwise a signal could act on the new process before it has the
+    /// state in which the command starts.
     ///
     /// This does not use `std::process::Command`, because [`fork`] is faster, and every step before
     /// the exec is visible here.
     pub(super) fn start(
-        command: &'a Command,
-        signals: &mut Signals,
-        inherited: Inherited,
-        stop_at: Instant,
-    ) -> Result<Self, NotStarted> {
-        // Otherwise a signal could act on the new process before it has the state in which the
-        // command starts.
-        without_signals(|| Self::start_unsignalled(command, signals, inherited, stop_at))?
-    }
-
-    /// Call this with all signals blocked.
-    fn start_unsignalled(
         command: &'a Command,
         signals: &mut Signals,
         inherited: Inherited,
@@ -111,9 +101,9 @@ impl<'a> Child<'a> {
     }
 
     /// Whether `signal` reaches this process too.
-    pub(super) fn includes(&self, process: Pid, its_group: Pid) -> bool {
-        let in_group = self.group.is_some_and(|group| group.id() == its_group);
-        in_group || process == self.pid
+    pub(super) fn includes(&self, process: &Process) -> bool {
+        let in_group = self.group.is_some_and(|group| group.id() == process.group);
+        in_group || process.pid == self.pid
     }
 
     pub(super) fn pid(&self) -> Pid {
@@ -153,33 +143,21 @@ impl<'a> Child<'a> {
 
     /// Whether the command has ended. Does not reap it, so that its process ID is not reused.
     pub(super) fn has_ended(&self) -> bool {
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        match waitid(Id::Pid(self.pid), flags) {
-            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => false,
-            // EINVAL also means that it has ended: by a real-time signal, which nix cannot
-            // represent.
-            _ => true,
-        }
+        let id = self.pid.as_raw().unsigned_abs();
+        !matches!(ended(libc::P_PID, id, libc::WNOWAIT), Ok(None) | Err(Errno::EINTR))
     }
 
-    /// Waits for the command to end. Returns how rlock must end to look the same to its caller.
+    /// Waits for the command to end. Returns how rlock must end to look the same to its caller. This
+    /// does not use waitpid of nix, which returns an error for an end by a real-time signal.
     pub(super) fn reap(self) -> io::Result<Exit> {
-        let mut status = 0;
-        loop {
-            // SAFETY: the pointer is valid for the one integer that is written.
-            let reaped = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, 0) };
-            match Errno::result(reaped) {
-                Ok(_) => break,
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+        let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
+        let reaped = retry_on_intr(|| waitpid(pid, WaitOptions::empty()))?;
+        let ends = reaped.map(|(_, status)| (status.exit_status(), status.terminating_signal()));
+        match ends {
+            Some((Some(code), _)) => Ok(Exit::Status(u8::try_from(code).unwrap_or(u8::MAX))),
+            Some((None, Some(signal))) => Ok(Exit::Signal(signal)),
+            _ => Err(io::Error::other("unexpected wait status of the command")),
         }
-        let status = ExitStatus::from_raw(status);
-        Ok(match (status.code(), status.signal()) {
-            (Some(code), _) => Exit::Status(u8::try_from(code).unwrap_or(u8::MAX)),
-            (None, Some(signal)) => Exit::Signal(signal),
-            (None, None) => return Err(io::Error::other("unexpected wait status of the command")),
-        })
     }
 }
 

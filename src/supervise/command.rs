@@ -3,8 +3,6 @@
 use std::ffi::{CString, OsString};
 use std::io;
 
-use nix::errno::Errno;
-
 use super::group::OwnGroup;
 use super::program::Program;
 use super::unusable;
@@ -70,12 +68,6 @@ impl NotStarted {
 impl From<io::Error> for NotStarted {
     fn from(error: io::Error) -> Self {
         Self::System(error)
-    }
-}
-
-impl From<Errno> for NotStarted {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
     }
 }
 

@@ -2,15 +2,14 @@
 //! their subreaper: it becomes the parent of orphans among them, and can find them.
 
 use std::collections::{HashMap, HashSet};
-use std::mem::MaybeUninit;
 use std::thread;
 
-use nix::libc::{self, c_int};
+use nix::libc;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 
 use super::child::Child;
-use super::process::{PAUSE, Process};
+use super::process::{NONE_FOUND, PAUSE, Process, ended};
 use crate::rules::Token;
 
 /// The limit on rounds of [`Descendants::kill_all`]. A chain of processes, each of which starts the
@@ -35,24 +34,27 @@ pub(super) struct Descendants {
 impl Descendants {
     /// Makes rlock, rather than init, the parent of orphans among its descendants. Call this before
     /// the command starts. `leader` is that of the command's group.
-    pub(super) fn adopt(token: &Token, leader: Option<Pid>) -> Self {
+    pub(super) fn adopt(token: Token, leader: Option<Pid>) -> Self {
         // A sandbox may refuse this. Only after a loss does it matter.
         let adopts = nix::sys::prctl::set_child_subreaper(true).is_ok();
         let mut preexisting_children = Vec::new();
-        if has_children() {
+        // It fails only if there are no children. To look for them at each start would take longer.
+        if ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok() {
             let children = children_in(&Process::all()).into_iter();
             preexisting_children.extend(children.filter(|child| Some(*child) != leader));
         }
-        Self { preexisting_children, token: token.clone(), adopts }
+        Self { preexisting_children, token, adopts }
     }
 
     /// Sends a signal to all descendants that a signal to the command does not reach.
     pub(super) fn signal_all(&self, command: &Child<'_>, signal: Signal) {
-        for process in self.beyond(command, &Process::all()) {
+        let mut beyond = self.live(command, &Process::all());
+        beyond.retain(|process| !command.includes(process));
+        for process in beyond {
             // Its process ID cannot have passed to another process since the scan. Adopted children
             // keep their IDs until rlock reaps them. The ID of any other process is reused only
             // after all other IDs.
-            let _ = kill(process, signal);
+            let _ = kill(process.pid, signal);
         }
     }
 
@@ -68,8 +70,8 @@ impl Descendants {
                 return;
             }
             let mut is_new = false;
-            for (process, _) in self.live(command, &all) {
-                is_new |= kill(process, Signal::SIGKILL).is_ok() && killed.insert(process);
+            for Process { pid, .. } in self.live(command, &all) {
+                is_new |= kill(pid, Signal::SIGKILL).is_ok() && killed.insert(pid);
             }
             if !is_new {
                 thread::sleep(PAUSE);
@@ -112,10 +114,7 @@ impl Descendants {
     /// `None` if all can.
     pub(super) fn out_of_reach(&self) -> Option<&'static str> {
         if !Process::can_be_found() {
-            Some(
-                "cannot read /proc, so processes that the command started may keep running; \
-                 mount /proc",
-            )
+            Some(NONE_FOUND)
         } else if !self.adopts {
             Some(
                 "cannot adopt orphans, so processes that the command started may keep running; \
@@ -126,32 +125,15 @@ impl Descendants {
         }
     }
 
-    fn beyond(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<Pid> {
-        let mut found = self.live(command, all);
-        found.retain(|(pid, process)| !command.includes(*pid, process.group));
-        found.into_iter().map(|(pid, _)| pid).collect()
-    }
-
-    fn live(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<(Pid, Process)> {
-        let is_descendant = |pid: Pid| {
-            let mut ancestor = pid;
-            // The bound ends the loop even if the parents changed during the scan and form a
-            // circle.
-            for _ in 0..all.len() {
-                match all.get(&ancestor) {
-                    Some(process) if process.parent == getpid() => {
-                        return self.is_of(command, ancestor);
-                    }
-                    Some(process) => ancestor = process.parent,
-                    None => return false,
-                }
-            }
-            false
-        };
-        all.iter()
-            .filter(|(pid, process)| !process.is_dead && is_descendant(**pid))
-            .map(|(pid, process)| (*pid, *process))
-            .collect()
+    fn live(&self, command: &Child<'_>, all: &HashMap<Pid, Process>) -> Vec<Process> {
+        let mut roots = children_in(all);
+        roots.retain(|child| self.is_of(command, *child));
+        let roots: Vec<Pid> = roots.into_iter().collect();
+        let mut live: Vec<Process> =
+            roots.iter().filter_map(|root| all.get(root)).copied().collect();
+        live.extend(Process::descendants_of(roots, all));
+        live.retain(|process| !process.is_dead);
+        live
     }
 
     /// Whether this child of rlock is the command or an orphan of it. Strangers leave orphans too.
@@ -202,25 +184,6 @@ impl Descendants {
 
 /// The children of rlock, dead or alive.
 fn children_in(all: &HashMap<Pid, Process>) -> HashSet<Pid> {
-    let children = all.iter().filter(|(_, process)| process.parent == getpid());
-    children.map(|(pid, _)| *pid).collect()
-}
-
-fn has_children() -> bool {
-    // The only error is ECHILD: there are none.
-    ended(libc::P_ALL, 0, libc::WNOWAIT).is_ok()
-}
-
-/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
-/// an end by a real-time signal.
-fn ended(kind: libc::idtype_t, id: libc::id_t, flags: c_int) -> nix::Result<Option<Pid>> {
-    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
-    let flags = libc::WEXITED | libc::WNOHANG | flags;
-    // SAFETY: the pointer is valid for writes of this structure.
-    let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
-    nix::errno::Errno::result(waited)?;
-    // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
-    // it as it was if no child has ended.
-    let pid = unsafe { information.assume_init().si_pid() };
-    Ok((pid != 0).then_some(Pid::from_raw(pid)))
+    let children = all.values().filter(|process| process.parent == getpid());
+    children.map(|process| process.pid).collect()
 }

@@ -35,7 +35,7 @@ impl OwnGroup {
         if group == Group::Inherited || has_terminal() {
             return Ok(None);
         }
-        let made = without_signals(Self::create).map_err(io::Error::from).and_then(|made| made);
+        let made = without_signals(Self::create).and_then(|made| made);
         made.map(Some).map_err(|error| Error::system("cannot start a process", error))
     }
 

@@ -2,27 +2,35 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirEntry};
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::libc::{self, c_int};
 use nix::unistd::{Pid, getpid};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// How long rlock lets processes react to a signal before it looks at them again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
+/// The warning, after what rlock stops, if it cannot find what that has started.
+pub(super) const NONE_FOUND: &str =
+    "cannot read /proc, so processes that it started may keep running; mount /proc";
+
 /// One line of /proc/PID/stat.
 #[derive(Clone, Copy)]
 pub(super) struct Process {
+    pub(super) pid: Pid,
     pub(super) parent: Pid,
     pub(super) group: Pid,
-    pub(super) session: Pid,
+    session: Pid,
     pub(super) is_dead: bool,
     /// Whether its main thread has stopped or ended; in the line of a thread, whether that thread
     /// has.
     is_halted: bool,
     /// In clock ticks since boot. Together with the process ID it identifies a process.
-    pub(super) started: u64,
+    started: u64,
 }
 
 impl Process {
@@ -35,7 +43,7 @@ impl Process {
 
     /// All processes; none if they cannot be found.
     pub(super) fn all() -> HashMap<Pid, Self> {
-        Self::ids().filter_map(|pid| Some((pid, Self::read(pid)?))).collect()
+        Self::ids().filter_map(Self::read).map(|process| (process.pid, process)).collect()
     }
 
     /// The IDs of all processes; none if they cannot be found.
@@ -65,7 +73,9 @@ impl Process {
         // The program's name before this may contain any byte, even parentheses. The kernel cuts it
         // after 15 bytes, perhaps within a character.
         let stat = String::from_utf8_lossy(stat);
-        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let (before, after) = stat.rsplit_once(')')?;
+        let pid = Pid::from_raw(before.split(' ').next()?.parse().ok()?);
+        let mut fields = after.split_whitespace();
         let state = fields.next()?;
         let mut number = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
         let (parent, group, session) = (number()?, number()?, number()?);
@@ -75,7 +85,21 @@ impl Process {
         // The state is that of the main thread, which may end before the others.
         let is_dead = matches!(state, "Z" | "X") && threads <= 1;
         let is_halted = matches!(state, "T" | "t" | "Z" | "X");
-        Some(Self { parent, group, session, is_dead, is_halted, started })
+        Some(Self { pid, parent, group, session, is_dead, is_halted, started })
+    }
+
+    /// Whether the process has ended since it was found.
+    pub(super) fn has_ended(&self) -> bool {
+        Self::read(self.pid).is_none_or(|now| now.is_dead || now.started != self.started)
+    }
+
+    /// Sends a signal to the process that was found, not to another that has its ID now.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid.as_raw())
+            && !self.has_ended()
+        {
+            let _ = kill_process(pid, signal);
+        }
     }
 
     /// Whether all threads of this process have stopped or ended.
@@ -109,12 +133,11 @@ impl Process {
     /// All descendants of these processes, each after its parent, but not rlock, which may be one
     /// of them. A process whose parent has ended is a child of init. It is found only if one of the
     /// others leads its session, which no unrelated process can join.
-    pub(super) fn descendants_of(roots: Vec<Pid>) -> Vec<(Pid, Self)> {
-        let all = Self::all();
+    pub(super) fn descendants_of(roots: Vec<Pid>, all: &HashMap<Pid, Self>) -> Vec<Self> {
         let mut below: HashMap<Pid, Vec<Pid>> = HashMap::new();
-        for (pid, process) in &all {
-            below.entry(process.parent).or_default().push(*pid);
-            below.entry(process.session).or_default().push(*pid);
+        for process in all.values() {
+            below.entry(process.parent).or_default().push(process.pid);
+            below.entry(process.session).or_default().push(process.pid);
         }
         let mut seen: HashSet<Pid> = roots.iter().copied().chain([getpid()]).collect();
         let (mut parents, mut found) = (roots, Vec::new());
@@ -122,12 +145,30 @@ impl Process {
             for child in below.remove(&parent).unwrap_or_default() {
                 if seen.insert(child) {
                     parents.push(child);
-                    found.extend(all.get(&child).map(|process| (child, *process)));
+                    found.extend(all.get(&child).copied());
                 }
             }
         }
         found
     }
+}
+
+/// A child that has ended. This does not use waitid and waitpid of nix, which return an error for
+/// an end by a real-time signal.
+pub(super) fn ended(
+    kind: libc::idtype_t,
+    id: libc::id_t,
+    flags: c_int,
+) -> nix::Result<Option<Pid>> {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let flags = libc::WEXITED | libc::WNOHANG | flags;
+    // SAFETY: the pointer is valid for writes of this structure.
+    let waited = unsafe { libc::waitid(kind, id, information.as_mut_ptr(), flags) };
+    Errno::result(waited)?;
+    // SAFETY: zeroes are a valid siginfo_t, and waitid has filled in the fields of SIGCHLD, or left
+    // it as it was if no child has ended.
+    let pid = unsafe { information.assume_init().si_pid() };
+    Ok((pid != 0).then_some(Pid::from_raw(pid)))
 }
 
 #[cfg(test)]
@@ -145,8 +186,8 @@ mod tests {
     fn a_process_is_read_whatever_its_name() {
         for name in [&b"sh"[..], b"", b") Z 1 (", "\u{e9}".as_bytes(), b"cut \xc3", b"two\nlines"] {
             let process = Process::parse(&stat(name, 'S', 1)).unwrap();
-            let ids = (process.parent, process.group, process.session);
-            assert_eq!(ids, (Pid::from_raw(4), Pid::from_raw(5), Pid::from_raw(6)));
+            let ids = [process.pid, process.parent, process.group, process.session];
+            assert_eq!(ids, [3, 4, 5, 6].map(Pid::from_raw));
             assert_eq!((process.started, process.is_dead), (22, false));
         }
     }

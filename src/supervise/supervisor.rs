@@ -2,7 +2,6 @@
 //! actions.
 
 use std::io;
-use std::os::fd::AsFd;
 
 use nix::sys::signal::Signal;
 
@@ -10,18 +9,17 @@ use super::child::Child;
 use super::command::{Command, NotStarted};
 use super::descendants::Descendants;
 use super::group::OwnGroup;
-use super::renewer::{Descriptors, RenewableHold, Renewer};
+use super::guard::Guard;
+use super::renewer::RenewableHold;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::report::Report;
-use crate::rules::supervisor::{Action, Event, Machine, stops};
+use crate::rules::supervisor::{Action, Event, stops};
 use crate::rules::{Instant, Lease, LockOutcome, LossPolicy, OnLost, show};
 use crate::store::Store;
-use crate::system::clock::Alarm;
-use crate::system::continue_timer::ContinueTimer;
 use crate::system::inherited::Inherited;
-use crate::system::poll::{Want, ready};
 use crate::system::signals::{self, Arrival, Signals};
+use crate::system::thread::without_signals;
 
 /// How a command ended.
 pub(crate) struct Completion {
@@ -46,53 +44,35 @@ pub(crate) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
-    let Descriptors { wakeups, alarm } = match Descriptors::open() {
-        Ok(descriptors) => descriptors,
+    let token = hold.token.clone();
+    let guard = match Guard::prepare(hold, loss_policy, report) {
+        Ok(guard) => guard,
         Err(error) => return (Some(store), Err(error)),
     };
-    let machine = Machine::new(hold.lease, loss_policy);
-    // Before the command starts, so that it never runs unguarded.
-    let mut continue_timer = ContinueTimer::new();
-    continue_timer.set(machine.continue_at());
     let started = signals.listen_for_a_command().map_err(NotStarted::from).and_then(|()| {
         let leader = command.group.as_ref().map(OwnGroup::id);
-        let descendants = Descendants::adopt(&hold.token, leader);
-        let child = Child::start(command, signals, inherited, machine.stop_at())?;
+        let descendants = Descendants::adopt(token, leader);
+        let stop_at = guard.machine.stop_at();
+        let child = without_signals(|| Child::start(command, signals, inherited, stop_at))??;
         Ok((descendants, child))
     });
     let (descendants, child) = match started {
         Ok(started) => started,
         Err(why) => return (Some(store), Err(why.into_error(command))),
     };
-    let renewer = Renewer::new(store, hold, wakeups);
-    Supervisor {
-        child,
-        descendants,
-        renewer,
-        machine,
-        alarm,
-        continue_timer,
-        signals,
-        report,
-        on_lost: loss_policy.on_lost,
-        lock: LockOutcome::Kept,
-        late: None,
-    }
-    .run()
+    guard.renew(store);
+    let on_lost = loss_policy.on_lost;
+    Supervisor { child, descendants, guard, signals, report, on_lost, late: None }.run()
 }
 
 /// The state of one run.
 struct Supervisor<'a> {
     child: Child<'a>,
     descendants: Descendants,
-    renewer: Renewer,
-    machine: Machine,
-    alarm: Alarm,
-    continue_timer: ContinueTimer,
+    guard: Guard,
     signals: &'a mut Signals,
     report: &'a Report,
     on_lost: OnLost,
-    lock: LockOutcome,
     late: Option<Signal>,
 }
 
@@ -100,10 +80,10 @@ impl Supervisor<'_> {
     fn run(mut self) -> (Option<Box<dyn Store>>, Result<Completion, Error>) {
         if let Err(error) = self.run_to_the_end() {
             self.child.signal(Signal::SIGKILL);
-            return (self.renewer.stop(), Err(Error::system("cannot wait for events", error)));
+            return (self.guard.end(), Err(Error::system("cannot wait for events", error)));
         }
-        let store = self.renewer.stop();
-        let (lock, late, lease) = (self.lock, self.late, self.machine.lease());
+        let (lock, late, lease) = (self.guard.lock, self.late, self.guard.machine.lease());
+        let store = self.guard.end();
         let ending = self.child.reap().map(|exit| Completion { exit, lock, late, lease });
         (store, ending.map_err(|error| Error::system("cannot wait for the command", error)))
     }
@@ -114,11 +94,13 @@ impl Supervisor<'_> {
         let mut events: Vec<Event> = self.check_child().into_iter().collect();
         events.extend(self.signal_events());
         loop {
-            self.handle(events);
-            if self.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
-                self.handle(vec![Event::DescendantsGone]);
+            for event in events {
+                self.handle(event);
             }
-            if self.machine.is_over() {
+            if self.guard.machine.awaits_descendants() && self.descendants.are_gone(&self.child) {
+                self.handle(Event::DescendantsGone);
+            }
+            if self.guard.machine.is_over() {
                 return Ok(());
             }
             events = self.next_events()?;
@@ -126,22 +108,9 @@ impl Supervisor<'_> {
     }
 
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
-        let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
-        self.alarm.set(wake_at.into_iter().flatten().min())?;
-        let [_, signaled, renewed] = ready(
-            [
-                (self.alarm.as_fd(), Want::Read),
-                (self.signals.arrival(), Want::Read),
-                (self.renewer.arrival(), Want::Read),
-            ],
-            self.signals.has_kept().then(Instant::now),
-        )?;
-        let signaled = signaled || self.signals.has_kept();
-        // A renewal comes first: it may have been in time even if this runs late.
-        let mut events = if renewed { self.renewer.events() } else { Vec::new() };
-        events.push(Event::Tick);
-        events.extend(self.renewer.start_if_due(Instant::now()).err());
-        if signaled {
+        let at_once = self.signals.has_kept().then(Instant::now);
+        let (mut events, signaled) = self.guard.next_events(self.signals, None, at_once)?;
+        if signaled || at_once.is_some() {
             events.extend(self.signal_events());
         }
         Ok(events)
@@ -173,20 +142,10 @@ impl Supervisor<'_> {
         self.child.has_ended().then_some(Event::Ended)
     }
 
-    fn handle(&mut self, events: Vec<Event>) {
-        for event in events {
-            self.describe(&event);
-            let mut next = Some(event);
-            while let Some(event) = next.take() {
-                let actions = self.machine.on(event, Instant::now());
-                // Before they are carried out, because a stop may come in between.
-                if let Some(moment) = self.machine.continue_at() {
-                    self.continue_timer.set(Some(moment));
-                }
-                for action in actions {
-                    next = self.perform(action).or(next);
-                }
-            }
+    fn handle(&mut self, event: Event) {
+        self.describe(&event);
+        for action in self.guard.on(event) {
+            self.perform(action);
         }
     }
 
@@ -202,13 +161,11 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Carries out one action. Returns an event that this causes.
-    fn perform(&mut self, action: Action) -> Option<Event> {
+    fn perform(&mut self, action: Action) {
         match action {
             Action::Stop(signal) => {
-                // If this fails, rlock did not stop, and simply continues.
-                let _ = self.signals.stop(signal, &mut self.continue_timer);
-                return Some(Event::Resumed);
+                self.guard.stop(signal, self.signals);
+                self.handle(Event::Resumed);
             }
             Action::Continue => self.child.resume(),
             Action::Forward(signal) => {
@@ -216,7 +173,6 @@ impl Supervisor<'_> {
                 self.child.signal(signal);
             }
             Action::ReportLoss(loss) => {
-                self.lock = LockOutcome::Lost;
                 let then = match self.on_lost {
                     OnLost::Kill => "stopping the command",
                     OnLost::Continue => "letting the command finish without the lock",
@@ -229,17 +185,16 @@ impl Supervisor<'_> {
                 }
             }
             Action::Terminate => {
-                self.child.signal(Signal::SIGTERM);
-                self.descendants.signal_all(&self.child, Signal::SIGTERM);
                 // A stopped process ends only once it is continued.
-                self.child.signal(Signal::SIGCONT);
-                self.descendants.signal_all(&self.child, Signal::SIGCONT);
+                for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+                    self.child.signal(signal);
+                    self.descendants.signal_all(&self.child, signal);
+                }
             }
             Action::Kill => {
                 self.child.signal(Signal::SIGKILL);
                 self.descendants.kill_all(&self.child);
             }
         }
-        None
     }
 }

@@ -2,46 +2,41 @@
 //! unless the lease cannot be renewed: then it stops the process as it would stop a command.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
-use super::renewer::{Descriptors, RenewableHold, Renewer};
-use super::watched::{Remaining, Watched, has_ended};
+use super::guard::Guard;
+use super::watched::{Watched, has_ended};
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::supervisor::{Action, Event, Machine};
-use crate::rules::{Instant, LockOutcome, LossPolicy};
+use crate::rules::supervisor::{Action, Event};
+use crate::rules::{Instant, LockOutcome};
 use crate::store::Store;
-use crate::system::clock::Alarm;
-use crate::system::continue_timer::ContinueTimer;
-use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
+
+/// The pause between two checks for whether the descendants have ended. No descriptor announces
+/// that.
+const CHECK_EVERY: Duration = Duration::from_millis(10);
 
 /// Keeps the lease until the process has ended or has released the lock itself. Returns the store
 /// for the release, unless nothing is left to release. A signal makes it ask the server at once.
 pub(crate) fn run(
     watched: Watched,
     signals: Signals,
-    descriptors: Descriptors,
-    hold: RenewableHold,
+    guard: Guard,
     store: Box<dyn Store>,
-    loss_policy: LossPolicy,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {
-    let Descriptors { wakeups, alarm } = descriptors;
-    let machine = Machine::new(hold.lease, loss_policy);
-    let renewer = Renewer::new(store, hold, wakeups);
-    let lock = LockOutcome::Kept;
-    let continue_timer = ContinueTimer::new();
-    let mut watcher =
-        Watcher { watched, signals, renewer, machine, alarm, continue_timer, report, lock };
+    guard.renew(store);
+    let mut watcher = Watcher { watched, signals, guard, report };
     let over = watcher.run_to_the_end();
     if over.is_err() {
         watcher.watched.kill();
     }
-    let store = watcher.renewer.stop();
+    let lock = watcher.guard.lock;
+    let store = watcher.guard.end();
     match over {
         Ok(Over::Released) => (None, Ok(LockOutcome::Kept)),
-        Ok(Over::Ended) => (store, Ok(watcher.lock)),
+        Ok(Over::Ended) => (store, Ok(lock)),
         Err(error) => (store, Err(Error::system("cannot wait for events", error))),
     }
 }
@@ -58,17 +53,13 @@ enum Over {
 struct Watcher<'a> {
     watched: Watched,
     signals: Signals,
-    renewer: Renewer,
-    machine: Machine,
-    alarm: Alarm,
-    continue_timer: ContinueTimer,
+    guard: Guard,
     report: &'a Report,
-    lock: LockOutcome,
 }
 
 impl Watcher<'_> {
     fn run_to_the_end(&mut self) -> io::Result<Over> {
-        let mut events = vec![Event::Tick];
+        let mut events = Vec::new();
         loop {
             for event in events {
                 // The script released it, with its token.
@@ -77,7 +68,7 @@ impl Watcher<'_> {
                 }
                 self.handle(event);
             }
-            if self.machine.is_over() {
+            if self.guard.machine.is_over() {
                 return Ok(Over::Ended);
             }
             events = match self.awaited_end() {
@@ -88,13 +79,9 @@ impl Watcher<'_> {
     }
 
     fn handle(&mut self, event: Event) {
-        let actions = self.machine.on(event, Instant::now());
-        if let Some(moment) = self.machine.continue_at() {
-            self.continue_timer.set(Some(moment));
-        }
+        let actions = self.guard.on(event);
         // Before the process is stopped, because a process that has ended has no stderr.
         for loss in actions.iter().filter_map(Action::loss) {
-            self.lock = LockOutcome::Lost;
             self.watched.warn(self.report, &loss.to_string());
         }
         for action in actions {
@@ -109,41 +96,23 @@ impl Watcher<'_> {
 
     /// The end that the machine awaits, if it has come.
     fn awaited_end(&self) -> Option<Event> {
-        if self.machine.awaits_descendants() {
-            let are_gone = matches!(self.watched.remaining(), Remaining::None);
-            are_gone.then_some(Event::DescendantsGone)
+        if self.guard.machine.awaits_descendants() {
+            self.watched.is_gone().then_some(Event::DescendantsGone)
         } else {
             has_ended(self.watched.process()).then_some(Event::Ended)
         }
     }
 
-    /// Becomes readable at the end that the machine awaits, or earlier. `None` if nothing does.
-    fn end_of_awaited(&self) -> Option<BorrowedFd<'_>> {
-        if !self.machine.awaits_descendants() {
-            return Some(self.watched.process());
-        }
-        match self.watched.remaining() {
-            Remaining::Process(process) => Some(process),
-            Remaining::None => Some(self.watched.process()),
-            Remaining::Unobservable => None,
-        }
-    }
-
     fn next_events(&mut self) -> io::Result<Vec<Event>> {
-        let wake_at = [self.machine.wake_at(), self.renewer.wake_at()];
-        self.alarm.set(wake_at.into_iter().flatten().min())?;
-        let alarm = self.alarm.as_fd();
-        let end = self.end_of_awaited().unwrap_or(alarm);
-        let wanted = [alarm, end, self.signals.arrival(), self.renewer.arrival()];
-        let [_, _, signaled, renewed] =
-            ready(wanted.map(|descriptor| (descriptor, Want::Read)), None)?;
+        let (end, check_at) = match self.guard.machine.awaits_descendants() {
+            true => (None, Some(Instant::now() + CHECK_EVERY)),
+            false => (Some(self.watched.process()), None),
+        };
+        let (events, signaled) = self.guard.next_events(&self.signals, end, check_at)?;
         if signaled {
             self.signals.pending();
-            self.renewer.hurry();
+            self.guard.hurry();
         }
-        let mut events = if renewed { self.renewer.events() } else { Vec::new() };
-        events.extend(self.renewer.start_if_due(Instant::now()).err());
-        events.push(Event::Tick);
         Ok(events)
     }
 }

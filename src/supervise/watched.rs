@@ -1,54 +1,35 @@
 //! A process that rlock did not start: its descendants, and its stderr.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal};
-use rustix::process::{kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal};
+use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
-use super::process::{PAUSE, Process};
+use super::process::{NONE_FOUND, PAUSE, Process};
 use crate::report::Report;
 use crate::system::poll::{Want, is_ready};
-
-/// How many descriptors are kept free to read /proc and to report the loss.
-const RESERVE: rlim_t = 8;
 
 /// The limit on searches for descendants that must be stopped. A process stops late if it waits for
 /// a disk, or for a child that it started with vfork(2).
 const ROUNDS: u32 = 100;
-
-/// The limit on open descriptors if the system does not tell.
-const USUAL_LIMIT: rlim_t = 1024;
 
 /// A process, identified by a pidfd, because a process ID may be reused.
 pub(crate) struct Watched {
     pid: Pid,
     process: OwnedFd,
     /// The descendants found so far, each after its parent. They are looked up only when the
-    /// process is asked to end.
-    descendants: Vec<Descendant>,
-    /// The limit on open descriptors.
-    descriptors: rlim_t,
-}
-
-/// Whether a process or one of its descendants remains.
-pub(super) enum Remaining<'a> {
-    None,
-    /// The pidfd of one that has not ended. It becomes readable when that process ends.
-    Process(BorrowedFd<'a>),
-    /// Some have not ended, but have no pidfd that would announce it.
-    Unobservable,
+    /// process is asked to end. There may be more than rlock may open descriptors.
+    descendants: Vec<Process>,
 }
 
 impl Watched {
     /// `process` is a pidfd of the process with this ID.
     pub(crate) fn new(pid: Pid, process: OwnedFd) -> Self {
-        Self { pid, process, descendants: Vec::new(), descriptors: raise_limit() }
+        Self { pid, process, descendants: Vec::new() }
     }
 
     /// Asks the process and its descendants to end, even if they are stopped.
@@ -86,7 +67,7 @@ impl Watched {
 
     /// Whether the process and its descendants have stopped or ended.
     fn have_halted(&self) -> bool {
-        (has_ended(self.process.as_fd()) || Process::has_halted(self.pid))
+        (has_ended(self.process()) || Process::has_halted(self.pid))
             && self.descendants.iter().all(|one| one.has_ended() || Process::has_halted(one.pid))
     }
 
@@ -100,19 +81,16 @@ impl Watched {
     }
 
     /// Returns the descendants that were not known before.
-    fn find_descendants(&mut self) -> &[Descendant] {
+    fn find_descendants(&mut self) -> &[Process] {
         self.descendants.retain(|descendant| !descendant.has_ended());
         let mut roots: Vec<Pid> = self.descendants.iter().map(|known| known.pid).collect();
-        if !has_ended(self.process.as_fd()) {
+        if !has_ended(self.process()) {
             roots.push(self.pid);
         }
         let known = self.descendants.len();
-        for (pid, process) in Process::descendants_of(roots) {
-            if !process.is_dead {
-                self.descendants.push(Descendant::new(pid, process.started, self.descriptors));
-            }
-        }
-        self.descendants.get(known..).unwrap_or_default()
+        let found = Process::descendants_of(roots, &Process::all());
+        self.descendants.extend(found.into_iter().filter(|process| !process.is_dead));
+        &self.descendants[known..]
     }
 
     /// The pidfd of the process itself, whether it has ended or not.
@@ -120,15 +98,9 @@ impl Watched {
         self.process.as_fd()
     }
 
-    /// What has not ended yet, starting with the process itself.
-    pub(super) fn remaining(&self) -> Remaining<'_> {
-        let descendants = self.descendants.iter().filter_map(|one| one.process.as_ref());
-        let mut all = std::iter::once(&self.process).chain(descendants).map(AsFd::as_fd);
-        match all.find(|process| !has_ended(*process)) {
-            Some(process) => Remaining::Process(process),
-            None if self.descendants.iter().all(Descendant::has_ended) => Remaining::None,
-            None => Remaining::Unobservable,
-        }
+    /// Whether the process and its descendants have ended.
+    pub(super) fn is_gone(&self) -> bool {
+        has_ended(self.process()) && self.descendants.iter().all(Process::has_ended)
     }
 
     /// Writes to the stderr of the process why it is stopped, or to the system log if that stderr
@@ -136,22 +108,14 @@ impl Watched {
     pub(super) fn warn(&self, report: &Report, why: &str) {
         let mut lines = vec![format!("{why}; stopping the script (pid {})", self.pid)];
         if !Process::can_be_found() {
-            lines.push(
-                "cannot read /proc, so processes started by the script keep running; mount /proc"
-                    .into(),
-            );
+            lines.push(NONE_FOUND.into());
         }
-        let spoken = self.stderr().is_some_and(|stderr| {
-            // Only briefly: a reader of that pipe would wait for its end until rlock closes it.
-            let null = OpenOptions::new().write(true).open("/dev/null");
-            let lent = null.is_ok() && rustix::stdio::dup2_stderr(stderr).is_ok();
-            if lent {
-                lines.iter().for_each(|line| report.warn(line));
+        let mut stderr = self.stderr();
+        for line in lines {
+            match &mut stderr {
+                Some(stderr) => report.warn_on(stderr, line),
+                None => report.log(line),
             }
-            null.is_ok_and(|null| rustix::stdio::dup2_stderr(null).is_ok()) && lent
-        });
-        if !spoken {
-            lines.iter().for_each(|line| report.log(line));
         }
     }
 
@@ -167,57 +131,8 @@ impl Watched {
         options.append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let stderr = options.open(format!("/proc/{}/fd/{}", self.pid, libc::STDERR_FILENO)).ok();
         // If the process has ended, its ID may have led to another process.
-        stderr.filter(|_| !has_ended(self.process.as_fd()))
+        stderr.filter(|_| !has_ended(self.process()))
     }
-}
-
-/// A process that the watched process, or another descendant, has started.
-struct Descendant {
-    pid: Pid,
-    started: u64,
-    /// A pidfd, unless no descriptor was left for it.
-    process: Option<OwnedFd>,
-}
-
-impl Descendant {
-    fn new(pid: Pid, started: u64, descriptors: rlim_t) -> Self {
-        let number = rustix::process::Pid::from_raw(pid.as_raw());
-        let process = number.and_then(|number| pidfd_open(number, PidfdFlags::empty()).ok());
-        // A new descriptor has the lowest free number.
-        let last = descriptors.saturating_sub(RESERVE);
-        let process = process.filter(|process| {
-            rlim_t::try_from(process.as_raw_fd()).is_ok_and(|number| number < last)
-        });
-        Self { pid, started, process }
-    }
-
-    fn has_ended(&self) -> bool {
-        match &self.process {
-            Some(process) => has_ended(process.as_fd()),
-            None => Process::read(self.pid)
-                .is_none_or(|process| process.is_dead || process.started != self.started),
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        match (&self.process, rustix::process::Pid::from_raw(self.pid.as_raw())) {
-            (Some(process), _) => {
-                let _ = pidfd_send_signal(process, signal);
-            }
-            (None, Some(number)) if !self.has_ended() => {
-                let _ = kill_process(number, signal);
-            }
-            (None, _) => {}
-        }
-    }
-}
-
-/// Raises the limit on descriptors as far as possible and returns it. rlock has inherited the limit
-/// of the script, which is meant for what the script opens.
-fn raise_limit() -> rlim_t {
-    let Ok((current, maximum)) = getrlimit(Resource::RLIMIT_NOFILE) else { return USUAL_LIMIT };
-    let raised = setrlimit(Resource::RLIMIT_NOFILE, maximum, maximum);
-    if raised.is_ok() { maximum } else { current }
 }
 
 /// Whether the process of this pidfd has ended.
@@ -229,6 +144,8 @@ pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
 mod tests {
     use std::io::{BufRead, BufReader, Read};
     use std::process::{Command, Stdio};
+
+    use rustix::process::{PidfdFlags, pidfd_open};
 
     use super::*;
 

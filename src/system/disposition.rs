@@ -58,19 +58,11 @@ pub(super) fn is_ignored(signal: Signal) -> Result<bool, Errno> {
     Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Ignores a signal from now on.
-pub(super) fn ignore(signal: Signal) -> Result<(), Errno> {
-    set(signal, SigHandler::SigIgn)
-}
-
-/// Gives a signal its default action.
-pub(super) fn reset(signal: Signal) -> Result<(), Errno> {
-    set(signal, SigHandler::SigDfl)
-}
-
-fn set(signal: Signal, handler: SigHandler) -> Result<(), Errno> {
+/// Ignores a signal from now on, or gives it its default action.
+pub(super) fn set_ignored(signal: Signal, is_ignored: bool) -> Result<(), Errno> {
+    let handler = if is_ignored { SigHandler::SigIgn } else { SigHandler::SigDfl };
     let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
-    // SAFETY: callers only reset or ignore signals, so no code of this program runs in a handler.
+    // SAFETY: this only resets or ignores the signal, so no code of this program runs in a handler.
     unsafe { sigaction(signal, &action) }?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::system::call::Named;
-use crate::system::disposition::{CHANGED, handled, ignore, is_ignored, reset};
+use crate::system::disposition::{CHANGED, handled, is_ignored, set_ignored};
 
 /// The state at the start of the process.
 #[derive(Clone, Copy)]
@@ -36,9 +36,9 @@ impl Inherited {
         // SIGCHLD announces the command's end, and if it were ignored, the kernel would reap the
         // command. SIGPIPE and SIGXFSZ would end rlock while it holds a lock, because of a closed
         // stderr or a log that has reached its limit.
-        reset(Signal::SIGCHLD)?;
-        ignore(Signal::SIGPIPE)?;
-        ignore(Signal::SIGXFSZ)?;
+        set_ignored(Signal::SIGCHLD, false)?;
+        set_ignored(Signal::SIGPIPE, true)?;
+        set_ignored(Signal::SIGXFSZ, true)?;
         occupy_standard_descriptors()?;
         Ok(Self { blocked, ignored, file_size: raise_file_size_limit() })
     }
@@ -52,7 +52,7 @@ impl Inherited {
     /// between fork and exec. Signals that have arrived meanwhile take effect.
     pub(crate) fn restore(&self) -> Result<(), Errno> {
         for signal in CHANGED {
-            if self.ignored.contains(signal) { ignore(signal) } else { reset(signal) }?;
+            set_ignored(signal, self.ignored.contains(signal))?;
         }
         if let Some((soft, hard)) = self.file_size {
             setrlimit(Resource::RLIMIT_FSIZE, soft, hard)?;

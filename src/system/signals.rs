@@ -109,15 +109,6 @@ impl Signals {
         !self.kept.is_empty()
     }
 
-    /// Whether a signal that asks a process to end has arrived. Such signals are dropped; the
-    /// others stay in `pending`.
-    pub(crate) fn take_end_request(&mut self) -> bool {
-        let (ending, others): (Vec<_>, Vec<_>) =
-            self.pending().into_iter().partition(|arrival| ends(arrival.signal));
-        self.kept = others;
-        !ending.is_empty()
-    }
-
     /// Marks some of the signals that have arrived as sent to this process only, because they did
     /// not reach the command: they came before it existed, or it has discarded them. `which` has
     /// one bit for each.

@@ -21,7 +21,7 @@ pub(crate) fn start<T: Send + 'static>(
 }
 
 /// Blocks all signals of this thread while `act` runs. They are delivered afterward.
-pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> nix::Result<T> {
+pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let result = act();
     before.thread_set_mask()?;
