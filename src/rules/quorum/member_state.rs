@@ -216,7 +216,7 @@ impl Members {
                 _ if !state.has_spoken(round) => None,
                 LastReply::Failed(failure) => Some(Err(failure.clone())),
                 LastReply::Behind(_) => {
-                    Some(Err(Failure::misconfigured(UserMessage::new("clock behind"))))
+                    Some(Err(Failure::misconfigured("clock behind", "correct it")))
                 }
                 _ => Some(Ok(())),
             };

@@ -1,24 +1,22 @@
 //! Asks several servers at once, because any of them may be frozen: the first useful answer counts.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::node::Node;
 use crate::report::{Diagnostic, plain};
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::store::Interrupt;
-use crate::store::waiting::answered;
+use crate::store::waiting::received;
+use crate::system::channel::{Receiver, channel};
 use crate::system::thread;
-use crate::system::wakeup::Wakeup;
 
 /// The answers of several servers to one question.
 pub(super) struct Answers<T> {
-    received: Receiver<Answer<T>>,
-    /// Becomes readable when an answer arrives.
-    pub(super) arrival: Wakeup,
+    pub(super) received: Receiver<Answer<T>>,
     /// One for each server. Dropping them keeps threads from asking that have not begun to.
-    needed: Vec<Sender<()>>,
+    needed: Vec<mpsc::Sender<()>>,
 }
 
 /// The index of a server, the server with its connection, and its answer.
@@ -39,30 +37,22 @@ impl<T: Send + 'static> Answers<T> {
                 plain(&error)
             )))
         };
-        let (sender, received) = channel();
-        let arrival = Wakeup::new().map_err(cannot)?;
+        let (sender, received) = channel().map_err(cannot)?;
         let mut needed = Vec::new();
         for (index, mut node) in nodes {
-            let (sender, arrival, question) = (sender.clone(), arrival.clone(), question.clone());
-            let (need, is_needed) = channel();
+            let (sender, question) = (sender.clone(), question.clone());
+            let (need, is_needed) = mpsc::channel();
             let ask = move || {
                 if is_needed.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
                     && let Some(answer) = question(&mut node)
                 {
-                    // This fails if nobody waits for the answer anymore.
-                    let _ = sender.send((index, node, answer));
-                    arrival.wake();
+                    sender.send((index, node, answer));
                 }
             };
             thread::start("asking", ask).map_err(cannot)?;
             needed.push(need);
         }
-        Ok(Self { received, arrival, needed })
-    }
-
-    /// An answer that has arrived.
-    pub(super) fn next(&self) -> Option<Answer<T>> {
-        self.received.try_recv().ok()
+        Ok(Self { received, needed })
     }
 }
 
@@ -86,31 +76,23 @@ impl<T: Send + 'static> Answers<Result<T, Failure>> {
     ) -> Result<First<T>, Vec<Failure>> {
         let until = Instant::now() + timeout;
         let mut failures = Vec::new();
-        loop {
-            self.arrival.clear();
-            while let Some((index, node, answer)) = self.next() {
-                nodes[index] = node;
-                match answer {
-                    Ok(value) => return Ok(First { index, value, failures }),
-                    Err(failure) => failures.push(failure),
-                }
-            }
-            if failures.len() == self.needed.len() {
-                return Err(failures);
-            }
-            match answered(&self.arrival, interrupt, until) {
-                Ok(true) => {}
-                Ok(false) => break,
+        while failures.len() < self.needed.len() {
+            let answer = match received(&self.received, interrupt, until) {
+                Ok(answer) => answer,
                 Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),
+            };
+            let Some((index, node, answer)) = answer else {
+                let fault = UserMessage::new(format!("no answer within {}", show(timeout)))
+                    .with_remedy("check the server and the network");
+                failures.push(Failure::unreachable(fault, Delivery::NotSent));
+                break;
+            };
+            nodes[index] = node;
+            match answer {
+                Ok(value) => return Ok(First { index, value, failures }),
+                Err(failure) => failures.push(failure),
             }
         }
-        let fault = UserMessage::new(format!("no answer within {}", show(timeout)))
-            .with_remedy("check the server and the network");
-        failures.push(Failure::Unreachable {
-            fault,
-            delivery: Delivery::NotSent,
-            others_answer: false,
-        });
         Err(failures)
     }
 }

@@ -11,10 +11,10 @@ use super::refusal::Refusal;
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{BackOff, Failure, Instant, UserMessage};
+use crate::rules::{BackOff, Failure, Instant};
 use crate::store::Interrupt;
 use crate::store::waiting::pause;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Address, Endpoint, Value};
 use crate::system::poll::Interrupter;
 
 /// How many redirections in a row are followed before they count as a loop.
@@ -97,11 +97,11 @@ impl Cluster {
             true => None,
             false => self.others_beside(at, absent),
         };
-        let arrival = others.as_ref().map(|others| others.arrival.as_fd());
+        let arrival = others.as_ref().map(|others| others.received.as_fd());
         let beside = arrival.map(|arrival| Interrupter::or(interrupt, arrival)).or(interrupt);
         let ran = self.nodes[at].run_script(call, asking, beside);
         if let Err(Refusal::Failed(Failure::Interrupted { .. })) = ran
-            && let Some((by, node, ())) = others.and_then(|others| others.next())
+            && let Some((by, node, ())) = others.and_then(|others| others.received.next())
         {
             self.diagnostic(at, &format!("silent, but {} answers", node.endpoint()));
             self.nodes[by] = node;
@@ -190,8 +190,8 @@ impl Cluster {
                     }
                 }
                 Refusal::Elsewhere { .. } => {
-                    let fault = UserMessage::new("cluster nodes redirect in circles");
-                    return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
+                    let what = "cluster nodes redirect in circles";
+                    return Err(Failure::unavailable(what, "try again shortly"));
                 }
                 // Retry until all keys have arrived on one node.
                 Refusal::Moving { .. } if in_time => {
@@ -205,7 +205,7 @@ impl Cluster {
                     // Another node may know which replica was promoted. If there is no time to ask
                     // it now, the next request does.
                     (at, asking) = match self.other_than(at, &absent) {
-                        Some(other) if in_time || call.expects_no_reply() => (other, false),
+                        Some(other) if in_time || call.expects_no_reply => (other, false),
                         Some(other) => {
                             self.owner = other;
                             let (_, failure) = absent.swap_remove(0);
@@ -282,28 +282,15 @@ impl Topology for Cluster {
         })
     }
 
-    fn sleep(
-        &mut self,
-        command: Cmd,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Value, Failure> {
+    fn last(&mut self) -> (&mut Node, bool) {
         let (at, asking) = self.last;
-        match self.nodes[at].sleep(command, asking, at_most, interrupt) {
-            // The next acquire finds the lock's new node.
-            Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(Value::Nil),
-            slept => Ok(slept?),
-        }
+        (&mut self.nodes[at], asking)
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
         let masters = self.find_masters()?;
         let nodes = self.nodes.iter_mut().enumerate();
         Ok(nodes.filter(|(index, _)| masters.contains(index)).map(|(_, node)| node).collect())
-    }
-
-    fn database(&self) -> u32 {
-        0
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

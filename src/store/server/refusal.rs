@@ -36,17 +36,16 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Failed(failure) => failure,
-            Refusal::Elsewhere { peer, .. } => {
-                let fault = UserMessage::new(format!("{peer} is a cluster node"));
-                Self::misconfigured(fault.with_remedy("use a redis+cluster:// URL"))
-            }
-            Refusal::Moving { peer } => {
-                let fault = UserMessage::new(format!("{peer} is moving the lock to another node"));
-                Self::Unavailable(fault.with_remedy("try again shortly"))
-            }
+            Refusal::Elsewhere { peer, .. } => Self::misconfigured(
+                format!("{peer} is a cluster node"),
+                "use a redis+cluster:// URL",
+            ),
+            Refusal::Moving { peer } => Self::unavailable(
+                format!("{peer} is moving the lock to another node"),
+                "try again shortly",
+            ),
             Refusal::Demoted { peer } => {
-                let fault = UserMessage::new(format!("{peer} is a replica"));
-                Self::misconfigured(fault.with_remedy("use the address of the master"))
+                Self::misconfigured(format!("{peer} is a replica"), "use the address of the master")
             }
         }
     }
@@ -71,13 +70,13 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
-    let fault =
-        |what: &str, remedy: &str| UserMessage::new(format!("{peer} {what}")).with_remedy(remedy);
-    let passing = |what: &str, remedy: &str| Failure::Unavailable(fault(what, remedy)).into();
-    let lasting = |what: &str, remedy: &str| Failure::misconfigured(fault(what, remedy)).into();
+    let passing =
+        |what: &str, remedy: &str| Failure::unavailable(format!("{peer} {what}"), remedy).into();
+    let lasting =
+        |what: &str, remedy: &str| Failure::misconfigured(format!("{peer} {what}"), remedy).into();
     let unknown = || {
         let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
-        Failure::misconfigured(UserMessage::new(what)).into()
+        Failure::Misconfigured { fault: UserMessage::new(what), executed: false }.into()
     };
     match code {
         "LOADING" => passing("is loading its data", "try again shortly"),
@@ -95,14 +94,12 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "WRONGPASS" => lasting("rejected the username or password", "correct the credentials"),
         "NOPERM" => {
             let what = format!("{peer}: permission denied: {}", first_line(text));
-            let remedy = "grant the permission with ACL SETUSER there";
-            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(what, "grant the permission with ACL SETUSER there").into()
         }
         "READONLY" => Refusal::Demoted { peer },
         "WRONGTYPE" => {
             let what = format!("{peer}: this key holds something other than a lock");
-            let remedy = "use another name or --prefix";
-            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(what, "use another name or --prefix").into()
         }
         "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
             Some(Ok(node)) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
@@ -132,8 +129,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
 pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let denied_for = |what: &str, remedy: &str| {
-        let fault = UserMessage::new(format!("{address}: permission denied for {what}"));
-        Failure::misconfigured(fault.with_remedy(remedy)).into()
+        Failure::misconfigured(format!("{address}: permission denied for {what}"), remedy).into()
     };
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::rules::{
-    Answer, ClientInfo, Ending, Failure, Fence, HistoryEntry, HoldState, Holder, Mode, Operator,
-    Proposal, Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, UserMessage,
-    Verdict, View, Waiter,
+    Answer, ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal,
+    Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, Verdict, View, Waiter,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
@@ -94,13 +93,6 @@ impl Fields {
         }
         Some(list)
     }
-}
-
-/// For a reply that is valid RESP but not what the command or script returns.
-pub(in crate::store) fn unexpected_reply() -> Failure {
-    let fault = UserMessage::new("unexpected reply from the server");
-    let fault = fault.with_remedy("check that it is Redis or Valkey");
-    Failure::Misconfigured { fault, executed: true }
 }
 
 /// Parses the reply of ACQUIRE.

@@ -12,7 +12,7 @@ use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Address, Endpoint, Value};
 
 /// How much longer than the first sentinel another one may take to name a master.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -25,7 +25,6 @@ pub(in crate::store) struct Sentinel {
     answers: Option<Answers<Result<Endpoint, Failure>>>,
     master: Node,
     io_timeout: Duration,
-    database: u32,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -48,7 +47,6 @@ impl Sentinel {
             answers: None,
             master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
             io_timeout,
-            database: master.database,
             diagnostics: Vec::new(),
         })
     }
@@ -66,7 +64,9 @@ impl Sentinel {
     /// Asks all sentinels for the master.
     fn ask_all(&mut self) -> Result<(), Failure> {
         // Those that answered after the first one keep their connections.
-        while let Some((index, sentinel, _)) = self.answers.as_ref().and_then(Answers::next) {
+        while let Some((index, sentinel, _)) =
+            self.answers.as_ref().and_then(|answers| answers.received.next())
+        {
             self.sentinels[index] = sentinel;
         }
         let mut asked = Vec::new();
@@ -121,9 +121,9 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
     let answer = sentinel.ask(question, None).map_err(|refusal| match Failure::from(refusal) {
         failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-            let fault = UserMessage::new(format!("{} is not a sentinel", sentinel.endpoint()));
+            let what = format!("{} is not a sentinel", sentinel.endpoint());
             let remedy = "use the addresses of the sentinels (usually port 26379)";
-            Failure::misconfigured(fault.with_remedy(remedy))
+            Failure::misconfigured(what, remedy)
         }
         failure => failure,
     });
@@ -131,8 +131,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
-            let fault = UserMessage::new(what).with_remedy("correct the service name in the URL");
-            Err(Failure::misconfigured(fault))
+            Err(Failure::misconfigured(what, "correct the service name in the URL"))
         }
         answer => {
             let address = wire::from_redis_value::<(String, u16)>(answer);
@@ -156,11 +155,7 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
             let fault = UserMessage::new(what).with_remedy("check the sentinels");
             match answers {
                 true => Failure::Unavailable(fault),
-                false => Failure::Unreachable {
-                    fault,
-                    delivery: Delivery::NotSent,
-                    others_answer: false,
-                },
+                false => Failure::unreachable(fault, Delivery::NotSent),
             }
         }
     }
@@ -169,7 +164,7 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
 impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         // It follows an earlier request, wherever that went.
-        let expects_no_reply = call.expects_no_reply();
+        let expects_no_reply = call.expects_no_reply;
         let master = if expects_no_reply { &mut self.master } else { self.master(interrupt)? };
         let mut reply = master.run_script(call, false, interrupt);
         // During a failover, another sentinel may already name the new master.
@@ -182,44 +177,24 @@ impl Topology for Sentinel {
         reply.map_err(|refusal| match refusal {
             Refusal::Demoted { peer } => {
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");
-                let remedy = "try again when the failover has ended";
-                Failure::Unavailable(UserMessage::new(what).with_remedy(remedy))
+                Failure::unavailable(what, "try again when the failover has ended")
             }
             // A sentinel has just named this server.
             refusal => Failure::from(refusal).if_others(true),
         })
     }
 
-    fn sleep(
-        &mut self,
-        command: Cmd,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Value, Failure> {
-        Ok(self.master.sleep(command, false, at_most, interrupt)?)
-    }
-
-    fn sleep_and_run(
-        &mut self,
-        command: Cmd,
-        call: &Call,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Option<Reply>, Failure> {
-        Ok(self.master.sleep_and_run(command, call, at_most, interrupt)?)
+    fn last(&mut self) -> (&mut Node, bool) {
+        (&mut self.master, false)
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
         Ok(vec![self.master(None)?])
     }
 
-    fn database(&self) -> u32 {
-        self.database
-    }
-
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.extend(self.master.take_diagnostics());
+        diagnostics.append(&mut self.master.link.diagnostics);
         diagnostics
     }
 }

@@ -9,7 +9,7 @@ use socket2::SockAddr;
 
 use super::endpoint::{Endpoint, InvalidHost};
 use super::tls::TlsFiles;
-use crate::rules::{Failure, UserMessage};
+use crate::rules::Failure;
 use mistakes::SCHEMES;
 
 /// One server, with everything that a connection to it needs.
@@ -124,10 +124,8 @@ impl Address {
         let host = match (host, &self.endpoint) {
             ("" | "?", Endpoint::Tcp { host, .. }) => host.clone(),
             _ => host.parse().map_err(|InvalidHost| {
-                let fault =
-                    UserMessage::new(format!("{self} names a server with an invalid host name"));
-                let remedy = "correct the address that the server announces";
-                Failure::misconfigured(fault.with_remedy(remedy))
+                let what = format!("{self} names a server with an invalid host name");
+                Failure::misconfigured(what, "correct the address that the server announces")
             })?,
         };
         Ok(Endpoint::Tcp { host, port })

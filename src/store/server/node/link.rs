@@ -16,18 +16,20 @@ use crate::system::wakeup::Wakeup;
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
-pub(super) struct Link {
+pub(in crate::store::server) struct Link {
     pub(super) address: Address,
     pub(super) io_timeout: Duration,
     tls: Option<Tls>,
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
-    run: Option<Run>,
+    /// The run of the server program that answered last, if `Probe::Run` asks for it.
+    pub(in crate::store::server) run: Option<Run>,
     /// Whether any request may have reached the server.
     has_sent: bool,
     /// Interrupts every request that has no interrupt.
-    pub(super) withdrawal: Option<Wakeup>,
-    diagnostics: Vec<Diagnostic>,
+    pub(in crate::store::server) withdrawal: Option<Wakeup>,
+    /// What the server has reported about itself.
+    pub(in crate::store::server) diagnostics: Vec<Diagnostic>,
 }
 
 /// What a connection may still be used for.
@@ -60,6 +62,14 @@ pub(super) enum Kind {
     Undo,
 }
 
+/// The first reply that is an error.
+pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
+    replies.iter().find_map(|reply| match reply {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    })
+}
+
 fn as_interrupt(withdrawal: Option<&Wakeup>) -> Interrupt<'_> {
     withdrawal.map(|withdrawal| withdrawal.as_fd().into())
 }
@@ -84,17 +94,16 @@ impl Link {
         io_timeout: Duration,
         probe: Option<Probe>,
     ) -> Self {
-        let (connection, run, has_sent, diagnostics) = (None, None, false, Vec::new());
         Self {
             address,
             io_timeout,
             tls,
             probe,
-            connection,
-            run,
-            has_sent,
+            connection: None,
+            run: None,
+            has_sent: false,
             withdrawal: None,
-            diagnostics,
+            diagnostics: Vec::new(),
         }
     }
 
@@ -105,14 +114,6 @@ impl Link {
             _ => None,
         };
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
-    }
-
-    pub(super) fn run(&self) -> Option<&Run> {
-        self.run.as_ref()
-    }
-
-    pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
-        std::mem::take(&mut self.diagnostics)
     }
 
     pub(super) fn refused(&self, error: &ServerError) -> Refusal {
@@ -138,24 +139,22 @@ impl Link {
         &mut self,
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let Some((mut connection, purpose)) = self.connection.take() else {
+        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
+        let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
+            let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
+            // A server that cannot write the missing reply to a closed Unix socket reads no
+            // further. So a farewell takes another connection, and its mark rejects the earlier
+            // request if that is late.
+            let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
+            // Only this tells a server that lost the lock in a restart from one that has executed
+            // the release: after a first copy that was lost, "not held" could mean either.
+            serves && !is_stuck && !connection.is_closed()
+        };
+        let usable = self.connection.take_if(is_usable);
+        self.connection = None;
+        let Some((mut connection, purpose)) = usable else {
             return Ok((self.exchange_anew(pipeline)?, false));
         };
-        // Only this tells a server that lost the lock in a restart from one that has executed the
-        // release: after a first copy that was lost, "not held" could mean either.
-        if connection.is_closed() {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
-        // A server that cannot write the missing reply to a closed Unix socket reads no further. So
-        // a farewell takes another connection, and its mark rejects the earlier request if that is
-        // late.
-        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
-        if pipeline.timeout.is_zero() && is_unix && connection.has_pending() {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
-        if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
         let withdrawal = self.withdrawal.clone();
         let interrupt = pipeline.interrupt.or(as_interrupt(withdrawal.as_ref()));
         let limit = Limit::new(pipeline.timeout, interrupt);
@@ -233,7 +232,8 @@ impl Link {
         } else {
             self.io_timeout
         };
-        let mut connection = Connection::open(endpoint, tls, to_connect, interrupt)?;
+        let to_connect = Limit::new(to_connect, interrupt);
+        let mut connection = Connection::open(endpoint, tls, to_connect)?;
         self.has_sent = true;
         let handshake = handshake::commands(&self.address, self.probe);
         let mut all = handshake.clone();
@@ -246,11 +246,7 @@ impl Link {
             }
         };
         let rest = replies.split_off(handshake.len());
-        let refused = replies.iter().find_map(|reply| match reply {
-            Value::ServerError(error) => Some(self.refused(error)),
-            _ => None,
-        });
-        if let Some(refused) = refused {
+        if let Some(refused) = first_error(&replies).map(|error| self.refused(error)) {
             let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
             return self.refused_but(executed, refused, connection, kind).map(|()| rest);
         }
