@@ -87,7 +87,7 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks(now);
-        let folder = file.folder().clone();
+        let folder = file.place.folder.clone();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &folder, &answer)?;
         let woken = std::mem::take(&mut file.lock.mail);

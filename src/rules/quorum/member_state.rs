@@ -6,9 +6,7 @@ use std::time::Duration;
 use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::DAY;
-use crate::rules::{
-    Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, UserMessage, View,
-};
+use crate::rules::{Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, View};
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

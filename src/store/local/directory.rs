@@ -95,7 +95,7 @@ impl Directory {
             opened => opened.map_err(fail)?,
         };
         if self.private {
-            let status = folder.status();
+            let status = &folder.status;
             if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
                 let shown = self.path.display();
                 let what = format!("{shown}: lock directory is accessible to other users");

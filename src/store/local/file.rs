@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, OFlag};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::{Clock, Dates, Timeline};
 use super::copies::{self, CopySlot};
 use super::directory::{Directory, Place};
-use super::folder::{Folder, is_file, not_a_file};
+use super::folder::{is_file, not_a_file};
 use super::{failure, locking, temp_file};
 use crate::rules::model::Lock;
 use crate::rules::{Failure, Key, View};
@@ -29,7 +28,7 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
-    place: Place,
+    pub(super) place: Place,
     locked: Flock<File>,
     status: FileStat,
     /// Where in the file the next state goes; `None` if the file is new.
@@ -144,12 +143,7 @@ impl LockFile {
 
     /// The time for the lock, in milliseconds since the epoch.
     pub(super) fn now(&self) -> u64 {
-        self.timeline.now()
-    }
-
-    /// The folder that the files are in.
-    pub(super) fn folder(&self) -> &Arc<Folder> {
-        &self.place.folder
+        self.timeline.now
     }
 
     /// The lock as users see it.
@@ -194,8 +188,7 @@ impl LockFile {
     /// the epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
     pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Failure> {
         if !self.lock.is_unused_since(moment) {
-            let is_new = self.timeline.has_first_sight();
-            return if is_new { self.write().map(drop) } else { Ok(()) };
+            return if self.timeline.first_sight { self.write().map(drop) } else { Ok(()) };
         }
         let Place { folder, guard, state, .. } = &self.place;
         // Remove the guard first: a guard without a state means that the state was lost.

@@ -161,8 +161,9 @@ impl Quorum {
                 format!("granted, fencing token {fence}")
             }
             Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
-            Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
-            Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
+            Reply::Answer(Answer::Nested | Answer::Upgrade) => {
+                "held by an enclosing command".into()
+            }
             Reply::Answer(Answer::Ended(why)) => format!("request ended: the lock {why}"),
             Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
             Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::node::Node;
 use crate::report::{Diagnostic, plain};
-use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::Interrupt;
+use crate::rules::{Delivery, Failure, UserMessage, show};
 use crate::store::waiting::received;
+use crate::store::wire::Limit;
 use crate::system::channel::{Receiver, channel};
 use crate::system::thread;
 
@@ -56,49 +56,39 @@ impl<T: Send + 'static> Answers<T> {
     }
 }
 
-/// The first answer that is not a failure.
-pub(super) struct First<T> {
-    /// The index of the server that gave it.
-    pub(super) index: usize,
-    pub(super) value: T,
-    /// Those of the servers that failed before it came.
-    pub(super) failures: Vec<Failure>,
-}
-
 impl<T: Send + 'static> Answers<Result<T, Failure>> {
-    /// Waits for the first answer that is not a failure. The servers that have answered return to
-    /// `nodes`. An error is that of an interrupt or the failures.
+    /// Waits for the first answer that is not a failure, and returns it with the index of its
+    /// server. The servers that have answered return to `nodes`; -v shows each failure as that of
+    /// a server of this `kind`. An error is that of an interrupt or the failures.
     pub(super) fn first(
         &self,
+        kind: &str,
         nodes: &mut [Node],
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<First<T>, Vec<Failure>> {
-        let until = Instant::now() + timeout;
+        diagnostics: &mut Vec<Diagnostic>,
+        limit: Limit<'_>,
+    ) -> Result<(usize, T), Vec<Failure>> {
         let mut failures = Vec::new();
         while failures.len() < self.needed.len() {
-            let answer = match received(&self.received, interrupt, until) {
-                Ok(answer) => answer,
+            let failure = match received(&self.received, limit.interrupt, limit.until) {
                 Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),
+                Ok(None) => break,
+                Ok(Some((index, node, answer))) => {
+                    nodes[index] = node;
+                    match answer {
+                        Ok(value) => return Ok((index, value)),
+                        Err(failure) => failure,
+                    }
+                }
             };
-            let Some((index, node, answer)) = answer else {
-                let fault = UserMessage::new(format!("no answer within {}", show(timeout)))
-                    .with_remedy("check the server and the network");
-                failures.push(Failure::unreachable(fault, Delivery::NotSent));
-                break;
-            };
-            nodes[index] = node;
-            match answer {
-                Ok(value) => return Ok(First { index, value, failures }),
-                Err(failure) => failures.push(failure),
-            }
+            diagnostics.push(Diagnostic::Detail(format!("{kind}: {failure}")));
+            failures.push(failure);
+        }
+        if failures.len() < self.needed.len() {
+            let fault = UserMessage::new(format!("no answer within {}", show(limit.timeout)))
+                .with_remedy("check the server and the network");
+            diagnostics.push(Diagnostic::Detail(format!("{kind}: {fault}")));
+            failures.push(Failure::unreachable(fault, Delivery::NotSent));
         }
         Err(failures)
     }
-}
-
-/// What `-v` shows of servers of this kind that failed.
-pub(super) fn details(kind: &str, failures: &[Failure]) -> Vec<Diagnostic> {
-    let failed = failures.iter().filter(|failure| !matches!(failure, Failure::Interrupted { .. }));
-    failed.map(|failure| Diagnostic::Detail(format!("{kind}: {failure}"))).collect()
 }

@@ -99,7 +99,7 @@ impl Node {
     ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
         let Some((first, rest)) = calls.split_first() else { return Ok(Vec::new()) };
         let commands = |first: Cmd, read_only| {
-            let rest = rest.iter().map(|call| call.as_hash(read_only));
+            let rest = rest.iter().map(|call| call.command(false, read_only));
             [first].into_iter().chain(rest).collect()
         };
         let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
@@ -131,7 +131,7 @@ impl Node {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
             // The script itself has run.
             Some(Value::ServerError(error)) => {
-                return Err(Failure::from(self.link.refused(&error)).but_maybe_executed().into());
+                return Err(self.link.refused(&error).failure.but_maybe_executed().into());
             }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
@@ -158,12 +158,10 @@ impl Node {
         let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply);
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
-            let command =
-                if as_source { call.as_source(read_only) } else { call.as_hash(read_only) };
-            let commands = &commands(command, read_only);
+            let commands = &commands(call.command(as_source, read_only), read_only);
             let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
-            if let Err(Refusal::Failed(failure)) = &exchanged {
-                self.unanswered |= failure.maybe_executed();
+            if let Err(refusal) = &exchanged {
+                self.unanswered |= refusal.failure.maybe_executed();
             }
             let (replies, again) = exchanged?;
             repeated |= again;
@@ -231,7 +229,7 @@ impl Node {
         let mut commands = self.select();
         commands.push(command);
         let before = commands.len();
-        commands.push(call.as_hash(false));
+        commands.push(call.command(false, false));
         commands.extend(self.wait(call));
         let limit = self.limit_of_a_sleep(at_most, interrupt);
         let replies = self.link.exchange_blocking(&commands, limit);
@@ -251,15 +249,15 @@ impl Node {
         &mut self,
         command: Cmd,
         interrupt: Interrupt<'_>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, Failure> {
         let mut commands = self.select();
         commands.push(command);
         let (timeout, kind) = (self.link.io_timeout, Kind::Ordinary);
         let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
         let (mut replies, _) = self.link.exchange(&pipeline)?;
         match first_error(&replies) {
-            Some(error) => Err(self.link.refused(error)),
-            None => replies.pop().ok_or_else(|| self.unexpected_reply().into()),
+            Some(error) => Err(self.link.refused(error).failure),
+            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::node::{Node, Reply};
-use super::refusal::Refusal;
 use super::reply;
 use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
@@ -172,9 +171,8 @@ impl<T: Topology> RedisStore<T> {
         let (node, asking) = self.topology.last();
         match node.sleep(listen(request, at_most), asking, at_most, interrupt) {
             Ok(Value::Array(reply)) => Ok(reply.into_iter().nth(1)),
-            // The next request finds the lock's new node.
-            Ok(_) | Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(None),
-            Err(refusal) => Err(refusal.into()),
+            Ok(_) => Ok(None),
+            Err(refusal) => refusal.ends_wait(),
         }
     }
 }
@@ -282,8 +280,8 @@ impl<T: Topology> Store for RedisStore<T> {
         let (node, asking) = self.topology.last();
         let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt) {
             Ok(Some(reply)) => self.parsed(reply, reply::verdict)?,
-            Ok(None) | Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => return Ok(None),
-            Err(refusal) => return Err(refusal.into()),
+            Ok(None) => return Ok(None),
+            Err(refusal) => return refusal.ends_wait(),
         };
         Ok(match reply.confirmed(is_granted)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),

@@ -91,15 +91,15 @@ impl Call {
         [self.key.as_str().to_owned(), self.key.side("*")]
     }
 
-    /// The command that runs the script by its hash. A server that does not know it answers
-    /// NOSCRIPT.
-    pub(in crate::store) fn as_hash(&self, as_read_only: bool) -> Cmd {
-        self.command(if as_read_only { "EVALSHA_RO" } else { "EVALSHA" }, self.script.hash)
-    }
-
-    /// The command that runs the script as source, which also makes the server remember its hash.
-    pub(in crate::store) fn as_source(&self, as_read_only: bool) -> Cmd {
-        self.command(if as_read_only { "EVAL_RO" } else { "EVAL" }, self.script.source)
+    /// The command that runs the script: as source, which makes the server remember its hash, or by
+    /// the hash, which a server that does not know it answers with NOSCRIPT.
+    pub(in crate::store) fn command(&self, as_source: bool, read_only: bool) -> Cmd {
+        let (verb, script) = match as_source {
+            true => ("EVAL", self.script.source),
+            false => ("EVALSHA", self.script.hash),
+        };
+        let suffix = if read_only { "_RO" } else { "" };
+        wire::cmd(&[verb, suffix].concat()).arg(script).arg(&self.arguments).to_owned()
     }
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
@@ -108,12 +108,6 @@ impl Call {
 
     pub(in crate::store) fn is_undo(&self) -> bool {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
-    }
-
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = wire::cmd(verb);
-        command.arg(script).arg(&self.arguments);
-        command
     }
 }
 

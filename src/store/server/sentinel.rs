@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Answers, First, details};
+use super::answers::Answers;
 use super::node::{Node, Probe, Reply};
-use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
+use super::refusal::{Redirection, Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Endpoint, Value};
+use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
 /// How much longer than the first sentinel another one may take to name a master.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -54,10 +54,8 @@ impl Sentinel {
     /// The master that the first sentinel to answer names.
     fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
         self.ask_all()?;
-        let master = self.answer(self.io_timeout, interrupt).map_err(|failures| {
-            self.diagnostics.extend(details("sentinel", &failures));
-            none_of(failures, self.sentinels.len())
-        })?;
+        let master = self.answer(Limit::new(self.io_timeout, interrupt));
+        let master = master.map_err(|failures| none_of(failures, self.sentinels.len()))?;
         self.use_master(master)
     }
 
@@ -81,15 +79,10 @@ impl Sentinel {
     }
 
     /// The master that the next sentinel to answer names.
-    fn answer(
-        &mut self,
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Endpoint, Vec<Failure>> {
+    fn answer(&mut self, limit: Limit<'_>) -> Result<Endpoint, Vec<Failure>> {
         let Some(answers) = &self.answers else { return Err(Vec::new()) };
-        let First { index, value: master, failures } =
-            answers.first(&mut self.sentinels, timeout, interrupt)?;
-        self.diagnostics.extend(details("sentinel", &failures));
+        let (index, master) =
+            answers.first("sentinel", &mut self.sentinels, &mut self.diagnostics, limit)?;
         if *self.master.endpoint() != master {
             let sentinel = self.sentinels[index].endpoint();
             let what = format!("sentinel {sentinel}: {master} is the master");
@@ -101,7 +94,7 @@ impl Sentinel {
     /// A master other than the present one, if a sentinel already knows it.
     fn other_master(&mut self, interrupt: Interrupt<'_>) -> Option<Endpoint> {
         loop {
-            let master = self.answer(PATIENCE, interrupt).ok()?;
+            let master = self.answer(Limit::new(PATIENCE, interrupt)).ok()?;
             if *self.master.endpoint() != master {
                 return Some(master);
             }
@@ -119,7 +112,7 @@ impl Sentinel {
 /// Where the master of the service listens, according to one sentinel.
 fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    let answer = sentinel.ask(question, None).map_err(|refusal| match Failure::from(refusal) {
+    let answer = sentinel.ask(question, None).map_err(|failure| match failure {
         failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
             let what = format!("{} is not a sentinel", sentinel.endpoint());
             let remedy = "use the addresses of the sentinels (usually port 26379)";
@@ -168,19 +161,22 @@ impl Topology for Sentinel {
         let master = if expects_no_reply { &mut self.master } else { self.master(interrupt)? };
         let mut reply = master.run_script(call, false, interrupt);
         // During a failover, another sentinel may already name the new master.
-        if matches!(reply, Err(Refusal::Demoted { .. }))
+        let is_demoted =
+            |refusal: &Refusal| matches!(refusal.redirection, Some(Redirection::Master));
+        if reply.as_ref().is_err_and(is_demoted)
             && !expects_no_reply
             && let Some(other) = self.other_master(interrupt)
         {
             reply = self.use_master(other)?.run_script(call, false, interrupt);
         }
-        reply.map_err(|refusal| match refusal {
-            Refusal::Demoted { peer } => {
+        reply.map_err(|refusal| match is_demoted(&refusal) {
+            true => {
+                let peer = self.master.endpoint();
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");
                 Failure::unavailable(what, "try again when the failover has ended")
             }
             // A sentinel has just named this server.
-            refusal => Failure::from(refusal).if_others(true),
+            false => refusal.failure.if_others(true),
         })
     }
 

@@ -140,9 +140,9 @@ impl Connection {
             if *rest < LARGEST_REPLY || Instant::now() >= limit.until {
                 self.check(limit)?;
             }
-            let before = self.stream.received();
+            let before = self.stream.received;
             let read = self.reader.read_from(&mut self.stream);
-            let received = self.stream.received() - before;
+            let received = self.stream.received - before;
             *rest = rest.checked_sub(received).ok_or_else(|| self.too_large())?;
             match read {
                 Ok(0) => return Err(self.closed()),
@@ -227,6 +227,7 @@ mod tests {
     use redis::cmd;
 
     use super::*;
+    use crate::store::wire::endpoint::Host;
     use crate::system::wakeup::Wakeup;
 
     #[test]
@@ -245,7 +246,7 @@ mod tests {
             while client.write_all(&many).is_ok() {}
         });
         let (endpoint, minute) = (
-            Endpoint::Tcp { host: "127.0.0.1".parse().ok().unwrap(), port },
+            Endpoint::Tcp { host: Host::named("127.0.0.1").unwrap(), port },
             Duration::from_secs(60),
         );
         let mut connection =

@@ -11,9 +11,9 @@ use crate::system::poll::Want;
 /// What ends a wait for a server.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Limit<'a> {
-    pub(super) timeout: Duration,
-    pub(super) until: Instant,
-    pub(super) interrupt: Interrupt<'a>,
+    pub(in crate::store) timeout: Duration,
+    pub(in crate::store) until: Instant,
+    pub(in crate::store) interrupt: Interrupt<'a>,
 }
 
 impl<'a> Limit<'a> {

@@ -43,6 +43,7 @@ enum Purpose {
 }
 
 /// Commands that are sent together, and how to treat them.
+#[derive(Clone, Copy)]
 pub(super) struct Pipeline<'a> {
     pub(super) commands: &'a [Cmd],
     /// For all replies together.
@@ -68,10 +69,6 @@ pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
         Value::ServerError(error) => Some(error),
         _ => None,
     })
-}
-
-fn as_interrupt(withdrawal: Option<&Wakeup>) -> Interrupt<'_> {
-    withdrawal.map(|withdrawal| withdrawal.as_fd().into())
 }
 
 impl Link {
@@ -139,6 +136,9 @@ impl Link {
         &mut self,
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
+        let withdrawal = self.withdrawal.clone();
+        let withdrawn = || withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
+        let pipeline = &Pipeline { interrupt: pipeline.interrupt.or_else(withdrawn), ..*pipeline };
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
         let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
             let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
@@ -155,9 +155,7 @@ impl Link {
         let Some((mut connection, purpose)) = usable else {
             return Ok((self.exchange_anew(pipeline)?, false));
         };
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = pipeline.interrupt.or(as_interrupt(withdrawal.as_ref()));
-        let limit = Limit::new(pipeline.timeout, interrupt);
+        let limit = Limit::new(pipeline.timeout, pipeline.interrupt);
         match connection.exchange(pipeline.commands, limit) {
             Ok(replies) => {
                 self.connection = Some((connection, purpose));
@@ -168,9 +166,11 @@ impl Link {
                 ..
             }) => {
                 let lost = delivery != Delivery::NotSent;
-                let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
-                    Refusal::Failed(failure) if lost => failure.but_maybe_executed().into(),
-                    refusal => refusal,
+                let replies = self.exchange_anew(pipeline).map_err(|mut refusal| {
+                    if lost {
+                        refusal.failure = refusal.failure.but_maybe_executed();
+                    }
+                    refusal
                 })?;
                 Ok((replies, lost))
             }
@@ -220,8 +220,6 @@ impl Link {
     fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
         let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = interrupt.or(as_interrupt(withdrawal.as_ref()));
         let expects_no_reply = timeout.is_zero();
         if expects_no_reply && !self.has_sent {
             // There is nothing to undo.
@@ -252,7 +250,7 @@ impl Link {
         }
         match (self.probe, replies.pop()) {
             (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
-                return Err(Refusal::Demoted { peer: self.address.to_string() });
+                return Err(refusal::demoted(&self.address));
             }
             (Some(Probe::Run), Some(information)) => {
                 let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
@@ -279,23 +277,18 @@ impl Link {
         if !executed {
             return Err(refused);
         }
-        match (refused, kind) {
-            (Refusal::Failed(failure), Kind::Undo) => {
-                let warning = match failure {
-                    Failure::Misconfigured { fault, .. } => {
-                        fault.reworded(|what| format!("{what} (the lock was released)")).to_string()
-                    }
-                    failure => format!("{} (the lock was released)", failure.problem()),
-                };
-                self.diagnostics.push(Diagnostic::Warning(warning));
-                self.connection = Some((connection, Purpose::UndoOnly));
-                Ok(())
-            }
-            (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
-                self.connection = Some((connection, Purpose::UndoOnly));
-                Err(Failure::Misconfigured { fault, executed }.into())
-            }
-            (refused, _) => Err(refused),
+        let failure = refused.failure;
+        let fault = match failure {
+            Failure::Misconfigured { fault, .. } => fault,
+            _ if kind == Kind::Undo => UserMessage::new(failure.problem()),
+            _ => return Err(failure.into()),
+        };
+        self.connection = Some((connection, Purpose::UndoOnly));
+        if kind != Kind::Undo {
+            return Err(Failure::Misconfigured { fault, executed }.into());
         }
+        let warning = fault.reworded(|what| format!("{what} (the lock was released)"));
+        self.diagnostics.push(Diagnostic::Warning(warning.to_string()));
+        Ok(())
     }
 }
