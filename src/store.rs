@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::report::Diagnostic;
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Seen, Token, Ttl, UserMessage, Verdict, View, show,
+    Renewal, Request, Revocation, Seen, Token, Ttl, Verdict, View, show,
 };
 pub(crate) use crate::system::poll::Interrupt;
 #[cfg(any(test, fuzzing))]
@@ -35,8 +35,7 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
         Verdict::FenceAhead { ahead, .. } => {
             let ahead = show(ahead);
             let what = format!("last fencing token is {ahead} ahead of the server's clock");
-            let remedy = "check the clock (see man rlock)";
-            Err(Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)))
+            Err(Failure::misconfigured(what, "check the clock (see man rlock)"))
         }
         // Only a hostile server gets here: no request was for a place.
         _ => Err(undecided()),
@@ -67,8 +66,8 @@ fn final_verdict(
 
 /// Only a damaged lock or a hostile server gets here.
 fn undecided() -> Failure {
-    let fault = UserMessage::new(format!("no decision after {MOST_ATTEMPTS} attempts"));
-    Failure::Unavailable(fault.with_remedy("try again shortly"))
+    let what = format!("no decision after {MOST_ATTEMPTS} attempts");
+    Failure::unavailable(what, "try again shortly")
 }
 
 /// Keeps locks. Every implementation decides requests as the scripts in `lua/` do. The model in

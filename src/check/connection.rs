@@ -174,5 +174,5 @@ impl Connection {
 }
 
 pub(super) fn unreachable(delivery: Delivery) -> Failure {
-    Failure::Unreachable { fault: UserMessage::new("away"), delivery, others_answer: false }
+    Failure::unreachable(UserMessage::new("away"), delivery)
 }

@@ -38,8 +38,19 @@ pub(crate) enum Delivery {
 
 impl Failure {
     /// A misconfiguration that kept the request from taking effect.
-    pub(crate) fn misconfigured(fault: UserMessage) -> Self {
+    pub(crate) fn misconfigured(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let fault = UserMessage::new(problem).with_remedy(remedy);
         Self::Misconfigured { fault, executed: false }
+    }
+
+    /// A server that cannot serve locks now.
+    pub(crate) fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Unavailable(UserMessage::new(problem).with_remedy(remedy))
+    }
+
+    /// No server answered.
+    pub(crate) fn unreachable(fault: UserMessage, delivery: Delivery) -> Self {
+        Self::Unreachable { fault, delivery, others_answer: false }
     }
 
     /// The one of several to report, of which there is at least one: one that the user can fix, or
@@ -147,13 +158,9 @@ mod tests {
     fn a_request_sent_twice_may_have_taken_effect_whatever_the_second_error() {
         let fault = || UserMessage::new("refused");
         for failure in [
-            Failure::Unreachable {
-                fault: fault(),
-                delivery: Delivery::NotSent,
-                others_answer: false,
-            },
+            Failure::unreachable(fault(), Delivery::NotSent),
             Failure::Unavailable(fault()),
-            Failure::misconfigured(fault()),
+            Failure::misconfigured("refused", "correct it"),
             Failure::Interrupted { sent: false },
         ] {
             assert!(!failure.maybe_executed(), "{failure:?}");

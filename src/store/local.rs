@@ -4,7 +4,7 @@
 mod clock;
 pub(crate) mod copies;
 mod directory;
-mod error;
+mod failure;
 mod file;
 mod folder;
 mod locking;
@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use clock::Clock;
 pub(crate) use directory::Directory;
-use error::Error;
 use file::{LockFile, Purpose};
 use folder::Folder;
 use mailbox::Mailbox;
@@ -30,9 +29,8 @@ use super::{Interrupt, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};
 use crate::rules::{
-    Answer, Asked, Delivery, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern,
-    Prefix, Release, Removal, Renewal, Request, Revocation, Seen, State, Token, Ttl, UserMessage,
-    Verdict, View, show,
+    Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Name, Outcome, Pattern, Prefix,
+    Release, Removal, Renewal, Request, Revocation, Seen, State, Token, Ttl, Verdict, View,
 };
 
 /// A directory of lock files. A change to one takes a fraction of a millisecond, so interrupts end
@@ -58,8 +56,7 @@ impl Local {
         if let Some(clock) = &self.clock {
             return Ok(clock.clone());
         }
-        let clock = Clock::of_this_process();
-        let clock = clock.map_err(|error| self.failure(Error::without_boot_id(&error)))?;
+        let clock = Clock::of_this_process().map_err(|it| failure::without_boot_id(&it))?;
         Ok(self.clock.insert(clock).clone())
     }
 
@@ -71,7 +68,6 @@ impl Local {
     ) -> Result<Option<LockFile>, Failure> {
         let clock = self.clock()?;
         LockFile::open(&self.directory, key, purpose, &clock, self.io_timeout, interrupt)
-            .map_err(|error| self.failure(error))
     }
 
     /// Changes a lock, writes it, and wakes the waiters that the change concerns. A lock without a
@@ -91,11 +87,11 @@ impl Local {
         let now = file.now();
         let answer = act(&mut file.lock, now);
         file.lock.forget_marks(now);
-        let folder = file.folder().clone();
+        let folder = file.place.folder.clone();
         // The mailbox must exist before another process can see the waiter.
         keep_mail(self, &folder, &answer)?;
         let woken = std::mem::take(&mut file.lock.mail);
-        let gone = file.write().map_err(|error| self.failure(error))?;
+        let gone = file.write()?;
         // A waiter that was removed must learn of it.
         for Mail { token, message } in &woken {
             mailbox::wake(&folder, token, *message);
@@ -119,7 +115,7 @@ impl Local {
             // The old one has the same name: drop it first.
             self.mailbox = None;
             let mailbox = Mailbox::open(folder, token)
-                .map_err(|error| self.failure(Error::of(self.directory.path(), &error)))?;
+                .map_err(|error| failure::of(self.directory.path(), &error))?;
             self.mailbox = Some(mailbox);
         }
         Ok(())
@@ -127,23 +123,6 @@ impl Local {
 
     fn act<T>(&mut self, key: &Key, act: impl FnOnce(&mut Lock, u64) -> T) -> Result<T, Failure> {
         self.change(key, Purpose::Change, None, act, |_, _, _| Ok(()))
-    }
-
-    fn failure(&self, error: Error) -> Failure {
-        match error {
-            Error::Busy => Failure::Unreachable {
-                fault: UserMessage::new(format!(
-                    "another process has held the lock file for {}",
-                    show(self.io_timeout)
-                ))
-                .with_remedy("check whether that process is stopped"),
-                delivery: Delivery::NotSent,
-                others_answer: false,
-            },
-            Error::Interrupted => Failure::Interrupted { sent: false },
-            Error::Full(fault) => Failure::Unavailable(fault),
-            Error::Unusable(fault) => Failure::misconfigured(fault),
-        }
     }
 }
 
@@ -253,7 +232,7 @@ impl Store for Local {
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
-        let keys = self.directory.keys().map_err(|error| self.failure(error))?;
+        let keys = self.directory.keys()?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
             .filter_map(|key| key.strip_prefix(prefix.as_str())?.parse::<Name>().ok())

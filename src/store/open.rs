@@ -6,7 +6,7 @@ use super::Store;
 use super::local::Local;
 use super::location::{Location, Sentinels};
 use super::quorum::Quorum;
-use super::server::{Cluster, RedisStore, Sentinel, Standalone};
+use super::server::{Cluster, Node, RedisStore, Sentinel};
 
 impl Location {
     /// Opens the store at this location. It connects on first use.
@@ -25,15 +25,15 @@ impl Location {
     ) -> Result<Box<dyn Store>, String> {
         Ok(match self {
             Self::Server(server) => {
-                let server = Standalone::new(server.clone(), io_timeout, None)?;
-                Box::new(RedisStore::new(server, min_replicas))
+                let node = Node::new(server.clone(), io_timeout, None)?;
+                Box::new(RedisStore::new(node, server.database, min_replicas))
             }
             Self::Sentinels(Sentinels { sentinels, service, master }) => {
                 let sentinel = Sentinel::new(sentinels, service, master, io_timeout)?;
-                Box::new(RedisStore::new(sentinel, min_replicas))
+                Box::new(RedisStore::new(sentinel, master.database, min_replicas))
             }
             Self::Cluster(nodes) => {
-                Box::new(RedisStore::new(Cluster::new(nodes, io_timeout)?, min_replicas))
+                Box::new(RedisStore::new(Cluster::new(nodes, io_timeout)?, 0, min_replicas))
             }
             Self::Quorum(servers) => Box::new(Quorum::new(servers, io_timeout, min_replicas)?),
             Self::Local(directory) => Box::new(Local::new(directory.clone(), io_timeout)),

@@ -18,28 +18,30 @@
 //! The holder's validity time, which is the TTL less the elapsed time and the clock drift, is the
 //! same as for one server: see `Lease`.
 //!
-//! `rules::quorum` interprets the votes and is pure. `members` contains the threads and their
-//! messages. `acquire` uses both to acquire a lock, and `requests` uses both for everything else.
-//! `posting` sends requests without waiting for replies.
+//! `rules::quorum` interprets the votes and is pure. `member` contains the threads. `acquire` uses
+//! both to acquire a lock, and `requests` uses both for everything else. `posting` sends requests
+//! without waiting for replies.
 
 mod acquire;
 mod distinct;
-mod members;
+mod member;
 mod posting;
 mod requests;
 
+use std::io;
 use std::time::Duration;
 
-use crate::rules::quorum::Votes;
 use acquire::Attempt;
 use distinct::require_distinct;
-use members::{IfBusy, Member, MemberStore, Terms};
+use member::{Member, MemberReply, MemberStore};
 
 use super::Interrupt;
+use super::waiting::received;
 use super::wire::Address;
 use crate::report::Diagnostic;
-use crate::rules::quorum::Run;
-use crate::rules::{Failure, Fence, Instant, Request, Token, UserMessage};
+use crate::rules::quorum::{Run, Votes, grace_until, required};
+use crate::rules::{Failure, Fence, Instant, Mode, Request, Token, UserMessage};
+use crate::system::channel::channel;
 use crate::system::wakeup::Wakeup;
 
 /// The locks on several independent servers.
@@ -98,27 +100,76 @@ impl Quorum {
         })
     }
 
-    /// `members::ask` with the I/O timeout. Adds a diagnostic for each reply.
+    /// Sends a request to the members but those to be skipped, all at once. Collects their replies
+    /// until there are `enough`, or until the I/O timeout has passed, and adds a diagnostic for
+    /// each. Once a `majority` has answered, the others get only a little more time. If the
+    /// interrupt comes first, the members stop working on the request.
     fn ask<T: Send + 'static>(
         &mut self,
         majority: Option<usize>,
-        if_busy: IfBusy,
+        skipped: &[usize],
         request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
         enough: impl Fn(&Votes<T>) -> bool,
         describe: impl Fn(&T) -> String,
         interrupt: Interrupt<'_>,
     ) -> Result<Votes<T>, Failure> {
-        let mut replies = Vec::new();
-        let observe = |number: usize, answer: &Result<T, Failure>, own: Vec<Diagnostic>| {
-            replies.push((number, answer.as_ref().map(&describe).map_err(Failure::clone), own));
-        };
-        let (members, terms) =
-            (&self.members, Terms { timeout: self.io_timeout, majority, if_busy });
-        let votes = members::ask(members, &terms, request, enough, observe, interrupt);
-        for (number, answer, own) in replies {
-            self.report(number, answer, own);
+        let begun = Instant::now();
+        let mut until = begun + self.io_timeout;
+        let (reply_sender, replies) = channel().map_err(cannot_query)?;
+        let mut votes = Votes::new(self.members.len());
+        let mut awaited = Vec::new();
+        for (number, member) in self.members.iter().enumerate() {
+            if !skipped.contains(&number) {
+                votes.asked[number] = true;
+                member.ask(number, &reply_sender, request.clone());
+                awaited.push(number);
+            }
         }
-        votes
+        while !awaited.is_empty() && !enough(&votes) {
+            let withdraw = |_: &_| awaited.iter().for_each(|it| self.members[*it].withdraw());
+            let next = received(&replies, interrupt, until).inspect_err(withdraw)?;
+            let Some(MemberReply { number, answer, diagnostics }) = next else { break };
+            awaited.retain(|other| *other != number);
+            let described = answer.as_ref().map(&describe).map_err(Failure::clone);
+            self.report(number, described, diagnostics);
+            votes.votes[number] = Some(answer);
+            if majority.is_some_and(|majority| votes.count(|_| true) == majority) {
+                until = until.min(grace_until(begun, Instant::now()));
+            }
+        }
+        Ok(votes)
+    }
+
+    /// Sends a request to all members, behind what they are busy with. An error also means that too
+    /// few of them answered.
+    fn ask_all<T: Send + 'static>(
+        &mut self,
+        request: impl Fn(&mut MemberStore) -> Result<T, Failure> + Clone + Send + 'static,
+        describe: impl Fn(&T) -> String,
+    ) -> Result<Votes<T>, Failure> {
+        let majority = Some(self.majority());
+        let request = move |store: &mut MemberStore, _: Interrupt<'_>| request(store);
+        let votes = self.ask(majority, &[], request, |_| false, describe, None)?;
+        self.check_majority(&votes)?;
+        Ok(votes)
+    }
+
+    fn majority(&self) -> usize {
+        required(Mode::Exclusive, self.members.len())
+    }
+
+    fn check_majority<T>(&self, votes: &Votes<T>) -> Result<(), Failure> {
+        let (answered, majority) = (votes.count(|_| true), self.majority());
+        match answered < majority {
+            true => Err(self.too_few(answered, majority, votes)),
+            false => Ok(()),
+        }
+    }
+
+    /// The numbers of the members that have not finished an earlier request.
+    fn busy(&self) -> Vec<usize> {
+        let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
+        busy.map(|(number, _)| number).collect()
     }
 
     /// Adds diagnostics for a member's reply.
@@ -158,4 +209,8 @@ impl Quorum {
         }
         None
     }
+}
+
+fn cannot_query(error: io::Error) -> Failure {
+    Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {error}")))
 }

@@ -13,15 +13,13 @@ mod refusal;
 mod reply;
 mod scripts;
 mod sentinel;
-mod standalone;
 mod topology;
 
 pub(super) use cluster::Cluster;
-pub(super) use node::Probe;
+pub(super) use node::{Node, Probe};
 pub(super) use redis_store::RedisStore;
 #[cfg(test)]
 pub(super) use redis_store::acquire_fields;
 #[cfg(test)]
 pub(super) use scripts::mailbox;
 pub(super) use sentinel::Sentinel;
-pub(super) use standalone::Standalone;

@@ -1,17 +1,35 @@
 //! Waiting in a store: turns what ended a wait into the store's own result.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use super::Interrupt;
 use crate::rules::{Failure, Instant, UserMessage};
+use crate::system::channel::Receiver;
 use crate::system::poll::{self, Want, Woken};
 
-/// Waits for `time`. An error means that the interrupt came first, or that the system cannot wait.
-/// No request is under way meanwhile.
+/// Waits until the descriptor is ready. Returns false if `until` came first. An error means that
+/// the interrupt came first, or that the system cannot wait. `sent`: a request is under way.
+pub(super) fn ready(
+    wanted: Option<(BorrowedFd<'_>, Want)>,
+    sent: bool,
+    interrupt: Interrupt<'_>,
+    until: Instant,
+) -> Result<bool, Failure> {
+    match poll::wait(wanted, interrupt, until) {
+        Ok(Woken::Ready) => Ok(true),
+        Ok(Woken::TimedOut) => Ok(false),
+        Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
+        Err(error) => {
+            let failure = Failure::Unavailable(UserMessage::new(format!("cannot wait: {error}")));
+            Err(if sent { failure.but_maybe_executed() } else { failure })
+        }
+    }
+}
+
+/// Waits for `time`; errors are those of `ready`. No request is under way meanwhile.
 pub(super) fn pause(time: Duration, interrupt: Interrupt<'_>) -> Result<(), Failure> {
-    let woken = poll::wait(None, interrupt, Instant::now() + time);
-    result(woken, false).map(|_| ())
+    ready(None, false, interrupt, Instant::now() + time).map(|_| ())
 }
 
 /// How long a new head waits for its grant before it asks for the new holder's deadline.
@@ -25,22 +43,28 @@ pub(super) fn pause_of_a_head(is_head: bool, at_most: Duration) -> Option<Durati
     is_head.then(|| at_most.min(HEAD_PAUSE))
 }
 
-/// Waits for the answer to a request that has been sent. Returns false if `until` came first;
-/// errors are those of `pause`.
+/// Waits for the answer to a request that has been sent, as `ready` does.
 pub(super) fn answered(
     answer: &impl AsFd,
     interrupt: Interrupt<'_>,
     until: Instant,
 ) -> Result<bool, Failure> {
-    result(poll::wait(Some((answer.as_fd(), Want::Read)), interrupt, until), true)
+    ready(Some((answer.as_fd(), Want::Read)), true, interrupt, until)
 }
 
-fn result(woken: std::io::Result<Woken>, sent: bool) -> Result<bool, Failure> {
-    match woken {
-        Ok(Woken::Ready) => Ok(true),
-        Ok(Woken::TimedOut) => Ok(false),
-        Ok(Woken::Interrupted) => Err(Failure::Interrupted { sent }),
-        Err(error) => Err(Failure::Unavailable(UserMessage::new(format!("cannot wait: {error}")))),
+/// The next value; `None` if there is none until `until`. Errors are those of `ready`.
+pub(super) fn received<T>(
+    values: &Receiver<T>,
+    interrupt: Interrupt<'_>,
+    until: Instant,
+) -> Result<Option<T>, Failure> {
+    loop {
+        if let Some(value) = values.next() {
+            return Ok(Some(value));
+        }
+        if !answered(values, interrupt, until)? {
+            return Ok(None);
+        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! Threads other than the main one. Only the main thread receives signals.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread::{Builder, JoinHandle};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
-use crate::system::wakeup::Wakeup;
+use crate::system::channel::{Receiver, channel};
 
 /// Starts a thread that receives no signals. Fails if the system cannot create another thread.
 ///
@@ -28,44 +26,21 @@ pub(crate) fn without_signals<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     Ok(result)
 }
 
-/// Makes a call that has no timeout, on its own thread. If it takes too long, drop the `Call`: the
-/// thread then drops the result when the call returns.
+/// Makes a call that has no timeout, on its own thread. If it takes too long, drop the receiver:
+/// the thread then drops the result when the call returns.
 pub(crate) fn call<T: Send + 'static>(
     name: &str,
     blocking: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Call<T>> {
-    let (sender, result) = channel();
-    let returned = Wakeup::new()?;
-    let wakeup = returned.clone();
-    start(name, move || {
-        // Fails if the `Call` was dropped, which drops the result too.
-        let _ = sender.send(blocking());
-        wakeup.wake();
-    })?;
-    Ok(Call { result, returned })
-}
-
-/// A call under way on another thread. Becomes readable when the call returns.
-pub(crate) struct Call<T> {
-    result: Receiver<T>,
-    returned: Wakeup,
-}
-
-impl<T> Call<T> {
-    /// What the call returned; `None` if it has not returned yet.
-    pub(crate) fn result(self) -> Option<T> {
-        self.result.try_recv().ok()
-    }
-}
-
-impl<T> AsFd for Call<T> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.returned.as_fd()
-    }
+) -> io::Result<Receiver<T>> {
+    let (sender, result) = channel()?;
+    start(name, move || sender.send(blocking()))?;
+    Ok(result)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::mpsc::channel;
     use std::time::Duration;
 
     use super::*;
@@ -94,6 +69,6 @@ mod tests {
         assert_eq!(wait(1), Woken::TimedOut);
         sender.send(7).unwrap();
         assert_eq!(wait(3_600_000), Woken::Ready);
-        assert_eq!(call.result(), Some(7));
+        assert_eq!(call.next(), Some(7));
     }
 }

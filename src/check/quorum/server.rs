@@ -142,7 +142,7 @@ impl Server {
         match self.state {
             State::Dead => self.lines[client].fail(&sent, unreachable(Delivery::NotSent)),
             State::Refusing => {
-                let refused = Failure::misconfigured(UserMessage::new("refused"));
+                let refused = Failure::misconfigured("refused", "correct it");
                 self.lines[client].fail(&sent, refused);
             }
             State::Up | State::Frozen => self.lines[client].requests.push(sent),
@@ -240,7 +240,7 @@ impl Line {
 }
 
 fn unreachable(delivery: Delivery) -> Failure {
-    Failure::Unreachable { fault: UserMessage::new("no answer"), delivery, others_answer: false }
+    Failure::unreachable(UserMessage::new("no answer"), delivery)
 }
 
 fn failed(round: u64, failure: Failure) -> Replied {

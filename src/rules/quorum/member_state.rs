@@ -6,9 +6,7 @@ use std::time::Duration;
 use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::DAY;
-use crate::rules::{
-    Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, UserMessage, View,
-};
+use crate::rules::{Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, View};
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -216,7 +214,7 @@ impl Members {
                 _ if !state.has_spoken(round) => None,
                 LastReply::Failed(failure) => Some(Err(failure.clone())),
                 LastReply::Behind(_) => {
-                    Some(Err(Failure::misconfigured(UserMessage::new("clock behind"))))
+                    Some(Err(Failure::misconfigured("clock behind", "correct it")))
                 }
                 _ => Some(Ok(())),
             };

@@ -95,7 +95,7 @@ impl<T> Votes<T> {
             None => true,
         };
         if self.votes.iter().all(is_absent) {
-            Failure::Unreachable { fault, delivery: self.fate(), others_answer: false }
+            Failure::unreachable(fault, self.fate())
         } else {
             Failure::Unavailable(fault)
         }

@@ -18,7 +18,7 @@ fn answered(sent: u64, answer: Result<Answer, Failure>) -> Event {
 }
 
 fn unreachable(delivery: Delivery) -> Failure {
-    Failure::Unreachable { fault: UserMessage::new("refused"), delivery, others_answer: false }
+    Failure::unreachable(UserMessage::new("refused"), delivery)
 }
 
 fn ask() -> Step {

@@ -10,7 +10,7 @@ use crate::rules::{
     Release, Renewal, Request, Revocation, Seen, Ticket, Token, Ttl, Verdict,
 };
 use crate::store::Store;
-use crate::store::server::{RedisStore, Standalone};
+use crate::store::server::{Node, RedisStore};
 use crate::store::wire::{self, Address};
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
@@ -170,7 +170,7 @@ impl Tokens {
 }
 
 /// Starts a server for one test.
-pub(super) fn on_a_server(test: impl FnOnce(&mut RedisStore<Standalone>)) {
+pub(super) fn on_a_server(test: impl FnOnce(&mut RedisStore<Node>)) {
     let server = Server::start();
     let address = Address::parse(&server.url()).unwrap();
     test(&mut RedisStore::on_a_test_clock(address, Duration::from_secs(10)));
@@ -178,7 +178,7 @@ pub(super) fn on_a_server(test: impl FnOnce(&mut RedisStore<Standalone>)) {
 
 /// A lock on a server and in the model, and the time that both use.
 pub(super) struct Both<'a> {
-    pub(super) server: &'a mut RedisStore<Standalone>,
+    pub(super) server: &'a mut RedisStore<Node>,
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
@@ -196,7 +196,7 @@ pub(super) struct Both<'a> {
 }
 
 impl<'a> Both<'a> {
-    pub(super) fn new(server: &'a mut RedisStore<Standalone>) -> Self {
+    pub(super) fn new(server: &'a mut RedisStore<Node>) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let mut both = Self {
             server,
@@ -348,7 +348,7 @@ impl<'a> Both<'a> {
                 let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
                 let by = "someone";
                 let reply = self.server.revoke_up_to(&key, Some(up_to), *revocation, by).unwrap();
-                assert_eq!(reply.value, self.model.at(now).revoke(up_to, *revocation, by));
+                assert_eq!(reply.0, self.model.at(now).revoke(up_to, *revocation, by));
             }
             Step::Remove(client, revocation) => {
                 let id = self.tokens.present(*client).id().parse().unwrap();

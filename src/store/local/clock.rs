@@ -77,10 +77,12 @@ fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error
 pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,
-    now: u64,
+    /// The time by this clock, in milliseconds since the epoch.
+    pub(super) now: u64,
     /// The times of the holds and waiters as they were read, by token.
     read: HashMap<String, Read>,
-    first_sight: bool,
+    /// Whether this clock sees a hold or a waiter for the first time.
+    pub(super) first_sight: bool,
 }
 
 struct Read {
@@ -128,16 +130,6 @@ impl Timeline {
             }
         }
         lock.is_plausible().then_some(Self { clocks, own, now, read, first_sight })
-    }
-
-    /// The time by this clock, in milliseconds since the epoch.
-    pub(super) fn now(&self) -> u64 {
-        self.now
-    }
-
-    /// Whether this clock sees a hold or a waiter for the first time.
-    pub(super) fn has_first_sight(&self) -> bool {
-        self.first_sight
     }
 
     /// Converts the times back to the clocks that they were stored by. Times that have changed are

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use nix::unistd::geteuid;
 
-use super::error::{Error, NAME_ANOTHER};
+use super::failure::{self, NAME_ANOTHER};
 use super::folder::Folder;
 use super::names::{
     self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
 };
 use crate::report::plain;
-use crate::rules::{Key, UserMessage};
+use crate::rules::{Failure, Key, UserMessage};
 
 /// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three
 /// in a file name. The last piece is that of a file.
@@ -75,14 +75,14 @@ impl Directory {
     /// Opens the directory, or creates it if `may_create`; `None` if it is missing. An error also
     /// means that a private directory is accessible to other users, who may have planted files in
     /// it.
-    pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Error> {
+    pub(super) fn open(&self, may_create: bool) -> Result<Option<Folder>, Failure> {
         let fail = |error: io::Error| match error.kind() {
             // It cannot be shared.
             io::ErrorKind::PermissionDenied if self.private => {
-                let fault = UserMessage::new(format!("{}: {}", self.path.display(), plain(&error)));
-                Error::Unusable(fault.with_remedy(NAME_ANOTHER))
+                let what = format!("{}: {}", self.path.display(), plain(&error));
+                Failure::misconfigured(what, NAME_ANOTHER)
             }
-            _ => Error::of(&self.path, &error),
+            _ => failure::of(&self.path, &error),
         };
         let folder = match Folder::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -95,11 +95,11 @@ impl Directory {
             opened => opened.map_err(fail)?,
         };
         if self.private {
-            let status = folder.status();
+            let status = &folder.status;
             if status.st_uid != geteuid().as_raw() || status.st_mode & 0o077 != 0 {
-                let what = "lock directory is accessible to other users";
-                let fault = UserMessage::new(format!("{}: {what}", self.path.display()));
-                return Err(Error::Unusable(fault.with_remedy("run chmod 700 on it")));
+                let shown = self.path.display();
+                let what = format!("{shown}: lock directory is accessible to other users");
+                return Err(Failure::misconfigured(what, "run chmod 700 on it"));
             }
         }
         Ok(Some(folder))
@@ -107,7 +107,7 @@ impl Directory {
 
     /// Creates the directory. A chosen one must have its parent already, because a mistake in the
     /// name would otherwise make a lock that excludes nobody.
-    fn create(&self) -> Result<(), Error> {
+    fn create(&self) -> Result<(), Failure> {
         let created = DirBuilder::new().recursive(self.private).mode(0o700).create(&self.path);
         let error = match created {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => error,
@@ -118,11 +118,11 @@ impl Directory {
             Some(parent) => format!("{} does not exist", parent.display()),
             None => plain(&error),
         };
-        let fault = UserMessage::new(format!("cannot create {}: {why}", self.path.display()));
-        Err(match (Error::of(&self.path, &error), parent) {
-            (Error::Full(_), _) => Error::Full(fault),
-            (_, Some(_)) => Error::Unusable(fault.with_remedy("create it, or correct the URL")),
-            _ => Error::Unusable(fault.with_remedy(NAME_ANOTHER)),
+        let what = format!("cannot create {}: {why}", self.path.display());
+        Err(match (failure::of(&self.path, &error), parent) {
+            (Failure::Unavailable(_), _) => Failure::Unavailable(UserMessage::new(what)),
+            (_, Some(_)) => Failure::misconfigured(what, "create it, or correct the URL"),
+            _ => Failure::misconfigured(what, NAME_ANOTHER),
         })
     }
 
@@ -148,7 +148,7 @@ impl Directory {
     }
 
     /// Where the files of a lock are. Creates the folder if `may_create`; `None` if it is missing.
-    pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Error> {
+    pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Failure> {
         let Some(mut folder) = self.open(may_create)? else { return Ok(None) };
         let mut shown = self.path.clone();
         let name = encoded(key.as_str());
@@ -157,7 +157,7 @@ impl Directory {
             let (piece, more) = rest.split_at(PIECE);
             let name = names::folder(piece);
             shown.push(&name);
-            let fail = |error: io::Error| Error::of(&shown, &error);
+            let fail = |error: io::Error| failure::of(&shown, &error);
             folder = match folder.within(&name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if !may_create {
@@ -174,18 +174,18 @@ impl Directory {
     }
 
     /// The keys of all locks that have a file.
-    pub(super) fn keys(&self) -> Result<Vec<String>, Error> {
+    pub(super) fn keys(&self) -> Result<Vec<String>, Failure> {
         let keys = self.files()?.filter_map(|file| decoded(&file.encoded_key()?));
         Ok(keys.collect())
     }
 
     /// All entries of the directory, and those of its folders for long names. Folders that cannot
     /// be read count as empty.
-    pub(super) fn files(&self) -> Result<Files, Error> {
+    pub(super) fn files(&self) -> Result<Files, Failure> {
         let mut files = Files { path: self.path.clone(), open: Vec::new() };
         if let Some(folder) = self.open(false)? {
             let opened = files.enter(folder, String::new());
-            opened.map_err(|error| Error::of(&self.path, &error))?;
+            opened.map_err(|error| failure::of(&self.path, &error))?;
         }
         Ok(files)
     }

@@ -8,7 +8,6 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use nix::fcntl::{Flock, OFlag};
@@ -18,11 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::clock::{Clock, Dates, Timeline};
 use super::copies::{self, CopySlot};
 use super::directory::{Directory, Place};
-use super::error::Error;
-use super::folder::{Folder, is_file, not_a_file};
-use super::{locking, temp_file};
+use super::folder::{is_file, not_a_file};
+use super::{failure, locking, temp_file};
 use crate::rules::model::Lock;
-use crate::rules::{Key, UserMessage, View};
+use crate::rules::{Failure, Key, View};
 use crate::system::poll::Interrupt;
 
 /// The content of a guard, for users who open it.
@@ -30,7 +28,7 @@ const GUARD_TEXT: &str = "This is an rlock lock. Deleting this file revokes the 
 
 /// The state of a lock. Its file stays locked until this is dropped.
 pub(super) struct LockFile {
-    place: Place,
+    pub(super) place: Place,
     locked: Flock<File>,
     status: FileStat,
     /// Where in the file the next state goes; `None` if the file is new.
@@ -67,7 +65,7 @@ impl LockFile {
         clock: &Clock,
         patience: Duration,
         interrupt: Interrupt<'_>,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>, Failure> {
         let may_create = purpose == Purpose::Create;
         let Some(place) = directory.place(key, may_create)? else { return Ok(None) };
         let is_inspected = purpose == Purpose::Inspect;
@@ -82,7 +80,7 @@ impl LockFile {
             match place.folder.new_file(&place.state) {
                 // The first process to lock the empty file writes the state.
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(Error::of(&place.path(&place.state), &error));
+                    return Err(failure::of(&place.path(&place.state), &error));
                 }
                 _ => {}
             }
@@ -91,8 +89,8 @@ impl LockFile {
     }
 
     /// Opens and locks the state for cleanup; `None` if another process has locked it.
-    pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Error> {
-        let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
+    pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Failure> {
+        let fail = |error: io::Error| failure::of(&place.path(&place.state), &error);
         match locking::lock_idle(&place.folder, &place.state).map_err(fail)? {
             Some((locked, status)) => Self::read(place, locked, status, false, clock),
             None => Ok(None),
@@ -105,8 +103,8 @@ impl LockFile {
         status: FileStat,
         may_create: bool,
         clock: &Clock,
-    ) -> Result<Option<Self>, Error> {
-        let fail = |error: io::Error| Error::of(&place.path(&place.state), &error);
+    ) -> Result<Option<Self>, Failure> {
+        let fail = |error: io::Error| failure::of(&place.path(&place.state), &error);
         let has_guard = has_guard(&place)?;
         let size = locked.metadata().map_err(fail)?.len();
         if size > copies::LARGEST {
@@ -145,12 +143,7 @@ impl LockFile {
 
     /// The time for the lock, in milliseconds since the epoch.
     pub(super) fn now(&self) -> u64 {
-        self.timeline.now()
-    }
-
-    /// The folder that the files are in.
-    pub(super) fn folder(&self) -> &Arc<Folder> {
-        &self.place.folder
+        self.timeline.now
     }
 
     /// The lock as users see it.
@@ -160,7 +153,7 @@ impl LockFile {
 
     /// Writes the lock as the new state, in one step, and unlocks the file. Returns the tokens of
     /// holds and waiters that are gone.
-    pub(super) fn write(self) -> Result<Vec<String>, Error> {
+    pub(super) fn write(self) -> Result<Vec<String>, Failure> {
         let Self { place, locked, status, next, has_guard, timeline, mut lock } = self;
         // Make the guard first: a state without one is revoked, while a guard without a hold means
         // nothing.
@@ -187,22 +180,21 @@ impl LockFile {
         };
         match write() {
             Ok(()) => Ok(gone),
-            Err(error) => Err(Error::of(&place.path(&place.state), &error)),
+            Err(error) => Err(failure::of(&place.path(&place.state), &error)),
         }
     }
 
     /// Removes the files of a lock if everything in it ended before `moment`, in milliseconds since
     /// the epoch. Otherwise writes the lock if this clock has seen a part of it for the first time.
-    pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Error> {
+    pub(super) fn remove_if_unused_since(self, moment: u64) -> Result<(), Failure> {
         if !self.lock.is_unused_since(moment) {
-            let is_new = self.timeline.has_first_sight();
-            return if is_new { self.write().map(drop) } else { Ok(()) };
+            return if self.timeline.first_sight { self.write().map(drop) } else { Ok(()) };
         }
         let Place { folder, guard, state, .. } = &self.place;
         // Remove the guard first: a guard without a state means that the state was lost.
         let removed = if self.has_guard { folder.remove(guard) } else { Ok(()) };
         let removed = removed.and_then(|()| folder.remove(state));
-        removed.map_err(|error| Error::of(&self.place.path(state), &error))
+        removed.map_err(|error| failure::of(&self.place.path(state), &error))
     }
 }
 
@@ -213,8 +205,8 @@ fn is_blank(mut state: &File) -> io::Result<bool> {
     Ok(bytes.iter().all(|&byte| byte == 0))
 }
 
-fn has_guard(place: &Place) -> Result<bool, Error> {
-    let fail = |error: io::Error| Error::of(&place.path(&place.guard), &error);
+fn has_guard(place: &Place) -> Result<bool, Failure> {
+    let fail = |error: io::Error| failure::of(&place.path(&place.guard), &error);
     match place.folder.status_of(&place.guard).map_err(fail)? {
         None => Ok(false),
         Some(status) if is_file(&status) => Ok(true),
@@ -222,19 +214,18 @@ fn has_guard(place: &Place) -> Result<bool, Error> {
     }
 }
 
-fn make_guard(place: &Place) -> Result<(), Error> {
+fn make_guard(place: &Place) -> Result<(), Failure> {
     let made = place.folder.new_file(&place.guard);
     let made = made.and_then(|mut file| file.write_all(GUARD_TEXT.as_bytes()));
-    made.map_err(|error| Error::of(&place.path(&place.guard), &error))
+    made.map_err(|error| failure::of(&place.path(&place.guard), &error))
 }
 
-fn damaged(place: &Place) -> Error {
+fn damaged(place: &Place) -> Failure {
     unusable(place, "damaged lock file")
 }
 
-fn unusable(place: &Place, why: &str) -> Error {
+fn unusable(place: &Place, why: &str) -> Failure {
     let [state, guard] = [&place.state, &place.guard].map(|name| place.path(name));
-    let fault = UserMessage::new(format!("{}: {why}", state.display()));
     let remedy = format!("if the lock is not in use, remove it and {}", guard.display());
-    Error::Unusable(fault.with_remedy(remedy))
+    Failure::misconfigured(format!("{}: {why}", state.display()), remedy)
 }

@@ -25,7 +25,8 @@ const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_
 /// An open directory.
 pub(super) struct Folder {
     descriptor: OwnedFd,
-    status: FileStat,
+    /// The status of the directory itself.
+    pub(super) status: FileStat,
 }
 
 impl Folder {
@@ -74,11 +75,6 @@ impl Folder {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
-    }
-
-    /// The status of the directory itself.
-    pub(super) fn status(&self) -> &FileStat {
-        &self.status
     }
 
     /// The status of a file, not following a link; `None` if it is missing.

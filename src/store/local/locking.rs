@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -10,10 +9,11 @@ use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::FileStat;
 
 use super::directory::Place;
-use super::error::Error;
+use super::failure;
 use super::folder::Folder;
-use crate::rules::{Instant, UserMessage};
-use crate::system::poll::{Interrupt, Want, Woken, wait};
+use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
+use crate::store::waiting::received;
+use crate::system::poll::Interrupt;
 use crate::system::thread;
 
 /// A locked file and its status.
@@ -31,32 +31,36 @@ pub(super) fn lock(
     access: OFlag,
     patience: Duration,
     interrupt: Interrupt<'_>,
-) -> Result<Option<Locked>, Error> {
-    match lock_current(place, access, FlockArg::LockExclusiveNonblock) {
-        Err(Error::Busy) => {}
+) -> Result<Option<Locked>, Failure> {
+    match lock_current(place, access, FlockArg::LockExclusiveNonblock, patience) {
+        Err(Failure::Unreachable { .. }) => {}
         done => return done,
     }
     let fail = |error: io::Error| {
-        Error::Full(UserMessage::new(format!("cannot wait for a lock file: {error}")))
+        Failure::Unavailable(UserMessage::new(format!("cannot wait for a lock file: {error}")))
     };
     let locked = place.clone();
-    let locking = move || lock_current(&locked, access, FlockArg::LockExclusive);
+    let locking = move || lock_current(&locked, access, FlockArg::LockExclusive, patience);
     let locking = thread::call("flock", locking).map_err(fail)?;
     let mut seen = last_change(place);
     loop {
-        let until = Instant::now() + patience;
-        match wait(Some((locking.as_fd(), Want::Read)), interrupt, until).map_err(fail)? {
-            Woken::Ready => break,
-            Woken::Interrupted => return Err(Error::Interrupted),
-            Woken::TimedOut => {}
+        let locked = received(&locking, interrupt, Instant::now() + patience);
+        if let Some(locked) = locked.map_err(|_| Failure::Interrupted { sent: false })? {
+            return locked;
         }
         let now = last_change(place);
         if now == seen {
-            break;
+            return Err(busy(patience));
         }
         seen = now;
     }
-    locking.result().unwrap_or(Err(Error::Busy))
+}
+
+/// The only failure here that is not of the file system.
+fn busy(patience: Duration) -> Failure {
+    let what = format!("another process has held the lock file for {}", show(patience));
+    let remedy = "check whether that process is stopped";
+    Failure::unreachable(UserMessage::new(what).with_remedy(remedy), Delivery::NotSent)
 }
 
 /// Which file the state is, and when it was last changed; `None` if that is unknown.
@@ -66,9 +70,14 @@ fn last_change(place: &Place) -> Option<impl PartialEq> {
 }
 
 /// Opens the state and locks it. Starts over if another file has become the state meanwhile.
-fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Locked>, Error> {
+fn lock_current(
+    place: &Place,
+    access: OFlag,
+    how: FlockArg,
+    patience: Duration,
+) -> Result<Option<Locked>, Failure> {
     let Place { folder, state, .. } = place;
-    let fail = |error: io::Error| Error::of(&place.path(state), &error);
+    let fail = |error: io::Error| failure::of(&place.path(state), &error);
     loop {
         let (file, status) = match folder.file(state, access) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -77,7 +86,7 @@ fn lock_current(place: &Place, access: OFlag, how: FlockArg) -> Result<Option<Lo
         let locked = match Flock::lock(file, how) {
             Ok(locked) => locked,
             Err((_, Errno::EINTR)) => continue,
-            Err((_, Errno::EWOULDBLOCK)) => return Err(Error::Busy),
+            Err((_, Errno::EWOULDBLOCK)) => return Err(busy(patience)),
             Err((_, errno)) => return Err(cannot_lock(errno)),
         };
         if let Some(status) = folder.current(state, &status).map_err(fail)? {
@@ -94,8 +103,7 @@ pub(super) fn lock_idle(folder: &Folder, name: &str) -> io::Result<Option<Locked
     Ok(folder.current(name, &status)?.map(|status| (locked, status)))
 }
 
-fn cannot_lock(errno: Errno) -> Error {
-    let why = errno.desc().to_lowercase();
-    let fault = UserMessage::new(format!("cannot lock files in the lock directory: {why}"));
-    Error::Unusable(fault.with_remedy("use a file system that supports flock"))
+fn cannot_lock(errno: Errno) -> Failure {
+    let what = format!("cannot lock files in the lock directory: {}", errno.desc().to_lowercase());
+    Failure::misconfigured(what, "use a file system that supports flock")
 }

@@ -6,14 +6,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::Quorum;
-use super::members::{Member, MemberReply, MemberStore, Replies, ReplySender, open};
+use super::cannot_query;
+use super::member::{Member, MemberReply, MemberStore};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{Acquisition, End, MemberRequest, Order, Reply, Run, Step};
 use crate::rules::{
     Answer, Failure, Fence, Instant, Proposal, Request, Token, UserMessage, Verdict, show,
 };
+use crate::store::waiting::received;
 use crate::store::wire::Value;
 use crate::store::{Interrupt, Store, attempt_number, final_verdict};
+use crate::system::channel::{Receiver, Sender, channel};
 
 /// Some JSON readers cannot represent larger numbers exactly, and no clock reaches this number of
 /// microseconds before the year 2255.
@@ -23,24 +26,18 @@ const TOO_LARGE: Fence = Fence(1 << 53);
 pub(super) struct Attempt {
     token: Token,
     acquisition: Acquisition,
-    reply_sender: ReplySender<TaggedReply>,
-    replies: Replies<TaggedReply>,
+    reply_sender: Sender<MemberReply<TaggedReply>>,
+    replies: Receiver<MemberReply<TaggedReply>>,
     /// Whether the user knows that some servers cannot vote yet.
     noted_young: bool,
 }
 
 /// A member's reply, the round of the order that it replies to, and the run of its server.
-struct TaggedReply {
-    round: u64,
-    reply: Reply,
-    run: Option<Run>,
-}
+type TaggedReply = (u64, Reply, Option<Run>);
 
 impl Attempt {
     fn new(request: &Request, quorum: &Quorum) -> Result<Self, Failure> {
-        let (reply_sender, replies) = open().map_err(|error| {
-            Failure::Unavailable(UserMessage::new(format!("cannot query the servers: {error}")))
-        })?;
+        let (reply_sender, replies) = channel().map_err(cannot_query)?;
         let (random, _) = Uuid::new_v4().as_u64_pair();
         let (members, now) = (quorum.members.len(), Instant::now());
         let acquisition = Acquisition::new(request, members, quorum.io_timeout, random, now);
@@ -90,7 +87,8 @@ impl Quorum {
         let names = self.members.iter().map(Member::name);
         let wrong = attempt.acquisition.wrong_clocks(names, false);
         for (number, fault) in wrong.into_iter().filter(|_| result.is_ok()) {
-            self.report(number, Err(Failure::misconfigured(fault)), Vec::new());
+            let failure = Failure::Misconfigured { fault, executed: false };
+            self.report(number, Err(failure), Vec::new());
         }
         let is_known = attempt.acquisition.may_be_known();
         let result =
@@ -136,12 +134,11 @@ impl Quorum {
                 Step::Wait(until) => until,
                 Step::End(end) => return Ok(end),
             };
-            let reply = attempt.replies.next(until, interrupt)?;
+            let reply = received(&attempt.replies, interrupt, until)?;
             let now = Instant::now();
             (orders, step) = match reply {
-                Some(MemberReply { number, answer: Ok(tagged), diagnostics }) => {
-                    self.observe(number, &tagged.reply, diagnostics);
-                    let TaggedReply { round, reply, run } = tagged;
+                Some(MemberReply { number, answer: Ok((round, reply, run)), diagnostics }) => {
+                    self.observe(number, &reply, diagnostics);
                     attempt.acquisition.replied(number, round, reply, run, now)
                 }
                 // `send` reports failures as replies.
@@ -164,8 +161,9 @@ impl Quorum {
                 format!("granted, fencing token {fence}")
             }
             Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => view.to_string(),
-            Reply::Answer(Answer::Nested) => "held by an enclosing command".into(),
-            Reply::Answer(Answer::Upgrade) => "held shared by an enclosing command".into(),
+            Reply::Answer(Answer::Nested | Answer::Upgrade) => {
+                "held by an enclosing command".into()
+            }
             Reply::Answer(Answer::Ended(why)) => format!("request ended: the lock {why}"),
             Reply::Answer(Answer::Superseded(newer)) => format!("superseded by {newer}"),
             Reply::Answer(Answer::Removed(operator)) => format!("removed from the queue{operator}"),
@@ -200,7 +198,7 @@ impl Quorum {
         let acquisition = &attempt.acquisition;
         if let Some(fault) = self.duplicate() {
             self.has_reported_duplicate = true;
-            return Failure::misconfigured(fault);
+            return Failure::Misconfigured { fault, executed: false };
         }
         if let Some(fault) = self.too_young(attempt) {
             return Failure::Unavailable(fault);
@@ -212,22 +210,30 @@ impl Quorum {
         }
         let wrong = acquisition.wrong_clocks(names(), true);
         for (number, fault) in &wrong {
-            votes.votes[*number] = Some(Err(Failure::misconfigured(fault.clone())));
+            let failure = Failure::Misconfigured { fault: fault.clone(), executed: false };
+            votes.votes[*number] = Some(Err(failure));
         }
         match (self.too_few(useful, acquisition.required(), &votes), wrong.into_iter().next()) {
-            (Failure::Misconfigured { .. }, Some((_, fault))) => Failure::misconfigured(fault),
+            (Failure::Misconfigured { executed, .. }, Some((_, fault))) => {
+                Failure::Misconfigured { fault, executed }
+            }
             (failure, _) => failure,
         }
     }
 }
 
-fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySender<TaggedReply>) {
+fn send(
+    member: &Member,
+    order: Order,
+    request: &Request,
+    replies: &Sender<MemberReply<TaggedReply>>,
+) {
     let Order { member: number, round, what } = order;
     let request = request.clone();
     // Numbered in the order of the decisions, whenever the members carry them out: two members may
     // be the same server.
     let attempt = attempt_number();
-    member.ask(number, reply_sender, move |store, interrupt| {
+    member.ask(number, replies, move |store, interrupt| {
         let reply = match what {
             MemberRequest::Ask(part) => {
                 ask(store, &Request { quorum_op: Some(part), ..request }, attempt, interrupt)
@@ -236,8 +242,7 @@ fn send(member: &Member, order: Order, request: &Request, reply_sender: &ReplySe
                 store.hear(&request, at_most, interrupt).map(Reply::heard)
             }
         };
-        let reply = reply.unwrap_or_else(Reply::Failed);
-        Ok(TaggedReply { round, reply, run: store.server_run().cloned() })
+        Ok((round, reply.unwrap_or_else(Reply::Failed), store.server_run().cloned()))
     });
 }
 
@@ -256,9 +261,8 @@ fn ask(
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
         // Neither a clock nor counting can have reached it, so the data is damaged.
         let server = store.endpoint();
-        let fault = UserMessage::new(format!("fencing token {fence} on {server} exceeds 2^53"));
-        let remedy = "when the lock is free, delete its keys there";
-        return Err(Failure::misconfigured(fault.with_remedy(remedy)));
+        let what = format!("fencing token {fence} on {server} exceeds 2^53");
+        return Err(Failure::misconfigured(what, "when the lock is free, delete its keys there"));
     }
     Ok(match verdict {
         Verdict::Answer(answer) => Reply::Answer(answer),

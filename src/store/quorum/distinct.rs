@@ -24,9 +24,8 @@ enum Listener {
 /// One line that names two servers that are the same.
 pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result<(), String> {
     // Start all lookups before awaiting the first.
-    let lookups: Vec<Lookup> =
-        servers.iter().map(|server| Lookup::start(server, servers, timeout)).collect();
-    let listeners: Vec<Vec<Listener>> = lookups.into_iter().map(Lookup::result).collect();
+    let lookups: Vec<_> = servers.iter().map(|it| start_lookup(it, servers, timeout)).collect();
+    let listeners: Vec<_> = servers.iter().zip(lookups).map(listeners_of).collect();
     for (number, server) in servers.iter().enumerate() {
         let is_same =
             |other: &usize| listeners[*other].iter().any(|l| listeners[number].contains(l));
@@ -38,42 +37,31 @@ pub(super) fn require_distinct(servers: &[Address], timeout: Duration) -> Result
     Ok(())
 }
 
-/// A lookup of where a server listens.
-enum Lookup {
-    Done(Vec<Listener>),
-    Running(JoinHandle<Vec<Listener>>),
+/// Starts a lookup of the addresses of a host.
+fn start_lookup(
+    server: &Address,
+    servers: &[Address],
+    timeout: Duration,
+) -> Option<JoinHandle<Vec<Listener>>> {
+    let Endpoint::Tcp { host, port } = server.endpoint.clone() else { return None };
+    let has_port =
+        |it: &&Address| matches!(it.endpoint, Endpoint::Tcp { port: its, .. } if its == port);
+    if servers.iter().filter(has_port).count() < 2 {
+        // No other server has this port, so none can be the same.
+        return None;
+    }
+    let look_up = move || {
+        let addresses = addresses_of(host.as_str(), port, timeout).into_iter();
+        addresses.map(|it| Listener::Tcp(it.ip().to_canonical(), port)).collect()
+    };
+    thread::start("resolver", look_up).ok()
 }
 
-impl Lookup {
-    fn start(server: &Address, servers: &[Address], timeout: Duration) -> Self {
-        let has_port = |port: u16| move |server: &&Address| matches!(server.endpoint, Endpoint::Tcp { port: p, .. } if p == port);
-        match &server.endpoint {
-            Endpoint::Unix(path) => {
-                Self::Done(canonicalize(path).map(Listener::Unix).into_iter().collect())
-            }
-            // No other server has this port, so none can be the same.
-            Endpoint::Tcp { port, .. } if servers.iter().filter(has_port(*port)).count() < 2 => {
-                Self::Done(Vec::new())
-            }
-            Endpoint::Tcp { host, port } => {
-                let (host, port) = (host.clone(), *port);
-                if let Ok(ip) = host.as_str().parse::<IpAddr>() {
-                    return Self::Done(vec![Listener::Tcp(ip.to_canonical(), port)]);
-                }
-                let look_up = move || {
-                    let addresses = addresses_of(host.as_str(), port, timeout).into_iter();
-                    addresses.map(|it| Listener::Tcp(it.ip().to_canonical(), port)).collect()
-                };
-                thread::start("resolver", look_up).map_or(Self::Done(Vec::new()), Self::Running)
-            }
-        }
-    }
-
-    fn result(self) -> Vec<Listener> {
-        match self {
-            Self::Done(listeners) => listeners,
-            // A panic aborts the process, so this default is never used.
-            Self::Running(thread) => thread.join().unwrap_or_default(),
-        }
+fn listeners_of((server, lookup): (&Address, Option<JoinHandle<Vec<Listener>>>)) -> Vec<Listener> {
+    match (&server.endpoint, lookup) {
+        (Endpoint::Unix(path), _) => canonicalize(path).map(Listener::Unix).into_iter().collect(),
+        // A panic aborts the process, so this default is never used.
+        (_, Some(lookup)) => lookup.join().unwrap_or_default(),
+        (_, None) => Vec::new(),
     }
 }

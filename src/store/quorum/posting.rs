@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::members::{self, Member, MemberStore};
+use super::member::{Member, MemberStore};
 use super::{Granted, Quorum};
 use crate::rules::{Instant, QuorumOp, Request, Token, Ttl};
 use crate::store::Store;
 use crate::store::waiting::answered;
+use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
 /// replies are not awaited, so this takes no time unless the host is overloaded.
@@ -23,8 +24,7 @@ impl Quorum {
         &self,
         act: impl Fn() -> W,
     ) -> Vec<usize> {
-        let busy = self.members.iter().enumerate().filter(|(_, member)| member.is_busy());
-        let busy: Vec<usize> = busy.map(|(number, _)| number).collect();
+        let busy = self.busy();
         busy.iter().for_each(|number| self.members[*number].post(act()));
         busy
     }
@@ -40,7 +40,7 @@ impl Quorum {
         let ttl = ttl.unwrap_or(request.ttl);
         let quorum_op = Some(QuorumOp::Restore(*fence));
         let request = Request { ttl, heartbeat: None, at_least, quorum_op, ..request.clone() };
-        let Ok((reply_sender, _)) = members::open() else { return };
+        let Ok((reply_sender, _)) = channel() else { return };
         for &number in lost {
             let request = request.clone();
             self.members[number]

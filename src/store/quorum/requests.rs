@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::members::{IfBusy, Member, MemberStore};
+use super::member::{Member, MemberStore};
 use super::posting::{LAST_REPLIES, leaving};
 use super::{Granted, Quorum};
 use crate::report::Diagnostic;
@@ -12,8 +12,8 @@ use crate::rules::quorum::{
     is_release_decided, is_renewal_decided, merge, merge_listings, required,
 };
 use crate::rules::{
-    Answer, Asked, Failure, Id, Instant, Key, Listing, Mode, Outcome, Pattern, Prefix, Release,
-    Removal, Renewal, Request, Revocation, Seen, Token, Ttl, View,
+    Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
+    Renewal, Request, Revocation, Seen, Token, Ttl, View,
 };
 use crate::store::{Interrupt, Store};
 
@@ -51,15 +51,15 @@ impl Store for Quorum {
         // For `rlock renew` this is the only renewal. Only the process that acquired the lock can
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
-        let (majority, if_busy, enough) = match &self.granted {
+        let (majority, skipped, enough) = match &self.granted {
             Some(Granted { request, .. }) => {
-                (Some(required(request.mode, self.members.len())), IfBusy::Skip, false)
+                (Some(required(request.mode, self.members.len())), self.busy(), false)
             }
-            None => (None, IfBusy::Queue, true),
+            None => (None, Vec::new(), true),
         };
         let votes = self.ask(
             majority,
-            if_busy,
+            &skipped,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
             |votes| enough && is_renewal_decided(votes),
             |renewal| match renewal {
@@ -102,10 +102,9 @@ impl Store for Quorum {
                 None => store.post_release(&key, &token, outcome),
             }
         });
-        let has_posted = !posted.is_empty();
         let votes = self.ask(
             None,
-            IfBusy::SkipThese(posted),
+            &posted,
             move |store, _| store.release(&key, &its_token, outcome),
             |votes| is_release_decided(votes, required),
             |release| match release {
@@ -122,7 +121,7 @@ impl Store for Quorum {
                 Ok(release)
             }
             ReleaseDecision::TooFew { answered, maybe_released } => {
-                self.maybe_released = (maybe_released || has_posted).then(|| token.clone());
+                self.maybe_released = (maybe_released || !posted.is_empty()).then(|| token.clone());
                 Err(self.too_few(answered, required, &votes))
             }
         }
@@ -139,7 +138,7 @@ impl Store for Quorum {
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         let left = |(): &()| "request withdrawn".into();
         let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::SkipThese(posted), leave, |_| false, left, None)?;
+        let votes = self.ask(majority, &posted, leave, |_| false, left, None)?;
         self.check_majority(&votes)
     }
 
@@ -151,11 +150,9 @@ impl Store for Quorum {
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         self.has_written = true;
         let (key, by) = (key.clone(), by.to_owned());
-        let revoke =
-            move |store: &mut MemberStore, _: Interrupt<'_>| store.revoke(&key, revocation, &by);
-        let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::Queue, revoke, |_| false, View::to_string, None)?;
-        self.merged(votes)
+        let revoke = move |store: &mut MemberStore| store.revoke(&key, revocation, &by);
+        let votes = self.ask_all(revoke, View::to_string)?;
+        Ok(self.merged(votes))
     }
 
     fn remove(
@@ -167,47 +164,30 @@ impl Store for Quorum {
     ) -> Result<Removal, Failure> {
         self.has_written = true;
         let (key, id, by) = (key.clone(), id.clone(), by.to_owned());
-        let remove = move |store: &mut MemberStore, _: Interrupt<'_>| {
-            store.remove(&key, &id, revocation, &by)
-        };
+        let remove = move |store: &mut MemberStore| store.remove(&key, &id, revocation, &by);
         let describe = |removal: &Removal| match removal {
             Removal::Revoked(holder, _) => format!("revoked {}", holder.client),
             Removal::Removed(waiter, _) => format!("removed {} from the queue", waiter.client),
             Removal::Unknown(view) | Removal::Several(view) => view.to_string(),
             Removal::Gone => "gone, probably removed before".into(),
         };
-        let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::Queue, remove, |_| false, describe, None)?;
-        self.check_majority(&votes)?;
-        Ok(decide_removal(&votes))
+        Ok(decide_removal(&self.ask_all(remove, describe)?))
     }
 
     fn inspect(&mut self, key: &Key) -> Result<View, Failure> {
         let key = key.clone();
-        let inspect = move |store: &mut MemberStore, _: Interrupt<'_>| store.inspect(&key);
-        let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::Queue, inspect, |_| false, View::to_string, None)?;
-        self.merged(votes)
+        let inspect = move |store: &mut MemberStore| store.inspect(&key);
+        let votes = self.ask_all(inspect, View::to_string)?;
+        Ok(self.merged(votes))
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
         let (prefix, pattern) = (prefix.clone(), pattern.cloned());
-        let majority = Some(self.majority());
-        let votes = self.ask(
-            majority,
-            IfBusy::Queue,
-            move |store, _| {
-                let mut listing = store.list(&prefix, pattern.as_ref())?;
-                match listing.failures.pop() {
-                    Some(failure) => Err(failure),
-                    None => Ok(listing.locks),
-                }
-            },
-            |_| false,
-            |locks| format!("locks: {}", locks.len()),
-            None,
-        )?;
-        self.check_majority(&votes)?;
+        let list = move |store: &mut MemberStore| {
+            let mut listing = store.list(&prefix, pattern.as_ref())?;
+            listing.failures.pop().map_or(Ok(listing.locks), Err)
+        };
+        let votes = self.ask_all(list, |locks| format!("locks: {}", locks.len()))?;
         Ok(merge_listings(votes.into_values().collect(), self.members.len()))
     }
 
@@ -215,7 +195,7 @@ impl Store for Quorum {
         let ask = |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.hazards());
         let asked = |_: &Vec<String>| "memory settings read".into();
         let majority = Some(self.majority());
-        let votes = self.ask(majority, IfBusy::Skip, ask, |_| false, asked, None);
+        let votes = self.ask(majority, &self.busy(), ask, |_| false, asked, None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 
@@ -232,21 +212,8 @@ impl Store for Quorum {
 }
 
 impl Quorum {
-    fn majority(&self) -> usize {
-        required(Mode::Exclusive, self.members.len())
-    }
-
-    fn check_majority<T>(&self, votes: &Votes<T>) -> Result<(), Failure> {
-        let (answered, majority) = (votes.count(|_| true), self.majority());
-        match answered < majority {
-            true => Err(self.too_few(answered, majority, votes)),
-            false => Ok(()),
-        }
-    }
-
-    /// The lock as a majority sees it. An error means that too few members answered.
-    fn merged(&self, votes: Votes<View>) -> Result<View, Failure> {
-        self.check_majority(&votes)?;
-        Ok(merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false))
+    /// The lock as a majority sees it.
+    fn merged(&self, votes: Votes<View>) -> View {
+        merge(&votes.into_values().collect::<Vec<_>>(), self.members.len(), false)
     }
 }

@@ -1,24 +1,22 @@
 //! Asks several servers at once, because any of them may be frozen: the first useful answer counts.
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::node::Node;
 use crate::report::{Diagnostic, plain};
-use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::Interrupt;
-use crate::store::waiting::answered;
+use crate::rules::{Delivery, Failure, UserMessage, show};
+use crate::store::waiting::received;
+use crate::store::wire::Limit;
+use crate::system::channel::{Receiver, channel};
 use crate::system::thread;
-use crate::system::wakeup::Wakeup;
 
 /// The answers of several servers to one question.
 pub(super) struct Answers<T> {
-    received: Receiver<Answer<T>>,
-    /// Becomes readable when an answer arrives.
-    pub(super) arrival: Wakeup,
+    pub(super) received: Receiver<Answer<T>>,
     /// One for each server. Dropping them keeps threads from asking that have not begun to.
-    needed: Vec<Sender<()>>,
+    needed: Vec<mpsc::Sender<()>>,
 }
 
 /// The index of a server, the server with its connection, and its answer.
@@ -39,84 +37,58 @@ impl<T: Send + 'static> Answers<T> {
                 plain(&error)
             )))
         };
-        let (sender, received) = channel();
-        let arrival = Wakeup::new().map_err(cannot)?;
+        let (sender, received) = channel().map_err(cannot)?;
         let mut needed = Vec::new();
         for (index, mut node) in nodes {
-            let (sender, arrival, question) = (sender.clone(), arrival.clone(), question.clone());
-            let (need, is_needed) = channel();
+            let (sender, question) = (sender.clone(), question.clone());
+            let (need, is_needed) = mpsc::channel();
             let ask = move || {
                 if is_needed.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
                     && let Some(answer) = question(&mut node)
                 {
-                    // This fails if nobody waits for the answer anymore.
-                    let _ = sender.send((index, node, answer));
-                    arrival.wake();
+                    sender.send((index, node, answer));
                 }
             };
             thread::start("asking", ask).map_err(cannot)?;
             needed.push(need);
         }
-        Ok(Self { received, arrival, needed })
+        Ok(Self { received, needed })
     }
-
-    /// An answer that has arrived.
-    pub(super) fn next(&self) -> Option<Answer<T>> {
-        self.received.try_recv().ok()
-    }
-}
-
-/// The first answer that is not a failure.
-pub(super) struct First<T> {
-    /// The index of the server that gave it.
-    pub(super) index: usize,
-    pub(super) value: T,
-    /// Those of the servers that failed before it came.
-    pub(super) failures: Vec<Failure>,
 }
 
 impl<T: Send + 'static> Answers<Result<T, Failure>> {
-    /// Waits for the first answer that is not a failure. The servers that have answered return to
-    /// `nodes`. An error is that of an interrupt or the failures.
+    /// Waits for the first answer that is not a failure, and returns it with the index of its
+    /// server. The servers that have answered return to `nodes`; -v shows each failure as that of
+    /// a server of this `kind`. An error is that of an interrupt or the failures.
     pub(super) fn first(
         &self,
+        kind: &str,
         nodes: &mut [Node],
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<First<T>, Vec<Failure>> {
-        let until = Instant::now() + timeout;
+        diagnostics: &mut Vec<Diagnostic>,
+        limit: Limit<'_>,
+    ) -> Result<(usize, T), Vec<Failure>> {
         let mut failures = Vec::new();
-        loop {
-            self.arrival.clear();
-            while let Some((index, node, answer)) = self.next() {
-                nodes[index] = node;
-                match answer {
-                    Ok(value) => return Ok(First { index, value, failures }),
-                    Err(failure) => failures.push(failure),
-                }
-            }
-            if failures.len() == self.needed.len() {
-                return Err(failures);
-            }
-            match answered(&self.arrival, interrupt, until) {
-                Ok(true) => {}
-                Ok(false) => break,
+        while failures.len() < self.needed.len() {
+            let failure = match received(&self.received, limit.interrupt, limit.until) {
                 Err(_) => return Err(vec![Failure::Interrupted { sent: false }]),
-            }
+                Ok(None) => break,
+                Ok(Some((index, node, answer))) => {
+                    nodes[index] = node;
+                    match answer {
+                        Ok(value) => return Ok((index, value)),
+                        Err(failure) => failure,
+                    }
+                }
+            };
+            diagnostics.push(Diagnostic::Detail(format!("{kind}: {failure}")));
+            failures.push(failure);
         }
-        let fault = UserMessage::new(format!("no answer within {}", show(timeout)))
-            .with_remedy("check the server and the network");
-        failures.push(Failure::Unreachable {
-            fault,
-            delivery: Delivery::NotSent,
-            others_answer: false,
-        });
+        if failures.len() < self.needed.len() {
+            let fault = UserMessage::new(format!("no answer within {}", show(limit.timeout)))
+                .with_remedy("check the server and the network");
+            diagnostics.push(Diagnostic::Detail(format!("{kind}: {fault}")));
+            failures.push(Failure::unreachable(fault, Delivery::NotSent));
+        }
         Err(failures)
     }
-}
-
-/// What `-v` shows of servers of this kind that failed.
-pub(super) fn details(kind: &str, failures: &[Failure]) -> Vec<Diagnostic> {
-    let failed = failures.iter().filter(|failure| !matches!(failure, Failure::Interrupted { .. }));
-    failed.map(|failure| Diagnostic::Detail(format!("{kind}: {failure}"))).collect()
 }

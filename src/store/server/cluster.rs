@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::answers::{Answers, First, details};
+use super::answers::Answers;
 use super::node::{Node, Reply};
-use super::refusal::Refusal;
+use super::refusal::{Redirection, Refusal};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
-use crate::rules::{BackOff, Failure, Instant, UserMessage};
+use crate::rules::{BackOff, Failure, Instant};
 use crate::store::Interrupt;
 use crate::store::waiting::pause;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 use crate::system::poll::Interrupter;
 
 /// How many redirections in a row are followed before they count as a loop.
@@ -97,11 +97,11 @@ impl Cluster {
             true => None,
             false => self.others_beside(at, absent),
         };
-        let arrival = others.as_ref().map(|others| others.arrival.as_fd());
+        let arrival = others.as_ref().map(|others| others.received.as_fd());
         let beside = arrival.map(|arrival| Interrupter::or(interrupt, arrival)).or(interrupt);
         let ran = self.nodes[at].run_script(call, asking, beside);
-        if let Err(Refusal::Failed(Failure::Interrupted { .. })) = ran
-            && let Some((by, node, ())) = others.and_then(|others| others.next())
+        if let Err(Refusal { failure: Failure::Interrupted { .. }, .. }) = ran
+            && let Some((by, node, ())) = others.and_then(|others| others.received.next())
         {
             self.diagnostic(at, &format!("silent, but {} answers", node.endpoint()));
             self.nodes[by] = node;
@@ -121,11 +121,10 @@ impl Cluster {
         let others = self.nodes.iter().enumerate().filter(|(index, _)| is_new(*index));
         let others = others.filter_map(|(index, node)| Some((index, another(node).ok()?)));
         let others: Vec<_> = others.collect();
-        let is_there =
-            |node: &mut Node| match node.ask(wire::cmd("PING"), None).map_err(Failure::from) {
-                Err(failure) if failure.is_transient() => None,
-                _ => Some(()),
-            };
+        let is_there = |node: &mut Node| match node.ask(wire::cmd("PING"), None) {
+            Err(failure) if failure.is_transient() => None,
+            _ => Some(()),
+        };
         // If no thread can be started, the request itself still has its whole timeout.
         (!others.is_empty()).then(|| Answers::of(others, PATIENCE, is_there).ok()).flatten()
     }
@@ -152,9 +151,7 @@ impl Cluster {
                 return Err(failure.if_others(true));
             }
             let (ran, answers_instead) = self.run_at((at, asking), call, &absent, interrupt);
-            if let Err(Refusal::Failed(failure)) = &ran
-                && failure.maybe_executed()
-            {
+            if ran.as_ref().is_err_and(|refusal| refusal.failure.maybe_executed()) {
                 copies.push(at);
             }
             if let Some(by) = answers_instead {
@@ -165,7 +162,7 @@ impl Cluster {
                 another_answered = true;
                 continue;
             }
-            let refusal = match ran {
+            let Refusal { failure, redirection } = match ran {
                 Ok(mut reply) => {
                     self.last = (at, asking);
                     self.known.insert(at);
@@ -174,13 +171,15 @@ impl Cluster {
                 }
                 Err(refusal) => refusal,
             };
-            if !matches!(refusal, Refusal::Failed(_)) {
+            if redirection.is_some() {
                 self.known.insert(at);
                 another_answered = true;
             }
             let in_time = Instant::now() < until;
-            match refusal {
-                Refusal::Elsewhere { node, asking: ask, .. } if redirections < MAX_REDIRECTIONS => {
+            match redirection {
+                Some(Redirection::Elsewhere { node, asking: ask })
+                    if redirections < MAX_REDIRECTIONS =>
+                {
                     redirections += 1;
                     let way = if ask { "ASK" } else { "MOVED" };
                     self.diagnostic(at, &format!("{way} {node}"));
@@ -189,37 +188,33 @@ impl Cluster {
                         self.owner = at;
                     }
                 }
-                Refusal::Elsewhere { .. } => {
-                    let fault = UserMessage::new("cluster nodes redirect in circles");
-                    return Err(Failure::Unavailable(fault.with_remedy("try again shortly")));
+                Some(Redirection::Elsewhere { .. }) => {
+                    let what = "cluster nodes redirect in circles";
+                    return Err(Failure::unavailable(what, "try again shortly"));
                 }
                 // Retry until all keys have arrived on one node.
-                Refusal::Moving { .. } if in_time => {
+                Some(Redirection::Moving) if in_time => {
                     self.diagnostic(at, "is moving the lock's keys");
                     pause(back_off.pause(), interrupt)?;
                     (at, asking, redirections) = (self.owner, false, 0);
                 }
-                Refusal::Failed(failure) if failure.is_transient() => {
+                None if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
                     absent.push((at, failure));
                     // Another node may know which replica was promoted. If there is no time to ask
                     // it now, the next request does.
-                    (at, asking) = match self.other_than(at, &absent) {
-                        Some(other) if in_time || call.expects_no_reply() => (other, false),
-                        Some(other) => {
-                            self.owner = other;
-                            let (_, failure) = absent.swap_remove(0);
-                            return Err(failure.if_others(another_answered));
+                    match self.other_than(at, &absent) {
+                        Some(other) if in_time || call.expects_no_reply => {
+                            (self.owner, at, asking) = (other, other, false);
                         }
-                        None => {
+                        other => {
                             let (first, failure) = absent.swap_remove(0);
-                            self.owner = first;
+                            self.owner = other.unwrap_or(first);
                             return Err(failure.if_others(another_answered));
                         }
-                    };
-                    self.owner = at;
+                    }
                 }
-                refusal => return Err(refusal.into()),
+                _ => return Err(failure),
             }
         }
     }
@@ -229,13 +224,10 @@ impl Cluster {
         let nodes = self.nodes.iter().map(another).collect::<Result<Vec<_>, _>>()?;
         let nodes = nodes.into_iter().enumerate().collect();
         let answers = Answers::of(nodes, Duration::ZERO, |node| Some(ask_for_masters(node)))?;
-        let first = answers.first(&mut self.nodes, self.io_timeout, None);
-        let First { index, value: masters, failures } = first.map_err(|failures| {
-            self.diagnostics.extend(details("node", &failures));
-            Failure::worst(failures)
-        })?;
+        let limit = Limit::new(self.io_timeout, None);
+        let first = answers.first("node", &mut self.nodes, &mut self.diagnostics, limit);
+        let (index, masters) = first.map_err(Failure::worst)?;
         self.known.insert(index);
-        self.diagnostics.extend(details("node", &failures));
         masters.into_iter().map(|master| self.index_of(master)).collect()
     }
 }
@@ -282,28 +274,15 @@ impl Topology for Cluster {
         })
     }
 
-    fn sleep(
-        &mut self,
-        command: Cmd,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Value, Failure> {
+    fn last(&mut self) -> (&mut Node, bool) {
         let (at, asking) = self.last;
-        match self.nodes[at].sleep(command, asking, at_most, interrupt) {
-            // The next acquire finds the lock's new node.
-            Err(Refusal::Elsewhere { .. } | Refusal::Moving { .. }) => Ok(Value::Nil),
-            slept => Ok(slept?),
-        }
+        (&mut self.nodes[at], asking)
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
         let masters = self.find_masters()?;
         let nodes = self.nodes.iter_mut().enumerate();
         Ok(nodes.filter(|(index, _)| masters.contains(index)).map(|(_, node)| node).collect())
-    }
-
-    fn database(&self) -> u32 {
-        0
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {

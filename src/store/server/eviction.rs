@@ -8,11 +8,8 @@ use crate::store::wire;
 pub(super) fn warning(node: &mut Node) -> Option<String> {
     let memory = node.ask(wire::cmd("INFO").arg("memory").to_owned(), None).ok()?;
     let memory: String = wire::from_redis_value(memory).ok()?;
-    let field = |name: &str| {
-        let line = memory.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.strip_prefix(':')).map(str::trim)
-    };
-    let (limit, policy) = (field("maxmemory")?, field("maxmemory_policy")?);
+    let field = |name| memory.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let (limit, policy) = (field("maxmemory:")?, field("maxmemory_policy:")?);
     (limit != "0" && policy != "noeviction").then(|| {
         format!(
             "{} may evict locks when its memory is full (maxmemory-policy {policy}); set \

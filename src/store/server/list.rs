@@ -1,7 +1,7 @@
 //! Lists the locks under a prefix on all servers.
 
 use super::node::Node;
-use super::reply::{self, unexpected_reply};
+use super::reply;
 use super::scripts::{self, Call};
 use super::topology::Topology;
 use crate::rules::{
@@ -27,11 +27,11 @@ const MAX_LOCKS: usize = 1_000_000;
 /// not hide the locks of the others.
 pub(super) fn list(
     topology: &mut impl Topology,
+    database: u32,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
 ) -> Result<Listing, Failure> {
     let mut listing = Listing::default();
-    let database = topology.database();
     for node in topology.masters()? {
         let listed = once_more(|| names(node, prefix, pattern))
             .and_then(|names| Ok((views(node, database, prefix, &names)?, names)));
@@ -64,7 +64,7 @@ fn names(
     for _ in 0..MAX_PAGES {
         let reply = node.ask(page(prefix, &cursor), None)?;
         let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
-            wire::from_redis_value(reply).map_err(|_| unexpected_reply())?;
+            wire::from_redis_value(reply).map_err(|_| node.unexpected_reply())?;
         let is_last = next == b"0";
         let name = |key: Vec<u8>| -> Option<Name> {
             String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
@@ -86,9 +86,8 @@ fn names(
         }
         cursor = next;
     }
-    let fault =
-        UserMessage::new(format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint()));
-    Err(Failure::misconfigured(fault.with_remedy("check that it is Redis or Valkey")))
+    let what = format!("{}: no end of SCAN after {MAX_PAGES} pages", node.endpoint());
+    Err(Failure::misconfigured(what, "check that it is Redis or Valkey"))
 }
 
 /// Asks for the keys that begin with the prefix, from the cursor on.
@@ -135,6 +134,7 @@ fn pipeline(
         Call::new(scripts::INSPECT, &key, None, database).with("").with(0)
     };
     let calls: Vec<Call> = names.iter().map(call).collect();
-    let view = |reply| reply::view(reply?).ok_or_else(unexpected_reply);
-    Ok(node.run_scripts(&calls)?.into_iter().map(view).collect())
+    let replies = node.run_scripts(&calls)?;
+    let view = |reply| reply::view(reply?).ok_or_else(|| node.unexpected_reply());
+    Ok(replies.into_iter().map(view).collect())
 }

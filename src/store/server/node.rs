@@ -6,16 +6,13 @@ mod link;
 use std::time::Duration;
 
 pub(in crate::store) use handshake::Probe;
-use link::{Kind, Link, Pipeline};
+use link::{Kind, Link, Pipeline, first_error};
 
 use super::refusal::{self, Refusal};
-use super::scripts::{Call, EvalCommands};
-use crate::report::Diagnostic;
-use crate::rules::quorum::Run;
+use super::scripts::Call;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, ServerError, Value};
-use crate::system::wakeup::Wakeup;
+use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, Value};
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
 /// timeouts ten times a second.
@@ -23,17 +20,18 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub(in crate::store) struct Node {
-    link: Link,
+    pub(super) link: Link,
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
     /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
     /// runs even if the server does not know its hash.
     unanswered: bool,
-    /// The commands that run read-only scripts.
-    read_only_eval: EvalCommands,
+    /// Whether read-only scripts run by EVAL_RO, which users without write permission may use. Redis
+    /// has it since version 7.
+    has_read_only_eval: bool,
 }
 
-pub(in crate::store) struct Reply {
-    pub(in crate::store) value: Value,
+pub(in crate::store) struct Reply<T = Value> {
+    pub(in crate::store) value: T,
     /// Whether an earlier copy of the request may have been executed too.
     pub(in crate::store) repeated: bool,
     /// Why a success does not count: too few replicas have confirmed it.
@@ -55,11 +53,13 @@ impl Node {
     /// could be valid for its host.
     pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, Failure> {
         let link = self.link.sibling(endpoint);
-        link.map(Self::on).map_err(|what| Failure::misconfigured(UserMessage::new(what)))
+        let failure =
+            |what| Failure::Misconfigured { fault: UserMessage::new(what), executed: false };
+        link.map(Self::on).map_err(failure)
     }
 
     fn on(link: Link) -> Self {
-        Self { link, unanswered: false, read_only_eval: EvalCommands::ReadOnly }
+        Self { link, unanswered: false, has_read_only_eval: true }
     }
 
     /// The address with its credentials.
@@ -70,22 +70,6 @@ impl Node {
     /// Where the server listens; it also names the server in messages.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
         &self.link.address.endpoint
-    }
-
-    /// The run of the server program that answered last; `None` before the first answer, and
-    /// without `Probe::Run`.
-    pub(in crate::store) fn run(&self) -> Option<&Run> {
-        self.link.run()
-    }
-
-    /// What the server has reported about itself since the last call.
-    pub(in crate::store) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
-        self.link.take_diagnostics()
-    }
-
-    /// Makes this interrupt every request that has no interrupt.
-    pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
-        self.link.withdrawal = withdrawal;
     }
 
     /// Runs a script. It travels as its hash, together with AUTH on a new connection; if the server
@@ -114,14 +98,14 @@ impl Node {
         calls: &[Call],
     ) -> Result<Vec<Result<Value, Refusal>>, Refusal> {
         let Some((first, rest)) = calls.split_first() else { return Ok(Vec::new()) };
-        let commands = |first: Cmd, eval| {
-            let rest = rest.iter().map(|call| call.as_hash(eval));
+        let commands = |first: Cmd, read_only| {
+            let rest = rest.iter().map(|call| call.command(false, read_only));
             [first].into_iter().chain(rest).collect()
         };
         let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
         self.unanswered = false;
         let result = |(call, reply)| match reply {
-            Value::ServerError(error) => Err(self.refused_script(&error, call)),
+            Value::ServerError(error) => Err(refusal::of_script(&error, &self.link.address, call)),
             value => Ok(value),
         };
         Ok(calls.iter().zip(replies).map(result).collect())
@@ -135,17 +119,19 @@ impl Node {
         call: &Call,
     ) -> Result<Reply, Refusal> {
         self.unanswered = false;
-        let confirmed = if call.min_replicas() > 0 { replies.pop() } else { None };
+        let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
-            Some(Value::ServerError(error)) => return Err(self.refused_script(&error, call)),
+            Some(Value::ServerError(error)) => {
+                return Err(refusal::of_script(&error, &self.link.address, call));
+            }
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
         };
         let unconfirmed = match confirmed {
-            Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas()),
+            Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
             // The script itself has run.
             Some(Value::ServerError(error)) => {
-                return Err(Failure::from(self.refused(&error)).but_maybe_executed().into());
+                return Err(self.link.refused(&error).failure.but_maybe_executed().into());
             }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
@@ -158,25 +144,24 @@ impl Node {
     fn run_known_or_not(
         &mut self,
         call: &Call,
-        commands: impl Fn(Cmd, EvalCommands) -> Vec<Cmd>,
+        commands: impl Fn(Cmd, bool) -> Vec<Cmd>,
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = if call.expects_no_reply() { Duration::ZERO } else { self.link.io_timeout };
+        let timeout = if call.expects_no_reply { Duration::ZERO } else { self.link.io_timeout };
         let kind = match () {
             () if call.is_undo() => Kind::Undo,
-            () if call.min_replicas() > 0 => Kind::Blocking,
+            () if call.min_replicas > 0 => Kind::Blocking,
             () => Kind::Ordinary,
         };
         // Without a reply, nobody learns that the hash is unknown.
-        let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply());
+        let (mut repeated, mut as_source) = (false, self.unanswered || call.expects_no_reply);
         loop {
-            let eval = self.eval(call);
-            let command = if as_source { call.as_source(eval) } else { call.as_hash(eval) };
-            let commands = &commands(command, eval);
+            let read_only = call.is_read_only() && self.has_read_only_eval;
+            let commands = &commands(call.command(as_source, read_only), read_only);
             let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
-            if let Err(Refusal::Failed(failure)) = &exchanged {
-                self.unanswered |= failure.maybe_executed();
+            if let Err(refusal) = &exchanged {
+                self.unanswered |= refusal.failure.maybe_executed();
             }
             let (replies, again) = exchanged?;
             repeated |= again;
@@ -184,26 +169,20 @@ impl Node {
                 Some(Value::ServerError(error)) if !as_source && error.code() == "NOSCRIPT" => {
                     as_source = true;
                 }
-                Some(Value::ServerError(error))
-                    if eval == EvalCommands::ReadOnly && refusal::lacks_a_command(error) =>
-                {
-                    self.read_only_eval = EvalCommands::Any;
+                Some(Value::ServerError(error)) if read_only && refusal::lacks_a_command(error) => {
+                    self.has_read_only_eval = false;
                 }
                 _ => return Ok((replies, repeated)),
             }
         }
     }
 
-    fn eval(&self, call: &Call) -> EvalCommands {
-        if call.is_read_only() { self.read_only_eval } else { EvalCommands::Any }
-    }
-
     /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
     /// the I/O timeout, because the server checks for timeouts only ten times a second.
     fn wait(&self, call: &Call) -> Option<Cmd> {
         let timeout = (self.link.io_timeout / 4).as_millis();
-        (call.min_replicas() > 0)
-            .then(|| wire::cmd("WAIT").arg(call.min_replicas()).arg(timeout).to_owned())
+        (call.min_replicas > 0)
+            .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned())
     }
 
     /// Runs a blocking command for `at_most`, on the existing connection. Returns `Value::Nil` at
@@ -223,7 +202,7 @@ impl Node {
         let replies = self.link.exchange_blocking(&commands, limit);
         let mut replies = replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default();
         match replies.pop() {
-            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            Some(Value::ServerError(error)) => Err(self.link.refused(&error)),
             reply => Ok(reply.unwrap_or(Value::Nil)),
         }
     }
@@ -239,17 +218,18 @@ impl Node {
     pub(in crate::store) fn sleep_and_run(
         &mut self,
         command: Cmd,
+        asking: bool,
         call: &Call,
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Reply>, Refusal> {
-        if self.unanswered {
-            return self.sleep(command, false, at_most, interrupt).map(|_| None);
+        if self.unanswered || asking {
+            return self.sleep(command, asking, at_most, interrupt).map(|_| None);
         }
         let mut commands = self.select();
         commands.push(command);
         let before = commands.len();
-        commands.push(call.as_hash(self.eval(call)));
+        commands.push(call.command(false, false));
         commands.extend(self.wait(call));
         let limit = self.limit_of_a_sleep(at_most, interrupt);
         let replies = self.link.exchange_blocking(&commands, limit);
@@ -258,7 +238,7 @@ impl Node {
         };
         let of_script = replies.split_off(before.min(replies.len()));
         match (replies.pop(), of_script.first()) {
-            (Some(Value::ServerError(error)), _) => Err(self.refused(&error)),
+            (Some(Value::ServerError(error)), _) => Err(self.link.refused(&error)),
             (_, Some(Value::ServerError(error))) if error.code() == "NOSCRIPT" => Ok(None),
             _ => self.read_script(of_script, false, call).map(Some),
         }
@@ -269,28 +249,16 @@ impl Node {
         &mut self,
         command: Cmd,
         interrupt: Interrupt<'_>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, Failure> {
         let mut commands = self.select();
         commands.push(command);
-        let mut replies = self.exchange(&commands, interrupt)?;
-        let error = replies.iter().find_map(|reply| match reply {
-            Value::ServerError(error) => Some(error),
-            _ => None,
-        });
-        match error {
-            Some(error) => Err(self.refused(error)),
-            None => replies.pop().ok_or_else(|| self.unexpected_reply().into()),
+        let (timeout, kind) = (self.link.io_timeout, Kind::Ordinary);
+        let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
+        let (mut replies, _) = self.link.exchange(&pipeline)?;
+        match first_error(&replies) {
+            Some(error) => Err(self.link.refused(error).failure),
+            None => replies.pop().ok_or_else(|| self.unexpected_reply()),
         }
-    }
-
-    fn exchange(
-        &mut self,
-        commands: &[Cmd],
-        interrupt: Interrupt<'_>,
-    ) -> Result<Vec<Value>, Refusal> {
-        let timeout = self.link.io_timeout;
-        let pipeline = Pipeline { commands, timeout, interrupt, kind: Kind::Ordinary };
-        self.link.exchange(&pipeline).map(|(replies, _)| replies)
     }
 
     /// The SELECT that precedes commands that are not scripts; scripts select their own database.
@@ -299,14 +267,6 @@ impl Node {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
         }
-    }
-
-    pub(in crate::store) fn refused(&self, error: &ServerError) -> Refusal {
-        self.link.refused(error)
-    }
-
-    pub(in crate::store) fn refused_script(&self, error: &ServerError, call: &Call) -> Refusal {
-        refusal::of_script(error, &self.link.address, call)
     }
 
     fn unconfirmed(&self, replicas: i64, wanted: u32) -> Option<Failure> {

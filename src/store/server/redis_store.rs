@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use super::node::Reply;
-use super::reply::{self, unexpected_reply};
+use super::node::{Node, Reply};
+use super::reply;
 use super::scripts::{self, Call, Script, mailbox};
 use super::topology::Topology;
 use super::{eviction, list};
 use crate::report::Diagnostic;
 use crate::rules::model::lock::MAX_LISTED;
+use crate::rules::quorum::Run;
 use crate::rules::{
     Answer, Asked, Failure, Fence, Id, Instant, Key, Listing, Outcome, Owner, Pattern, Prefix,
     QuorumOp, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl,
-    UserMessage, Verdict, View,
+    Verdict, View,
 };
 use crate::store::waiting::pause_of_a_head;
-use crate::store::wire::{self, Cmd, Value};
+use crate::store::wire::{self, Cmd, Endpoint, Value};
 use crate::store::{Interrupt, Store, attempt_number, decided, undecided};
+use crate::system::wakeup::Wakeup;
 
 /// How many calls one revocation takes at most. Each revokes 50 holds. Only a hostile server, or a
 /// damaged lock, needs more.
@@ -26,6 +28,8 @@ const MAX_REVOKE_CALLS: usize = 10_000;
 /// `min_replicas` replicas have confirmed it.
 pub(in crate::store) struct RedisStore<T> {
     pub(super) topology: T,
+    /// The number of the database that the locks are in.
+    database: u32,
     min_replicas: u32,
     /// The lock as it was when this process first asked to revoke its holds.
     revoking: Option<View>,
@@ -36,9 +40,10 @@ pub(in crate::store) struct RedisStore<T> {
 
 impl<T: Topology> RedisStore<T> {
     /// A grant or a renewal must reach `min_replicas` replicas; 0 means none.
-    pub(in crate::store) fn new(topology: T, min_replicas: u32) -> Self {
+    pub(in crate::store) fn new(topology: T, database: u32, min_replicas: u32) -> Self {
         Self {
             topology,
+            database,
             min_replicas,
             revoking: None,
             #[cfg(test)]
@@ -49,7 +54,7 @@ impl<T: Topology> RedisStore<T> {
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
         #[cfg(test)]
         let script = if self.test_clock { script.on_a_test_clock() } else { script };
-        Call::new(script, key, token, self.topology.database())
+        Call::new(script, key, token, self.database)
     }
 
     /// Runs a script and parses its reply.
@@ -58,42 +63,23 @@ impl<T: Topology> RedisStore<T> {
         call: &Call,
         read: impl FnOnce(Value) -> Option<R>,
         interrupt: Interrupt<'_>,
-    ) -> Result<Read<R>, Failure> {
-        parsed(self.topology.run(call, interrupt)?, read)
+    ) -> Result<Reply<R>, Failure> {
+        let reply = self.topology.run(call, interrupt)?;
+        self.parsed(reply, read)
     }
-}
 
-fn parsed<R>(reply: Reply, read: impl FnOnce(Value) -> Option<R>) -> Result<Read<R>, Failure> {
-    let Reply { value, repeated, unconfirmed } = reply;
-    let value = read(value).ok_or_else(unexpected_reply)?;
-    Ok(Read { value, repeated, unconfirmed })
-}
-
-pub(in crate::store) struct Read<T> {
-    pub(in crate::store) value: T,
-    repeated: bool,
-    unconfirmed: Option<Failure>,
-}
-
-impl<T: Repeatable> Read<T> {
-    /// The value, which may mean something else if an earlier copy of the request was executed too.
-    fn settled(self) -> T {
-        if self.repeated { self.value.after_a_lost_reply() } else { self.value }
-    }
-}
-
-impl<T> Read<T> {
-    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
-    /// have not.
-    fn confirmed(self, counts: impl FnOnce(&T) -> bool) -> Result<T, Failure> {
-        match self.unconfirmed {
-            Some(failure) if counts(&self.value) => Err(failure),
-            _ => Ok(self.value),
+    fn parsed<R>(
+        &mut self,
+        reply: Reply,
+        read: impl FnOnce(Value) -> Option<R>,
+    ) -> Result<Reply<R>, Failure> {
+        let Reply { value, repeated, unconfirmed } = reply;
+        match read(value) {
+            Some(value) => Ok(Reply { value, repeated, unconfirmed }),
+            None => Err(self.topology.last().0.unexpected_reply()),
         }
     }
-}
 
-impl<T: Topology> RedisStore<T> {
     pub(in crate::store) fn ask(
         &mut self,
         request: &Request,
@@ -102,7 +88,7 @@ impl<T: Topology> RedisStore<T> {
         interrupt: Interrupt<'_>,
     ) -> Result<Verdict, Failure> {
         let call = self.acquire_call(request, attempt, seen);
-        verdict(self.topology.run(&call, interrupt)?)
+        self.run(&call, reply::verdict, interrupt)?.confirmed(is_granted)
     }
 
     fn acquire_call(&self, request: &Request, attempt: u64, seen: &[Seen]) -> Call {
@@ -140,34 +126,33 @@ impl<T: Topology> RedisStore<T> {
         call.with(request.ttl.as_millis())
     }
 
-    /// Revokes all holds with a fencing token up to this one.
+    /// Revokes all holds with a fencing token up to this one. Returns the lock as it was before,
+    /// and whether an earlier copy of the request may have been executed too.
     pub(in crate::store) fn revoke_up_to(
         &mut self,
         key: &Key,
         up_to: Option<Fence>,
         revocation: Revocation,
         by: &str,
-    ) -> Result<Read<View>, Failure> {
+    ) -> Result<(View, bool), Failure> {
         let now = if revocation == Revocation::Now { "now" } else { "" };
         let up_to = up_to.unwrap_or(Fence(0));
         let (mut first, mut from, mut is_repeated) = (None, String::new(), false);
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REVOKE, key, None).with(now).with(by);
             let call = call.with(&from).with(up_to);
-            let Read { value: (before, again), repeated, unconfirmed } =
-                self.run(&call, reply::revoked, None)?;
-            is_repeated |= repeated;
+            let reply = self.run(&call, reply::revoked, None)?;
+            let (before, again) = reply.value;
+            is_repeated |= reply.repeated;
             first = first.or(before);
-            let Some(next) = again else {
-                let value: View = first.ok_or_else(unexpected_reply)?;
-                let value = value.up_to(up_to);
-                return Ok(Read { value, repeated: is_repeated, unconfirmed });
-            };
-            from = next.to_string();
+            match (again, first) {
+                (Some(next), seen) => (from, first) = (next.to_string(), seen),
+                (None, Some(view)) => return Ok((view.up_to(up_to), is_repeated)),
+                (None, None) => return Err(self.topology.last().0.unexpected_reply()),
+            }
         }
-        let fault =
-            UserMessage::new(format!("not all holds revoked after {MAX_REVOKE_CALLS} calls"));
-        Err(Failure::Unavailable(fault.with_remedy("try again shortly")))
+        let what = format!("not all holds revoked after {MAX_REVOKE_CALLS} calls");
+        Err(Failure::unavailable(what, "try again shortly"))
     }
 
     /// Sends a release without awaiting the reply: behind an unanswered request, if there is one.
@@ -183,10 +168,41 @@ impl<T: Topology> RedisStore<T> {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Option<Value>, Failure> {
-        match self.topology.sleep(listen(request, at_most), at_most, interrupt)? {
-            Value::Array(reply) => Ok(reply.into_iter().nth(1)),
-            _ => Ok(None),
+        let (node, asking) = self.topology.last();
+        match node.sleep(listen(request, at_most), asking, at_most, interrupt) {
+            Ok(Value::Array(reply)) => Ok(reply.into_iter().nth(1)),
+            Ok(_) => Ok(None),
+            Err(refusal) => refusal.ends_wait(),
         }
+    }
+}
+
+impl<R> Reply<R> {
+    /// The value; an error if it `counts` only once enough replicas have confirmed it, and they
+    /// have not.
+    fn confirmed(self, counts: impl FnOnce(&R) -> bool) -> Result<R, Failure> {
+        match self.unconfirmed {
+            Some(failure) if counts(&self.value) => Err(failure),
+            _ => Ok(self.value),
+        }
+    }
+}
+
+/// The locks on one server.
+impl RedisStore<Node> {
+    /// The run of the server program that answered last; `None` before the first answer, and
+    /// without `Probe::Run`.
+    pub(in crate::store) fn server_run(&self) -> Option<&Run> {
+        self.topology.link.run.as_ref()
+    }
+
+    /// Makes this interrupt every request that has no interrupt.
+    pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
+        self.topology.link.withdrawal = withdrawal;
+    }
+
+    pub(in crate::store) fn endpoint(&self) -> &Endpoint {
+        self.topology.endpoint()
     }
 }
 
@@ -221,10 +237,8 @@ pub(in crate::store) fn acquire_fields(
     ]
 }
 
-/// What the server answers to a request. A grant counts once enough replicas have confirmed it.
-fn verdict(reply: Reply) -> Result<Verdict, Failure> {
-    let is_granted = |verdict: &Verdict| matches!(verdict, Verdict::Answer(Answer::Granted { .. }));
-    parsed(reply, reply::verdict)?.confirmed(is_granted)
+fn is_granted(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Answer(Answer::Granted { .. }))
 }
 
 /// The command that waits for a message to the waiter.
@@ -263,10 +277,13 @@ impl<T: Topology> Store for RedisStore<T> {
         // meanwhile, its claim would keep the lock for a whole lease.
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number(), seen);
-        let Some(reply) = self.topology.sleep_and_run(listen, &call, pause, interrupt)? else {
-            return Ok(None);
+        let (node, asking) = self.topology.last();
+        let reply = match node.sleep_and_run(listen, asking, &call, pause, interrupt) {
+            Ok(Some(reply)) => self.parsed(reply, reply::verdict)?,
+            Ok(None) => return Ok(None),
+            Err(refusal) => return refusal.ends_wait(),
         };
-        Ok(match verdict(reply)? {
+        Ok(match reply.confirmed(is_granted)? {
             Verdict::Answer(answer) => Some(Asked { sent, answer }),
             // The waiter asks again, and then this is decided.
             Verdict::Again | Verdict::FenceAhead { .. } | Verdict::Proposed(_) => None,
@@ -289,7 +306,8 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         let call = self.release_call(key, token, outcome);
-        Ok(self.run(&call, reply::release, None)?.settled())
+        let reply = self.run(&call, reply::release, None)?;
+        Ok(if reply.repeated { reply.value.after_a_lost_reply() } else { reply.value })
     }
 
     fn leave(&mut self, request: &Request) -> Result<(), Failure> {
@@ -305,18 +323,17 @@ impl<T: Topology> Store for RedisStore<T> {
     fn revoke(&mut self, key: &Key, revocation: Revocation, by: &str) -> Result<View, Failure> {
         // Revoke only grants up to the fencing token that the first call has seen, so that neither
         // a request that arrives late nor a repetition affects later grants.
-        let (seen, mut repeats) = match &self.revoking {
+        let (seen, repeats) = match &self.revoking {
             Some(seen) => (seen.clone(), true),
             None => (self.page(key, "", 0)?, false),
         };
         self.revoking = Some(seen.clone());
-        let mut before = self.revoke_up_to(key, seen.fence, revocation, by)?;
-        repeats |= before.repeated;
-        if repeats {
+        let (mut before, is_repeated) = self.revoke_up_to(key, seen.fence, revocation, by)?;
+        if repeats || is_repeated {
             let history = self.page(key, "history", 0)?.history;
-            before.value.add_revoked_earlier(seen.holders, &history);
+            before.add_revoked_earlier(seen.holders, &history);
         }
-        Ok(before.value)
+        Ok(before)
     }
 
     fn remove(
@@ -330,10 +347,10 @@ impl<T: Topology> Store for RedisStore<T> {
         let mut from = "0 ".to_owned();
         for _ in 0..MAX_REVOKE_CALLS {
             let call = self.call(scripts::REMOVE, key, None).with(now).with(by).with(id);
-            let Read { value, repeated, unconfirmed } =
-                self.run(&call.with(&from), reply::removal, None)?;
-            match value {
-                Ok(value) => return Ok(Read { value, repeated, unconfirmed }.settled()),
+            let reply = self.run(&call.with(&from), reply::removal, None)?;
+            match reply.value {
+                Ok(removal) if reply.repeated => return Ok(removal.after_a_lost_reply()),
+                Ok(removal) => return Ok(removal),
                 Err(next) => from = next,
             }
         }
@@ -355,7 +372,7 @@ impl<T: Topology> Store for RedisStore<T> {
     }
 
     fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
-        list::list(&mut self.topology, prefix, pattern)
+        list::list(&mut self.topology, self.database, prefix, pattern)
     }
 
     /// Names the servers that evict keys when their memory is full.

@@ -5,51 +5,50 @@ use crate::rules::{Failure, UserMessage};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
-pub(in crate::store) enum Refusal {
-    /// The server is a node of a cluster, and another node has the lock. With `asking`, the other
-    /// node is still importing the lock's keys, and serves them only after ASKING.
-    Elsewhere {
-        peer: String,
-        node: Endpoint,
-        asking: bool,
-    },
-    /// The server is a node of a cluster, and the lock's keys are divided between it and another
-    /// node.
-    Moving {
-        peer: String,
-    },
-    /// The server is not a master, or no longer one.
-    Demoted {
-        peer: String,
-    },
-    Failed(Failure),
+pub(in crate::store) struct Refusal {
+    /// What it means unless the redirection is followed.
+    pub(super) failure: Failure,
+    pub(super) redirection: Option<Redirection>,
+}
+
+/// Where a request may be served instead.
+pub(super) enum Redirection {
+    /// By another node of the cluster. With `asking`, that node is still importing the lock's keys,
+    /// and serves them only after ASKING.
+    Elsewhere { node: Endpoint, asking: bool },
+    /// The lock's keys are divided between this node of a cluster and another one.
+    Moving,
+    /// By the master: this server is not one, or no longer.
+    Master,
 }
 
 impl From<Failure> for Refusal {
     fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
+        Self { failure, redirection: None }
     }
 }
 
 impl From<Refusal> for Failure {
-    /// What the refusal means if there is only one server.
     fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Failed(failure) => failure,
-            Refusal::Elsewhere { peer, .. } => {
-                let fault = UserMessage::new(format!("{peer} is a cluster node"));
-                Self::misconfigured(fault.with_remedy("use a redis+cluster:// URL"))
-            }
-            Refusal::Moving { peer } => {
-                let fault = UserMessage::new(format!("{peer} is moving the lock to another node"));
-                Self::Unavailable(fault.with_remedy("try again shortly"))
-            }
-            Refusal::Demoted { peer } => {
-                let fault = UserMessage::new(format!("{peer} is a replica"));
-                Self::misconfigured(fault.with_remedy("use the address of the master"))
-            }
+        refusal.failure
+    }
+}
+
+impl Refusal {
+    /// For a wait: none if another node of the cluster has the lock, as the next request finds it.
+    pub(super) fn ends_wait<T>(self) -> Result<Option<T>, Failure> {
+        match self.redirection {
+            Some(Redirection::Elsewhere { .. } | Redirection::Moving) => Ok(None),
+            _ => Err(self.failure),
         }
     }
+}
+
+/// The server is not a master.
+pub(super) fn demoted(address: &Address) -> Refusal {
+    let what = format!("{address} is a replica");
+    let failure = Failure::misconfigured(what, "use the address of the master");
+    Refusal { failure, redirection: Some(Redirection::Master) }
 }
 
 /// Error codes that Redis 6.2 moves into the text of the error if a script raised it.
@@ -71,13 +70,15 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "ERR" => CODES_IN_TEXT.iter().find(|code| text.contains(*code)).copied().unwrap_or("ERR"),
         code => code,
     };
-    let fault =
-        |what: &str, remedy: &str| UserMessage::new(format!("{peer} {what}")).with_remedy(remedy);
-    let passing = |what: &str, remedy: &str| Failure::Unavailable(fault(what, remedy)).into();
-    let lasting = |what: &str, remedy: &str| Failure::misconfigured(fault(what, remedy)).into();
+    let passing = |what: &str, remedy: &str| {
+        Refusal::from(Failure::unavailable(format!("{peer} {what}"), remedy))
+    };
+    let lasting = |what: &str, remedy: &str| {
+        Refusal::from(Failure::misconfigured(format!("{peer} {what}"), remedy))
+    };
     let unknown = || {
         let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
-        Failure::misconfigured(UserMessage::new(what)).into()
+        Failure::Misconfigured { fault: UserMessage::new(what), executed: false }.into()
     };
     match code {
         "LOADING" => passing("is loading its data", "try again shortly"),
@@ -85,7 +86,10 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "MASTERDOWN" => passing("has lost its master", "restore the master"),
         "CLUSTERDOWN" => passing("reports that its cluster is down", "check CLUSTER INFO there"),
         "UNBLOCKED" => passing("ended the wait", "check whether it is still a master"),
-        "TRYAGAIN" => Refusal::Moving { peer },
+        "TRYAGAIN" => Refusal {
+            redirection: Some(Redirection::Moving),
+            ..passing("is moving the lock to another node", "try again shortly")
+        },
         "OOM" => {
             passing("is out of memory and refuses writes", "raise maxmemory or free memory there")
         }
@@ -95,17 +99,18 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
         "WRONGPASS" => lasting("rejected the username or password", "correct the credentials"),
         "NOPERM" => {
             let what = format!("{peer}: permission denied: {}", first_line(text));
-            let remedy = "grant the permission with ACL SETUSER there";
-            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(what, "grant the permission with ACL SETUSER there").into()
         }
-        "READONLY" => Refusal::Demoted { peer },
+        "READONLY" => demoted(address),
         "WRONGTYPE" => {
             let what = format!("{peer}: this key holds something other than a lock");
-            let remedy = "use another name or --prefix";
-            Failure::misconfigured(UserMessage::new(what).with_remedy(remedy)).into()
+            Failure::misconfigured(what, "use another name or --prefix").into()
         }
         "MOVED" | "ASK" => match other_node(text).map(|(host, port)| address.named(host, port)) {
-            Some(Ok(node)) => Refusal::Elsewhere { peer, node, asking: code == "ASK" },
+            Some(Ok(node)) => Refusal {
+                redirection: Some(Redirection::Elsewhere { node, asking: code == "ASK" }),
+                ..lasting("is a cluster node", "use a redis+cluster:// URL")
+            },
             Some(Err(failure)) => failure.into(),
             None => unknown(),
         },
@@ -132,8 +137,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
 pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let denied_for = |what: &str, remedy: &str| {
-        let fault = UserMessage::new(format!("{address}: permission denied for {what}"));
-        Failure::misconfigured(fault.with_remedy(remedy)).into()
+        Failure::misconfigured(format!("{address}: permission denied for {what}"), remedy).into()
     };
     let denied = is_denial(text);
     let of_keys = text.contains("of the keys") || text.contains("to access a key");

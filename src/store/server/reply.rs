@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use crate::rules::{
-    Answer, ClientInfo, Ending, Failure, Fence, HistoryEntry, HoldState, Holder, Mode, Operator,
-    Proposal, Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, UserMessage,
-    Verdict, View, Waiter,
+    Answer, ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal,
+    Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, Verdict, View, Waiter,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
@@ -96,13 +95,6 @@ impl Fields {
     }
 }
 
-/// For a reply that is valid RESP but not what the command or script returns.
-pub(in crate::store) fn unexpected_reply() -> Failure {
-    let fault = UserMessage::new("unexpected reply from the server");
-    let fault = fault.with_remedy("check that it is Redis or Valkey");
-    Failure::Misconfigured { fault, executed: true }
-}
-
 /// Parses the reply of ACQUIRE.
 pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
@@ -133,8 +125,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
         }
         "again" => return Some(Verdict::Again),
         "ahead" => {
-            let (ahead, now) = (fields.millis()?, fields.time()?);
-            return Some(Verdict::FenceAhead { ahead, now });
+            return Some(Verdict::FenceAhead { ahead: fields.millis()?, now: fields.time()? });
         }
         _ => return None,
     }))
@@ -143,10 +134,11 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
 pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
-        "renewed" => {
-            let (fence, left) = (fields.fence()?, fields.millis()?);
-            Some(Renewal::Renewed { fence, left, mode: fields.mode()?? })
-        }
+        "renewed" => Some(Renewal::Renewed {
+            fence: fields.fence()?,
+            left: fields.millis()?,
+            mode: fields.mode()??,
+        }),
         "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,
     }
@@ -197,42 +189,34 @@ pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>>
 /// Parses a view, which is the reply of INSPECT and part of others.
 pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
-    let now = fields.time()?;
-    let state = match fields.text()?.as_str() {
-        "free" => State::Free,
-        "held" => State::Held,
-        "revoked" => State::Revoked,
-        "cooling" => State::Cooling,
-        "foreign" => State::Foreign,
-        _ => return None,
-    };
-    let mode = fields.mode()?;
-    let ttl = u64::try_from(fields.integer()?).ok().map(Duration::from_millis);
-    let fence = fields.text()?.parse().ok().map(Fence);
-    let generation = fields.text()?;
-    let holder_count = fields.count()?;
-    let holders = fields.list(holder)?;
-    let waiter_count = fields.count()?;
-    let waiters = fields.list(waiter)?;
-    // Later versions of rlock may have more endings; skip those entries.
-    let history = Fields::of(fields.0.next()?)?.0.filter_map(|entry| match entry {
+    Some(View {
+        now: fields.time()?,
+        state: match fields.text()?.as_str() {
+            "free" => State::Free,
+            "held" => State::Held,
+            "revoked" => State::Revoked,
+            "cooling" => State::Cooling,
+            "foreign" => State::Foreign,
+            _ => return None,
+        },
+        mode: fields.mode()?,
+        ttl: u64::try_from(fields.integer()?).ok().map(Duration::from_millis),
+        fence: fields.text()?.parse().ok().map(Fence),
+        generation: fields.text()?,
+        holder_count: fields.count()?,
+        holders: fields.list(holder)?,
+        waiter_count: fields.count()?,
+        waiters: fields.list(waiter)?,
+        // Later versions of rlock may have more endings; skip those entries.
+        history: Fields::of(fields.0.next()?)?.0.filter_map(history_entry).collect(),
+    })
+}
+
+fn history_entry(reply: Value) -> Option<HistoryEntry> {
+    match reply {
         Value::BulkString(lines) => HistoryEntry::from_lines(&String::from_utf8_lossy(&lines)),
         _ => None,
-    });
-    let history = history.collect();
-    Some(View {
-        now,
-        state,
-        mode,
-        ttl,
-        fence,
-        generation,
-        holder_count,
-        holders,
-        waiter_count,
-        waiters,
-        history,
-    })
+    }
 }
 
 fn holder(reply: Value) -> Option<Holder> {

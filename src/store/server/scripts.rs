@@ -31,9 +31,11 @@ impl Script {
 
 pub(in crate::store) struct Call {
     script: Script,
+    key: Key,
     arguments: Vec<Vec<u8>>,
-    min_replicas: u32,
-    expects_no_reply: bool,
+    /// How many replicas must confirm a success; 0 if none.
+    pub(super) min_replicas: u32,
+    pub(super) expects_no_reply: bool,
 }
 
 impl Call {
@@ -56,7 +58,7 @@ impl Call {
         ];
         let mut arguments = vec![keys.len().to_string().into_bytes()];
         arguments.extend(keys.map(String::into_bytes));
-        Self { script, arguments, min_replicas: 0, expects_no_reply: false }
+        Self { script, key: key.clone(), arguments, min_replicas: 0, expects_no_reply: false }
             .with(database)
             .with(token)
     }
@@ -76,15 +78,6 @@ impl Call {
         Self { expects_no_reply: true, ..self }
     }
 
-    pub(in crate::store) fn expects_no_reply(&self) -> bool {
-        self.expects_no_reply
-    }
-
-    /// How many replicas must confirm a success; 0 if none.
-    pub(in crate::store) fn min_replicas(&self) -> u32 {
-        self.min_replicas
-    }
-
     /// The Redis command that a line of the script calls, counted from 1, to name it when the
     /// server denies it.
     pub(in crate::store) fn command_at(&self, line: usize) -> Option<&'static str> {
@@ -95,23 +88,18 @@ impl Call {
 
     /// The key patterns that an ACL rule must allow for the lock: its guard and its side keys.
     pub(in crate::store) fn key_patterns(&self) -> [String; 2] {
-        let key = |index: usize| {
-            String::from_utf8_lossy(self.arguments.get(index).map_or(&[][..], Vec::as_slice))
+        [self.key.as_str().to_owned(), self.key.side("*")]
+    }
+
+    /// The command that runs the script: as source, which makes the server remember its hash, or by
+    /// the hash, which a server that does not know it answers with NOSCRIPT.
+    pub(in crate::store) fn command(&self, as_source: bool, read_only: bool) -> Cmd {
+        let (verb, script) = match as_source {
+            true => ("EVAL", self.script.source),
+            false => ("EVALSHA", self.script.hash),
         };
-        // The number of keys comes first, then the guard, then the holds: one of the side keys.
-        let side = key(2);
-        [key(1).into_owned(), format!("{}*", side.strip_suffix("holds").unwrap_or(&side))]
-    }
-
-    /// The command that runs the script by its hash. A server that does not know it answers
-    /// NOSCRIPT.
-    pub(in crate::store) fn as_hash(&self, eval: EvalCommands) -> Cmd {
-        self.command(eval.evalsha(), self.script.hash)
-    }
-
-    /// The command that runs the script as source, which also makes the server remember its hash.
-    pub(in crate::store) fn as_source(&self, eval: EvalCommands) -> Cmd {
-        self.command(eval.eval(), self.script.source)
+        let suffix = if read_only { "_RO" } else { "" };
+        wire::cmd(&[verb, suffix].concat()).arg(script).arg(&self.arguments).to_owned()
     }
 
     pub(in crate::store) fn is_read_only(&self) -> bool {
@@ -120,36 +108,6 @@ impl Call {
 
     pub(in crate::store) fn is_undo(&self) -> bool {
         [LEAVE.hash, RELEASE.hash].contains(&self.script.hash)
-    }
-
-    fn command(&self, verb: &str, script: &str) -> Cmd {
-        let mut command = wire::cmd(verb);
-        command.arg(script).arg(&self.arguments);
-        command
-    }
-}
-
-/// The Redis commands that run a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum EvalCommands {
-    Any,
-    /// For read-only scripts: users without write permission may run these. Since Redis 7.
-    ReadOnly,
-}
-
-impl EvalCommands {
-    fn evalsha(self) -> &'static str {
-        match self {
-            Self::Any => "EVALSHA",
-            Self::ReadOnly => "EVALSHA_RO",
-        }
-    }
-
-    fn eval(self) -> &'static str {
-        match self {
-            Self::Any => "EVAL",
-            Self::ReadOnly => "EVAL_RO",
-        }
     }
 }
 

@@ -4,15 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::{Answers, First, details};
+use super::answers::Answers;
 use super::node::{Node, Probe, Reply};
-use super::refusal::{Refusal, UNSUPPORTED_COMMAND};
+use super::refusal::{Redirection, Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Value};
+use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
 /// How much longer than the first sentinel another one may take to name a master.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -25,7 +25,6 @@ pub(in crate::store) struct Sentinel {
     answers: Option<Answers<Result<Endpoint, Failure>>>,
     master: Node,
     io_timeout: Duration,
-    database: u32,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -48,7 +47,6 @@ impl Sentinel {
             answers: None,
             master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
             io_timeout,
-            database: master.database,
             diagnostics: Vec::new(),
         })
     }
@@ -56,17 +54,17 @@ impl Sentinel {
     /// The master that the first sentinel to answer names.
     fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
         self.ask_all()?;
-        let master = self.answer(self.io_timeout, interrupt).map_err(|failures| {
-            self.diagnostics.extend(details("sentinel", &failures));
-            none_of(failures, self.sentinels.len())
-        })?;
+        let master = self.answer(Limit::new(self.io_timeout, interrupt));
+        let master = master.map_err(|failures| none_of(failures, self.sentinels.len()))?;
         self.use_master(master)
     }
 
     /// Asks all sentinels for the master.
     fn ask_all(&mut self) -> Result<(), Failure> {
         // Those that answered after the first one keep their connections.
-        while let Some((index, sentinel, _)) = self.answers.as_ref().and_then(Answers::next) {
+        while let Some((index, sentinel, _)) =
+            self.answers.as_ref().and_then(|answers| answers.received.next())
+        {
             self.sentinels[index] = sentinel;
         }
         let mut asked = Vec::new();
@@ -81,15 +79,10 @@ impl Sentinel {
     }
 
     /// The master that the next sentinel to answer names.
-    fn answer(
-        &mut self,
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Endpoint, Vec<Failure>> {
+    fn answer(&mut self, limit: Limit<'_>) -> Result<Endpoint, Vec<Failure>> {
         let Some(answers) = &self.answers else { return Err(Vec::new()) };
-        let First { index, value: master, failures } =
-            answers.first(&mut self.sentinels, timeout, interrupt)?;
-        self.diagnostics.extend(details("sentinel", &failures));
+        let (index, master) =
+            answers.first("sentinel", &mut self.sentinels, &mut self.diagnostics, limit)?;
         if *self.master.endpoint() != master {
             let sentinel = self.sentinels[index].endpoint();
             let what = format!("sentinel {sentinel}: {master} is the master");
@@ -101,7 +94,7 @@ impl Sentinel {
     /// A master other than the present one, if a sentinel already knows it.
     fn other_master(&mut self, interrupt: Interrupt<'_>) -> Option<Endpoint> {
         loop {
-            let master = self.answer(PATIENCE, interrupt).ok()?;
+            let master = self.answer(Limit::new(PATIENCE, interrupt)).ok()?;
             if *self.master.endpoint() != master {
                 return Some(master);
             }
@@ -119,11 +112,11 @@ impl Sentinel {
 /// Where the master of the service listens, according to one sentinel.
 fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
     let question = wire::cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service).clone();
-    let answer = sentinel.ask(question, None).map_err(|refusal| match Failure::from(refusal) {
+    let answer = sentinel.ask(question, None).map_err(|failure| match failure {
         failure if failure.problem().contains(UNSUPPORTED_COMMAND) => {
-            let fault = UserMessage::new(format!("{} is not a sentinel", sentinel.endpoint()));
+            let what = format!("{} is not a sentinel", sentinel.endpoint());
             let remedy = "use the addresses of the sentinels (usually port 26379)";
-            Failure::misconfigured(fault.with_remedy(remedy))
+            Failure::misconfigured(what, remedy)
         }
         failure => failure,
     });
@@ -131,8 +124,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
         Value::Nil => {
             let what =
                 format!("sentinel {} does not know service '{service}'", sentinel.endpoint());
-            let fault = UserMessage::new(what).with_remedy("correct the service name in the URL");
-            Err(Failure::misconfigured(fault))
+            Err(Failure::misconfigured(what, "correct the service name in the URL"))
         }
         answer => {
             let address = wire::from_redis_value::<(String, u16)>(answer);
@@ -156,11 +148,7 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
             let fault = UserMessage::new(what).with_remedy("check the sentinels");
             match answers {
                 true => Failure::Unavailable(fault),
-                false => Failure::Unreachable {
-                    fault,
-                    delivery: Delivery::NotSent,
-                    others_answer: false,
-                },
+                false => Failure::unreachable(fault, Delivery::NotSent),
             }
         }
     }
@@ -169,57 +157,40 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
 impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
         // It follows an earlier request, wherever that went.
-        let expects_no_reply = call.expects_no_reply();
+        let expects_no_reply = call.expects_no_reply;
         let master = if expects_no_reply { &mut self.master } else { self.master(interrupt)? };
         let mut reply = master.run_script(call, false, interrupt);
         // During a failover, another sentinel may already name the new master.
-        if matches!(reply, Err(Refusal::Demoted { .. }))
+        let is_demoted =
+            |refusal: &Refusal| matches!(refusal.redirection, Some(Redirection::Master));
+        if reply.as_ref().is_err_and(is_demoted)
             && !expects_no_reply
             && let Some(other) = self.other_master(interrupt)
         {
             reply = self.use_master(other)?.run_script(call, false, interrupt);
         }
-        reply.map_err(|refusal| match refusal {
-            Refusal::Demoted { peer } => {
+        reply.map_err(|refusal| match is_demoted(&refusal) {
+            true => {
+                let peer = self.master.endpoint();
                 let what = format!("{peer} is not a master, although a sentinel reports it as one");
-                let remedy = "try again when the failover has ended";
-                Failure::Unavailable(UserMessage::new(what).with_remedy(remedy))
+                Failure::unavailable(what, "try again when the failover has ended")
             }
             // A sentinel has just named this server.
-            refusal => Failure::from(refusal).if_others(true),
+            false => refusal.failure.if_others(true),
         })
     }
 
-    fn sleep(
-        &mut self,
-        command: Cmd,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Value, Failure> {
-        Ok(self.master.sleep(command, false, at_most, interrupt)?)
-    }
-
-    fn sleep_and_run(
-        &mut self,
-        command: Cmd,
-        call: &Call,
-        at_most: Duration,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Option<Reply>, Failure> {
-        Ok(self.master.sleep_and_run(command, call, at_most, interrupt)?)
+    fn last(&mut self) -> (&mut Node, bool) {
+        (&mut self.master, false)
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
         Ok(vec![self.master(None)?])
     }
 
-    fn database(&self) -> u32 {
-        self.database
-    }
-
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.extend(self.master.take_diagnostics());
+        diagnostics.append(&mut self.master.link.diagnostics);
         diagnostics
     }
 }

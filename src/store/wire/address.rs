@@ -7,9 +7,9 @@ use std::fmt;
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
 
-use super::endpoint::{Endpoint, InvalidHost};
+use super::endpoint::{Endpoint, Host};
 use super::tls::TlsFiles;
-use crate::rules::{Failure, UserMessage};
+use crate::rules::Failure;
 use mistakes::SCHEMES;
 
 /// One server, with everything that a connection to it needs.
@@ -95,9 +95,8 @@ impl Address {
                 return Err("port cannot be 0; use the port of the server".into());
             }
             ConnectionAddr::Tcp(host, port) => {
-                let host = host.parse().map_err(
-                    |InvalidHost| "invalid host name; use letters, digits, '.', '-' and '_'",
-                )?;
+                let host = Host::named(host)
+                    .ok_or("invalid host name; use letters, digits, '.', '-' and '_'")?;
                 Endpoint::Tcp { host, port: *port }
             }
             ConnectionAddr::Unix(path) => match SockAddr::unix(path) {
@@ -123,11 +122,9 @@ impl Address {
     pub(in crate::store) fn named(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
         let host = match (host, &self.endpoint) {
             ("" | "?", Endpoint::Tcp { host, .. }) => host.clone(),
-            _ => host.parse().map_err(|InvalidHost| {
-                let fault =
-                    UserMessage::new(format!("{self} names a server with an invalid host name"));
-                let remedy = "correct the address that the server announces";
-                Failure::misconfigured(fault.with_remedy(remedy))
+            _ => Host::named(host).ok_or_else(|| {
+                let what = format!("{self} names a server with an invalid host name");
+                Failure::misconfigured(what, "correct the address that the server announces")
             })?,
         };
         Ok(Endpoint::Tcp { host, port })

@@ -5,19 +5,18 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use redis::{Cmd, Value};
 
 use super::dial::dial;
 use super::endpoint::Endpoint;
+use super::limit::Limit;
 use super::resp::{Reader, Unusable};
 use super::stream::Stream;
 use super::tls::{Tls, reason};
 use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::Interrupt;
-use crate::system::poll::{Want, Woken, wait};
+use crate::system::poll::Want;
 
 /// How much the replies to one pipeline may take, in bytes: both on the wire and in memory. Even
 /// lists of locks are far smaller.
@@ -38,59 +37,14 @@ pub(in crate::store) struct Connection {
     may_speak_tls: bool,
 }
 
-/// What ends a wait for a server.
-#[derive(Clone, Copy)]
-pub(in crate::store) struct Limit<'a> {
-    timeout: Duration,
-    until: Instant,
-    interrupt: Interrupt<'a>,
-}
-
-impl<'a> Limit<'a> {
-    /// From now on.
-    pub(in crate::store) fn new(timeout: Duration, interrupt: Interrupt<'a>) -> Self {
-        Self { timeout, until: Instant::now() + timeout, interrupt }
-    }
-
-    /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
-    /// an operation wait, so nothing else would notice.
-    fn check(&self) -> Result<(), Broken> {
-        let now = Instant::now();
-        if now >= self.until {
-            return Err(Broken::TimedOut);
-        }
-        match wait(None, self.interrupt, now).map_err(Broken::Io)? {
-            Woken::Interrupted => Err(Broken::Interrupted),
-            Woken::Ready | Woken::TimedOut => Ok(()),
-        }
-    }
-
-    /// The same limit, after the server has blocked for this long.
-    pub(in crate::store) fn after(self, time: Duration) -> Self {
-        Self { until: self.until + time, ..self }
-    }
-}
-
-/// Why an exchange failed.
-enum Broken {
-    TimedOut,
-    Closed,
-    Interrupted,
-    TooLarge,
-    /// TLS does not accept the server.
-    Distrusted(io::Error),
-    Io(io::Error),
-}
-
 impl Connection {
-    /// Connects within `timeout`. A TLS handshake takes place with the first exchange.
+    /// Connects within the limit. A TLS handshake takes place with the first exchange.
     pub(in crate::store) fn open(
         endpoint: &Endpoint,
         tls: Option<&Tls>,
-        timeout: Duration,
-        interrupt: Interrupt<'_>,
+        limit: Limit<'_>,
     ) -> Result<Self, Failure> {
-        let socket = dial(endpoint, timeout, interrupt)?;
+        let socket = dial(endpoint, limit)?;
         let peer = endpoint.to_string();
         match Stream::new(socket, tls) {
             Ok(stream) => Ok(Self {
@@ -121,20 +75,17 @@ impl Connection {
             command.write_packed_command(&mut bytes);
         }
         self.pending += commands.len();
-        self.write(bytes, limit).map_err(|broken| self.failure(broken, limit.timeout))?;
+        self.write(bytes, limit)?;
         let mut replies = Vec::with_capacity(commands.len());
         let mut rest = LARGEST_REPLY;
         while self.pending > 0 {
             let reply = match self.reader.reply(&mut rest) {
                 Ok(reply) => reply,
                 Err(Unusable::Malformed) => return Err(self.not_redis()),
-                Err(Unusable::TooLarge) => {
-                    return Err(self.failure(Broken::TooLarge, limit.timeout));
-                }
+                Err(Unusable::TooLarge) => return Err(self.too_large()),
             };
             let Some(reply) = reply else {
-                let read = self.read(limit, &mut rest);
-                read.map_err(|broken| self.failure(broken, limit.timeout))?;
+                self.read(limit, &mut rest)?;
                 continue;
             };
             if self.pending <= commands.len() {
@@ -162,124 +113,121 @@ impl Connection {
 
     /// Sends bytes. What cannot be sent in time goes out ahead of the next pipeline, so that no
     /// command is truncated.
-    fn write(&mut self, mut bytes: Vec<u8>, limit: Limit<'_>) -> Result<(), Broken> {
+    fn write(&mut self, mut bytes: Vec<u8>, limit: Limit<'_>) -> Result<(), Failure> {
         let mut sent = 0;
         while sent < bytes.len() {
             match self.stream.write(&bytes[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) => {
-                    let again = retry(&self.stream, error, Want::Write, limit);
-                    if let Err(broken) = again {
+                    if let Err(failure) = self.await_retry(error, Want::Write, limit) {
                         self.unsent = bytes.split_off(sent);
-                        return Err(broken);
+                        return Err(failure);
                     }
                 }
             }
         }
         while let Err(error) = self.stream.flush() {
-            retry(&self.stream, error, Want::Write, limit)?;
+            self.await_retry(error, Want::Write, limit)?;
         }
         Ok(())
     }
 
     /// Reads some bytes of the replies. Reduces `rest` by what came from the socket for that.
-    fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Broken> {
+    fn read(&mut self, limit: Limit<'_>, rest: &mut usize) -> Result<(), Failure> {
         loop {
             // Not before the first bytes: if they have arrived, they are read even after an
             // interrupt.
             if *rest < LARGEST_REPLY || Instant::now() >= limit.until {
-                limit.check()?;
+                self.check(limit)?;
             }
-            let before = self.stream.received();
+            let before = self.stream.received;
             let read = self.reader.read_from(&mut self.stream);
-            let received = self.stream.received() - before;
-            *rest = rest.checked_sub(received).ok_or(Broken::TooLarge)?;
+            let received = self.stream.received - before;
+            *rest = rest.checked_sub(received).ok_or_else(|| self.too_large())?;
             match read {
-                Ok(0) => return Err(Broken::Closed),
+                Ok(0) => return Err(self.closed()),
                 Ok(_) => return Ok(()),
-                Err(error) => retry(&self.stream, error, Want::Read, limit)?,
+                Err(error) => self.await_retry(error, Want::Read, limit)?,
             }
         }
     }
 
-    fn remedy(&self, remedy: &str) -> String {
-        match self.may_speak_tls {
-            true => format!("{remedy}, and use rediss:// if it uses TLS"),
-            false => remedy.to_owned(),
+    /// Waits until an operation that returned `error` is worth another try.
+    fn await_retry(&self, error: io::Error, want: Want, limit: Limit<'_>) -> Result<(), Failure> {
+        match error.kind() {
+            io::ErrorKind::Interrupted => return self.check(limit),
+            io::ErrorKind::WouldBlock => {}
+            io::ErrorKind::UnexpectedEof => return Err(self.closed()),
+            // This is how rustls reports a certificate or a message that it does not accept.
+            io::ErrorKind::InvalidData => {
+                let peer = &self.peer;
+                let fault = reason(&error).reworded(|why| format!("TLS with {peer} failed: {why}"));
+                return Err(Failure::Misconfigured { fault, executed: false });
+            }
+            _ => {
+                let what = format!("connection to {} failed: {}", self.peer, plain(&error));
+                return Err(self.lost(what, "check the server and the network"));
+            }
+        }
+        let socket = (self.stream.as_fd(), self.stream.waits_for(want));
+        match limit.ready(Some(socket), true)? {
+            true => Ok(()),
+            false => Err(self.timed_out(limit)),
         }
     }
 
-    fn failure(&self, broken: Broken, timeout: Duration) -> Failure {
-        let peer = &self.peer;
-        let (fault, delivery) = match broken {
-            Broken::Interrupted => return Failure::Interrupted { sent: true },
-            Broken::TooLarge => {
-                let most = LARGEST_REPLY / (1024 * 1024);
-                let fault = UserMessage::new(format!("reply from {peer} exceeds {most} MiB"));
-                let remedy = "find the large key with redis-cli --memkeys";
-                return Failure::TooLarge(fault.with_remedy(remedy));
-            }
-            Broken::Distrusted(error) => {
-                let fault = reason(&error);
-                return Failure::misconfigured(
-                    fault.reworded(|why| format!("TLS with {peer} failed: {why}")),
-                );
-            }
-            Broken::TimedOut if self.stream.is_handshaking() => {
-                let timeout = show(timeout);
-                let fault = UserMessage::new(format!("{peer} did not start TLS within {timeout}"));
-                (fault.with_remedy("check that it uses TLS"), Delivery::NotSent)
-            }
-            Broken::TimedOut => {
-                let fault =
-                    UserMessage::new(format!("{peer} did not answer within {}", show(timeout)));
-                (fault.with_remedy("check the server and the network"), Delivery::Pending)
-            }
-            Broken::Closed => {
-                let fault = UserMessage::new(format!("{peer} closed the connection"));
-                (fault.with_remedy(self.remedy("check the log of the server")), Delivery::Lost)
-            }
-            Broken::Io(error) => {
-                let fault =
-                    UserMessage::new(format!("connection to {peer} failed: {}", plain(&error)));
-                (fault.with_remedy(self.remedy("check the server and the network")), Delivery::Lost)
-            }
+    /// Fails if the time is over or the interrupt has come. A server that keeps sending never makes
+    /// an operation wait, so nothing else would notice.
+    fn check(&self, limit: Limit<'_>) -> Result<(), Failure> {
+        let now = Instant::now();
+        if now >= limit.until {
+            return Err(self.timed_out(limit));
+        }
+        Limit { until: now, ..limit }.ready(None, true).map(|_| ())
+    }
+
+    fn timed_out(&self, limit: Limit<'_>) -> Failure {
+        let (peer, timeout) = (&self.peer, show(limit.timeout));
+        let (what, remedy, delivery) = match self.stream.is_handshaking() {
+            true => ("start TLS", "check that it uses TLS", Delivery::NotSent),
+            false => ("answer", "check the server and the network", Delivery::Pending),
         };
-        Failure::Unreachable { fault, delivery, others_answer: false }
+        let fault = UserMessage::new(format!("{peer} did not {what} within {timeout}"));
+        Failure::unreachable(fault.with_remedy(remedy), delivery)
+    }
+
+    fn closed(&self) -> Failure {
+        self.lost(format!("{} closed the connection", self.peer), "check the log of the server")
+    }
+
+    fn lost(&self, what: String, remedy: &str) -> Failure {
+        let hint = if self.may_speak_tls { ", and use rediss:// if it uses TLS" } else { "" };
+        let fault = UserMessage::new(what).with_remedy(format!("{remedy}{hint}"));
+        Failure::unreachable(fault, Delivery::Lost)
+    }
+
+    fn too_large(&self) -> Failure {
+        let most = LARGEST_REPLY / (1024 * 1024);
+        let fault = UserMessage::new(format!("reply from {} exceeds {most} MiB", self.peer));
+        Failure::TooLarge(fault.with_remedy("find the large key with redis-cli --memkeys"))
     }
 
     /// For bytes that are not RESP2: the server is not Redis or Valkey.
     fn not_redis(&self) -> Failure {
-        let fault = UserMessage::new(format!("{} is not a Redis or Valkey server", self.peer));
-        Failure::misconfigured(fault.with_remedy("check the host and the port"))
-    }
-}
-
-/// Waits until an operation that returned `error` is worth another try.
-fn retry(stream: &Stream, error: io::Error, want: Want, limit: Limit<'_>) -> Result<(), Broken> {
-    match error.kind() {
-        io::ErrorKind::Interrupted => return limit.check(),
-        io::ErrorKind::WouldBlock => {}
-        io::ErrorKind::UnexpectedEof => return Err(Broken::Closed),
-        // This is how rustls reports a certificate or a message that it does not accept.
-        io::ErrorKind::InvalidData => return Err(Broken::Distrusted(error)),
-        _ => return Err(Broken::Io(error)),
-    }
-    let socket = (stream.as_fd(), stream.waits_for(want));
-    match wait(Some(socket), limit.interrupt, limit.until).map_err(Broken::Io)? {
-        Woken::Ready => Ok(()),
-        Woken::Interrupted => Err(Broken::Interrupted),
-        Woken::TimedOut => Err(Broken::TimedOut),
+        let what = format!("{} is not a Redis or Valkey server", self.peer);
+        Failure::misconfigured(what, "check the host and the port")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::time::Duration;
 
     use redis::cmd;
 
     use super::*;
+    use crate::store::wire::endpoint::Host;
     use crate::system::wakeup::Wakeup;
 
     #[test]
@@ -298,10 +246,11 @@ mod tests {
             while client.write_all(&many).is_ok() {}
         });
         let (endpoint, minute) = (
-            Endpoint::Tcp { host: "127.0.0.1".parse().ok().unwrap(), port },
+            Endpoint::Tcp { host: Host::named("127.0.0.1").unwrap(), port },
             Duration::from_secs(60),
         );
-        let mut connection = Connection::open(&endpoint, None, minute, None).ok().unwrap();
+        let mut connection =
+            Connection::open(&endpoint, None, Limit::new(minute, None)).ok().unwrap();
         let ended = Some(interrupt.as_fd().into());
         let received = connection.exchange(&[cmd("PING")], Limit::new(minute, ended));
         assert!(matches!(received, Err(Failure::Interrupted { sent: true })), "{received:?}");

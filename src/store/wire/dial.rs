@@ -9,152 +9,112 @@ use nix::errno::Errno;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use super::endpoint::Endpoint;
+use super::limit::Limit;
 use crate::report::plain;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::Interrupt;
-use crate::system::poll::{Want, Woken, wait};
+use crate::system::poll::Want;
 use crate::system::thread;
 
 /// The pause between two attempts while the backlog of a Unix socket is full. The system does not
 /// announce when it has room again.
 const BACKLOG_RETRY: Duration = Duration::from_millis(10);
 
-/// Why there is no connection. Nothing has been sent.
-enum DialError {
-    Failed(UserMessage),
-    TimedOut,
-    Interrupted,
-}
-
-impl From<io::Error> for DialError {
-    fn from(error: io::Error) -> Self {
-        Self::Failed(
-            UserMessage::new(plain(&error)).with_remedy("check that the server is running"),
-        )
-    }
-}
-
-/// Connects a non-blocking socket within `timeout`, which includes the name lookup.
-pub(in crate::store) fn dial(
-    endpoint: &Endpoint,
-    timeout: Duration,
-    interrupt: Interrupt<'_>,
-) -> Result<Socket, Failure> {
-    let until = Instant::now() + timeout;
+/// Connects a non-blocking socket within the limit, which includes the name lookup.
+pub(super) fn dial(endpoint: &Endpoint, limit: Limit<'_>) -> Result<Socket, Failure> {
     let dialled = match endpoint {
         Endpoint::Unix(path) => SockAddr::unix(path)
-            .map_err(DialError::from)
-            .and_then(|address| connect(Domain::UNIX, &address, until, interrupt)),
-        Endpoint::Tcp { host, port } => resolve(host.as_str(), *port, until, interrupt)
-            .and_then(|addresses| connect_any(&addresses, until, interrupt)),
+            .map_err(unreachable)
+            .and_then(|address| connect(Domain::UNIX, &address, limit)),
+        Endpoint::Tcp { host, port } => resolve(host.as_str(), *port, limit)
+            .and_then(|addresses| connect_any(&addresses, limit)),
     };
-    let unreachable = |fault: UserMessage| {
-        let fault = fault.reworded(|why| format!("cannot connect to {endpoint}: {why}"));
-        Failure::Unreachable { fault, delivery: Delivery::NotSent, others_answer: false }
-    };
-    dialled.map_err(|error| match error {
-        DialError::Interrupted => Failure::Interrupted { sent: false },
-        DialError::TimedOut => unreachable(
-            UserMessage::new(format!("no answer within {}", show(timeout)))
-                .with_remedy("check the server and the network"),
-        ),
-        DialError::Failed(fault) => unreachable(fault),
-    })
+    let reworded = |why: &str| format!("cannot connect to {endpoint}: {why}");
+    dialled.map_err(|failure| failure.reworded(reworded))
+}
+
+/// Nothing has been sent.
+fn unconnected(problem: impl Into<String>, remedy: &str) -> Failure {
+    Failure::unreachable(UserMessage::new(problem).with_remedy(remedy), Delivery::NotSent)
+}
+
+fn unreachable(error: io::Error) -> Failure {
+    unconnected(plain(&error), "check that the server is running")
 }
 
 /// The addresses of a host; none if the lookup fails or takes longer than `timeout`.
 pub(in crate::store) fn addresses_of(host: &str, port: u16, timeout: Duration) -> Vec<SocketAddr> {
-    resolve(host, port, Instant::now() + timeout, None).unwrap_or_default()
+    resolve(host, port, Limit::new(timeout, None)).unwrap_or_default()
 }
 
 /// The addresses of a host. The system's resolver has no timeout and cannot be interrupted, so it
 /// runs on another thread, which is abandoned if it takes too long.
-fn resolve(
-    host: &str,
-    port: u16,
-    until: Instant,
-    interrupt: Interrupt<'_>,
-) -> Result<Vec<SocketAddr>, DialError> {
+fn resolve(host: &str, port: u16, limit: Limit<'_>) -> Result<Vec<SocketAddr>, Failure> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let name = host.to_owned();
-    let resolving = thread::call("resolver", move || {
-        (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
-    })?;
-    if wait(Some((resolving.as_fd(), Want::Read)), interrupt, until)? == Woken::Interrupted {
-        return Err(DialError::Interrupted);
-    }
-    let failed = match resolving.result() {
-        Some(Ok(addresses)) => return Ok(addresses),
+    let look_up = move || (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
+    let resolving = thread::call("resolver", look_up).map_err(unreachable)?;
+    limit.ready(Some((resolving.as_fd(), Want::Read)), false)?;
+    match resolving.next() {
+        Some(Ok(addresses)) => Ok(addresses),
         Some(Err(error)) => {
             // The standard library puts this before what the system says.
             let why = plain(&error).replace("failed to lookup address information: ", "");
-            UserMessage::new(format!("host name not resolved: {}", why.to_lowercase()))
-                .with_remedy("check the host name and the DNS server")
+            let what = format!("host name not resolved: {}", why.to_lowercase());
+            Err(unconnected(what, "check the host name and the DNS server"))
         }
-        None => {
-            UserMessage::new("host name not resolved in time").with_remedy("check the DNS server")
-        }
-    };
-    Err(DialError::Failed(failed))
+        None => Err(unconnected("host name not resolved in time", "check the DNS server")),
+    }
 }
 
 /// Tries each address in turn, and divides the remaining time equally among those not yet tried.
-fn connect_any(
-    addresses: &[SocketAddr],
-    until: Instant,
-    interrupt: Interrupt<'_>,
-) -> Result<Socket, DialError> {
-    let mut last = DialError::Failed(
-        UserMessage::new("host has no address").with_remedy("check the host name"),
-    );
+fn connect_any(addresses: &[SocketAddr], limit: Limit<'_>) -> Result<Socket, Failure> {
+    let mut last = unconnected("host has no address", "check the host name");
     for (tried, &address) in addresses.iter().enumerate() {
         let now = Instant::now();
         let rest = u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-        let share = now + until.since(now) / rest;
-        let domain = Domain::for_address(address);
-        match connect(domain, &address.into(), share, interrupt) {
+        let share = Limit { until: now + limit.until.since(now) / rest, ..limit };
+        match connect(Domain::for_address(address), &address.into(), share) {
             Ok(socket) => {
-                detect_dead_peer(&socket)?;
+                detect_dead_peer(&socket).map_err(unreachable)?;
                 return Ok(socket);
             }
-            Err(DialError::Interrupted) => return Err(DialError::Interrupted),
+            Err(interrupted @ Failure::Interrupted { .. }) => return Err(interrupted),
             Err(failed) => last = failed,
         }
     }
     Err(last)
 }
 
-fn connect(
-    domain: Domain,
-    address: &SockAddr,
-    until: Instant,
-    interrupt: Interrupt<'_>,
-) -> Result<Socket, DialError> {
-    let socket = Socket::new(domain, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
+fn connect(domain: Domain, address: &SockAddr, limit: Limit<'_>) -> Result<Socket, Failure> {
+    let timed_out = || {
+        let what = format!("no answer within {}", show(limit.timeout));
+        Err(unconnected(what, "check the server and the network"))
+    };
+    let socket = Socket::new(domain, Type::STREAM, None).map_err(unreachable)?;
+    socket.set_nonblocking(true).map_err(unreachable)?;
     loop {
         let Err(error) = socket.connect(address) else { return Ok(socket) };
         match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::EINPROGRESS) => {
-                await_readiness(&socket, Want::Write, until, interrupt)?;
-                return match socket.take_error()? {
-                    None => Ok(socket),
-                    Some(error) => Err(error.into()),
+                if !limit.ready(Some((socket.as_fd(), Want::Write)), false)? {
+                    return timed_out();
+                }
+                return match socket.take_error() {
+                    Ok(None) => Ok(socket),
+                    Ok(Some(error)) | Err(error) => Err(unreachable(error)),
                 };
             }
+            // The backlog of the Unix socket is full.
             Some(Errno::EAGAIN) => {
-                if until.since(Instant::now()).is_zero() {
-                    return Err(DialError::TimedOut);
+                if limit.until.since(Instant::now()).is_zero() {
+                    return timed_out();
                 }
-                // The backlog of the Unix socket is full.
-                let soon = until.min(Instant::now() + BACKLOG_RETRY);
-                if wait(None, interrupt, soon)? == Woken::Interrupted {
-                    return Err(DialError::Interrupted);
-                }
+                let soon = limit.until.min(Instant::now() + BACKLOG_RETRY);
+                Limit { until: soon, ..limit }.ready(None, false)?;
             }
-            _ => return Err(error.into()),
+            _ => return Err(unreachable(error)),
         }
     }
 }
@@ -166,18 +126,4 @@ fn detect_dead_peer(socket: &Socket) -> io::Result<()> {
     let every = Duration::from_secs(5);
     let keepalive = TcpKeepalive::new().with_time(3 * every).with_interval(every).with_retries(3);
     socket.set_tcp_keepalive(&keepalive)
-}
-
-/// Waits until the descriptor is ready. An error means a timeout or an interrupt.
-fn await_readiness(
-    descriptor: &impl AsFd,
-    want: Want,
-    until: Instant,
-    interrupt: Interrupt<'_>,
-) -> Result<(), DialError> {
-    match wait(Some((descriptor.as_fd(), want)), interrupt, until)? {
-        Woken::Ready => Ok(()),
-        Woken::Interrupted => Err(DialError::Interrupted),
-        Woken::TimedOut => Err(DialError::TimedOut),
-    }
 }

@@ -2,16 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// A host name or an IP address. It has no other characters than these, so a hostile server cannot
 /// name a host that forges a message or means something to a resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Host(String);
-
-/// The text is not a host.
-#[derive(Debug)]
-pub(in crate::store) struct InvalidHost;
 
 /// The address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,20 +16,15 @@ pub(in crate::store) enum Endpoint {
 }
 
 impl Host {
+    /// The host with this name; `None` if no host can have it.
+    pub(in crate::store) fn named(name: &str) -> Option<Self> {
+        let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        let is_host = (1..=255).contains(&name.len()) && name.chars().all(is_valid);
+        is_host.then(|| Self(name.to_owned()))
+    }
+
     pub(in crate::store) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl FromStr for Host {
-    type Err = InvalidHost;
-
-    fn from_str(text: &str) -> Result<Self, InvalidHost> {
-        let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-        match (1..=255).contains(&text.len()) && text.chars().all(is_valid) {
-            true => Ok(Self(text.to_owned())),
-            false => Err(InvalidHost),
-        }
     }
 }
 

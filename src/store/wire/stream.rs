@@ -17,7 +17,8 @@ pub(super) struct Stream {
     socket: Socket,
     // Boxed because it is large and rarely used.
     tls: Option<Box<ClientConnection>>,
-    received: usize,
+    /// How many bytes the socket has delivered. TLS can deliver many without any content.
+    pub(super) received: usize,
 }
 
 impl Stream {
@@ -29,11 +30,6 @@ impl Stream {
                 .map_err(io::Error::other)
         });
         Ok(Self { socket, tls: tls.transpose()?, received: 0 })
-    }
-
-    /// How many bytes the socket has delivered. TLS can deliver many without any content.
-    pub(super) fn received(&self) -> usize {
-        self.received
     }
 
     /// Whether a TLS handshake is not complete yet.

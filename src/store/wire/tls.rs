@@ -1,5 +1,6 @@
 //! TLS: which certificates to trust, the client certificate, and why a handshake fails.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -160,17 +161,17 @@ pub(in crate::store) fn reason(error: &io::Error) -> UserMessage {
 fn reason_of(error: &rustls::Error) -> UserMessage {
     use AlertDescription as Alert;
     use rustls::CertificateError as Bad;
+    use rustls::Error::{AlertReceived, InconsistentKeys, InvalidCertificate};
     let fault = |problem: &str, remedy: &str| UserMessage::new(problem).with_remedy(remedy);
-    let bad = match error {
-        rustls::Error::InvalidCertificate(bad) => bad,
-        rustls::Error::InconsistentKeys(_) => {
-            return fault("certificate and key do not match", "correct --tls-key");
-        }
-        rustls::Error::AlertReceived(Alert::CertificateRequired) => {
-            return fault("server requires a client certificate", "set --tls-cert and --tls-key");
+    let invalid =
+        |why: &dyn Display| fault(&format!("server certificate is not valid: {why}"), "replace it");
+    match error {
+        InconsistentKeys(_) => fault("certificate and key do not match", "correct --tls-key"),
+        AlertReceived(Alert::CertificateRequired) => {
+            fault("server requires a client certificate", "set --tls-cert and --tls-key")
         }
         // Only a server that checks a client certificate sends these.
-        rustls::Error::AlertReceived(
+        AlertReceived(
             alert @ (Alert::BadCertificate
             | Alert::UnsupportedCertificate
             | Alert::CertificateRevoked
@@ -179,33 +180,28 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
             | Alert::UnknownCA),
         ) => {
             let problem = format!("server rejected the client certificate ({alert:?})");
-            return fault(&problem, "correct --tls-cert");
+            fault(&problem, "correct --tls-cert")
         }
         // TLS 1.2 has no alert for a missing certificate alone.
-        rustls::Error::AlertReceived(Alert::HandshakeFailure) => {
-            return fault(
-                "server refused the handshake",
-                "set --tls-cert and --tls-key if it requires a client certificate",
-            );
-        }
-        other => return UserMessage::new(other.to_string()),
-    };
-    match bad {
-        Bad::Expired | Bad::ExpiredContext { .. } => {
+        AlertReceived(Alert::HandshakeFailure) => fault(
+            "server refused the handshake",
+            "set --tls-cert and --tls-key if it requires a client certificate",
+        ),
+        InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
             fault("server certificate has expired", "renew it")
         }
-        Bad::NotValidYet | Bad::NotValidYetContext { .. } => {
+        InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
             fault("server certificate is not valid yet", "check the clock")
         }
-        Bad::UnknownIssuer | Bad::BadSignature => fault(
+        InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => fault(
             "server certificate is not signed by a trusted authority",
             "set --tls-ca to the authority's certificate",
         ),
-        Bad::NotValidForName | Bad::NotValidForNameContext { .. } => {
+        InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             fault("server certificate is for another host", "use the host name in the certificate")
         }
         // rustls wraps these errors of webpki without exposing their types.
-        Bad::Other(other) => match other.0.to_string().as_str() {
+        InvalidCertificate(Bad::Other(other)) => match other.0.to_string().as_str() {
             "UnsupportedCertVersion" => fault(
                 "server certificate is X.509 version 1",
                 "issue a version 3 certificate with a subjectAltName",
@@ -214,8 +210,9 @@ fn reason_of(error: &rustls::Error) -> UserMessage {
                 "server certificate is a CA certificate",
                 "issue a certificate with basicConstraints=CA:FALSE",
             ),
-            other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
+            other => invalid(&other),
         },
-        other => fault(&format!("server certificate is not valid: {other}"), "replace it"),
+        InvalidCertificate(other) => invalid(other),
+        other => UserMessage::new(other.to_string()),
     }
 }

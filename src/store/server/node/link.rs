@@ -16,18 +16,20 @@ use crate::system::wakeup::Wakeup;
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
-pub(super) struct Link {
+pub(in crate::store::server) struct Link {
     pub(super) address: Address,
     pub(super) io_timeout: Duration,
     tls: Option<Tls>,
     probe: Option<Probe>,
     connection: Option<(Connection, Purpose)>,
-    run: Option<Run>,
+    /// The run of the server program that answered last, if `Probe::Run` asks for it.
+    pub(in crate::store::server) run: Option<Run>,
     /// Whether any request may have reached the server.
     has_sent: bool,
     /// Interrupts every request that has no interrupt.
-    pub(super) withdrawal: Option<Wakeup>,
-    diagnostics: Vec<Diagnostic>,
+    pub(in crate::store::server) withdrawal: Option<Wakeup>,
+    /// What the server has reported about itself.
+    pub(in crate::store::server) diagnostics: Vec<Diagnostic>,
 }
 
 /// What a connection may still be used for.
@@ -41,6 +43,7 @@ enum Purpose {
 }
 
 /// Commands that are sent together, and how to treat them.
+#[derive(Clone, Copy)]
 pub(super) struct Pipeline<'a> {
     pub(super) commands: &'a [Cmd],
     /// For all replies together.
@@ -60,8 +63,12 @@ pub(super) enum Kind {
     Undo,
 }
 
-fn as_interrupt(withdrawal: Option<&Wakeup>) -> Interrupt<'_> {
-    withdrawal.map(|withdrawal| withdrawal.as_fd().into())
+/// The first reply that is an error.
+pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
+    replies.iter().find_map(|reply| match reply {
+        Value::ServerError(error) => Some(error),
+        _ => None,
+    })
 }
 
 impl Link {
@@ -84,17 +91,16 @@ impl Link {
         io_timeout: Duration,
         probe: Option<Probe>,
     ) -> Self {
-        let (connection, run, has_sent, diagnostics) = (None, None, false, Vec::new());
         Self {
             address,
             io_timeout,
             tls,
             probe,
-            connection,
-            run,
-            has_sent,
+            connection: None,
+            run: None,
+            has_sent: false,
             withdrawal: None,
-            diagnostics,
+            diagnostics: Vec::new(),
         }
     }
 
@@ -105,14 +111,6 @@ impl Link {
             _ => None,
         };
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
-    }
-
-    pub(super) fn run(&self) -> Option<&Run> {
-        self.run.as_ref()
-    }
-
-    pub(super) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
-        std::mem::take(&mut self.diagnostics)
     }
 
     pub(super) fn refused(&self, error: &ServerError) -> Refusal {
@@ -138,27 +136,26 @@ impl Link {
         &mut self,
         pipeline: &Pipeline<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let Some((mut connection, purpose)) = self.connection.take() else {
+        let withdrawal = self.withdrawal.clone();
+        let withdrawn = || withdrawal.as_ref().map(|withdrawal| withdrawal.as_fd().into());
+        let pipeline = &Pipeline { interrupt: pipeline.interrupt.or_else(withdrawn), ..*pipeline };
+        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
+        let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
+            let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
+            // A server that cannot write the missing reply to a closed Unix socket reads no
+            // further. So a farewell takes another connection, and its mark rejects the earlier
+            // request if that is late.
+            let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
+            // Only this tells a server that lost the lock in a restart from one that has executed
+            // the release: after a first copy that was lost, "not held" could mean either.
+            serves && !is_stuck && !connection.is_closed()
+        };
+        let usable = self.connection.take_if(is_usable);
+        self.connection = None;
+        let Some((mut connection, purpose)) = usable else {
             return Ok((self.exchange_anew(pipeline)?, false));
         };
-        // Only this tells a server that lost the lock in a restart from one that has executed the
-        // release: after a first copy that was lost, "not held" could mean either.
-        if connection.is_closed() {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
-        // A server that cannot write the missing reply to a closed Unix socket reads no further. So
-        // a farewell takes another connection, and its mark rejects the earlier request if that is
-        // late.
-        let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
-        if pipeline.timeout.is_zero() && is_unix && connection.has_pending() {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
-        if purpose == Purpose::UndoOnly && pipeline.kind != Kind::Undo {
-            return Ok((self.exchange_anew(pipeline)?, false));
-        }
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = pipeline.interrupt.or(as_interrupt(withdrawal.as_ref()));
-        let limit = Limit::new(pipeline.timeout, interrupt);
+        let limit = Limit::new(pipeline.timeout, pipeline.interrupt);
         match connection.exchange(pipeline.commands, limit) {
             Ok(replies) => {
                 self.connection = Some((connection, purpose));
@@ -169,9 +166,11 @@ impl Link {
                 ..
             }) => {
                 let lost = delivery != Delivery::NotSent;
-                let replies = self.exchange_anew(pipeline).map_err(|refusal| match refusal {
-                    Refusal::Failed(failure) if lost => failure.but_maybe_executed().into(),
-                    refusal => refusal,
+                let replies = self.exchange_anew(pipeline).map_err(|mut refusal| {
+                    if lost {
+                        refusal.failure = refusal.failure.but_maybe_executed();
+                    }
+                    refusal
                 })?;
                 Ok((replies, lost))
             }
@@ -221,8 +220,6 @@ impl Link {
     fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
         let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
-        let withdrawal = self.withdrawal.clone();
-        let interrupt = interrupt.or(as_interrupt(withdrawal.as_ref()));
         let expects_no_reply = timeout.is_zero();
         if expects_no_reply && !self.has_sent {
             // There is nothing to undo.
@@ -233,7 +230,8 @@ impl Link {
         } else {
             self.io_timeout
         };
-        let mut connection = Connection::open(endpoint, tls, to_connect, interrupt)?;
+        let to_connect = Limit::new(to_connect, interrupt);
+        let mut connection = Connection::open(endpoint, tls, to_connect)?;
         self.has_sent = true;
         let handshake = handshake::commands(&self.address, self.probe);
         let mut all = handshake.clone();
@@ -246,17 +244,13 @@ impl Link {
             }
         };
         let rest = replies.split_off(handshake.len());
-        let refused = replies.iter().find_map(|reply| match reply {
-            Value::ServerError(error) => Some(self.refused(error)),
-            _ => None,
-        });
-        if let Some(refused) = refused {
+        if let Some(refused) = first_error(&replies).map(|error| self.refused(error)) {
             let executed = rest.iter().any(|reply| !matches!(reply, Value::ServerError(_)));
             return self.refused_but(executed, refused, connection, kind).map(|()| rest);
         }
         match (self.probe, replies.pop()) {
             (Some(Probe::Role), Some(role)) if !handshake::is_master(&role) => {
-                return Err(Refusal::Demoted { peer: self.address.to_string() });
+                return Err(refusal::demoted(&self.address));
             }
             (Some(Probe::Run), Some(information)) => {
                 let run = Run::from_info(&information).ok_or_else(|| self.unexpected_reply())?;
@@ -283,23 +277,18 @@ impl Link {
         if !executed {
             return Err(refused);
         }
-        match (refused, kind) {
-            (Refusal::Failed(failure), Kind::Undo) => {
-                let warning = match failure {
-                    Failure::Misconfigured { fault, .. } => {
-                        fault.reworded(|what| format!("{what} (the lock was released)")).to_string()
-                    }
-                    failure => format!("{} (the lock was released)", failure.problem()),
-                };
-                self.diagnostics.push(Diagnostic::Warning(warning));
-                self.connection = Some((connection, Purpose::UndoOnly));
-                Ok(())
-            }
-            (Refusal::Failed(Failure::Misconfigured { fault, .. }), _) => {
-                self.connection = Some((connection, Purpose::UndoOnly));
-                Err(Failure::Misconfigured { fault, executed }.into())
-            }
-            (refused, _) => Err(refused),
+        let failure = refused.failure;
+        let fault = match failure {
+            Failure::Misconfigured { fault, .. } => fault,
+            _ if kind == Kind::Undo => UserMessage::new(failure.problem()),
+            _ => return Err(failure.into()),
+        };
+        self.connection = Some((connection, Purpose::UndoOnly));
+        if kind != Kind::Undo {
+            return Err(Failure::Misconfigured { fault, executed }.into());
         }
+        let warning = fault.reworded(|what| format!("{what} (the lock was released)"));
+        self.diagnostics.push(Diagnostic::Warning(warning.to_string()));
+        Ok(())
     }
 }

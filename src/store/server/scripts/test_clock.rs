@@ -2,8 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::Script;
+use crate::store::server::{Node, RedisStore};
+use crate::store::wire::{self, Address, Cmd, Value};
 
 /// Replaces what reads the server's clock in `lua/transaction.lua`. `test:now` is the time, and
 /// `test:until` is the time at which the guard expires.
@@ -50,5 +53,24 @@ impl Script {
             Self::of(Box::leak(source.into_boxed_str()))
         };
         CHANGED.with_borrow_mut(|changed| *changed.entry(self.source()).or_insert_with(change))
+    }
+}
+
+impl RedisStore<Node> {
+    /// A store whose server takes the time from a key.
+    pub(in crate::store) fn on_a_test_clock(address: Address, io_timeout: Duration) -> Self {
+        let node = Node::new(address, io_timeout, None).expect("there is no TLS to prepare");
+        let mut store = Self::new(node, 0, 0);
+        store.test_clock = true;
+        store
+    }
+
+    pub(in crate::store) fn send_one(&mut self, command: Cmd) {
+        assert!(self.topology.ask(command, None).is_ok());
+    }
+
+    pub(in crate::store) fn has_key(&mut self, key: &str) -> bool {
+        let found = self.topology.ask(wire::cmd("EXISTS").arg(key).to_owned(), None);
+        matches!(found, Ok(Value::Int(1)))
     }
 }

@@ -4,29 +4,38 @@
 use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::replies::{MemberReply, ReplySender};
+use crate::report::Diagnostic;
 use crate::rules::Failure;
 use crate::rules::quorum::Run;
-use crate::store::server::{Probe, RedisStore, Standalone};
+use crate::store::server::{Node, Probe, RedisStore};
 use crate::store::wire::Address;
 use crate::store::{Interrupt, Store};
+use crate::system::channel::Sender;
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
 
 /// The locks on one member.
-pub(in crate::store::quorum) type MemberStore = RedisStore<Standalone>;
+pub(super) type MemberStore = RedisStore<Node>;
+
+/// One member's reply.
+pub(super) struct MemberReply<T> {
+    pub(super) number: usize,
+    pub(super) answer: Result<T, Failure>,
+    /// Messages about the member's server.
+    pub(super) diagnostics: Vec<Diagnostic>,
+}
 
 type Work = Box<dyn FnOnce(&mut MemberStore) + Send>;
 
 /// A member, which carries out one request at a time.
-pub(in crate::store::quorum) struct Member {
+pub(super) struct Member {
     name: String,
     /// Requests, which the thread carries out in order.
-    work: Sender<Work>,
+    work: mpsc::Sender<Work>,
     /// How many of them are not finished.
     unfinished: Arc<AtomicUsize>,
     run: Arc<Mutex<Option<Run>>>,
@@ -39,16 +48,16 @@ pub(in crate::store::quorum) struct Member {
 impl Member {
     /// Starts the thread. It connects on first use. An error means that a TLS file cannot be used,
     /// or that no thread can be started.
-    pub(in crate::store::quorum) fn start(
+    pub(super) fn start(
         server: &Address,
         io_timeout: Duration,
         min_replicas: u32,
         idle: &Wakeup,
     ) -> Result<Self, String> {
         let name = server.to_string();
-        let server = Standalone::new(server.clone(), io_timeout, Some(Probe::Run))?;
-        let mut store = RedisStore::new(server, min_replicas);
-        let (work, to_do) = channel::<Work>();
+        let node = Node::new(server.clone(), io_timeout, Some(Probe::Run))?;
+        let mut store = RedisStore::new(node, server.database, min_replicas);
+        let (work, to_do) = mpsc::channel::<Work>();
         let thread =
             thread::start("member", move || to_do.into_iter().for_each(|work| work(&mut store)));
         thread.map_err(|error| format!("cannot start a thread for {name}: {error}"))?;
@@ -57,34 +66,34 @@ impl Member {
     }
 
     /// The server's address, without user and password.
-    pub(in crate::store::quorum) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Whether a request is not finished yet.
-    pub(in crate::store::quorum) fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.unfinished.load(Ordering::SeqCst) > 0
     }
 
     /// The run of the server program that answered last, even if that reply came too late.
-    pub(in crate::store::quorum) fn run(&self) -> Option<Run> {
+    pub(super) fn run(&self) -> Option<Run> {
         self.run.lock().ok()?.clone()
     }
 
     /// Makes the thread stop working on its requests. What it has sent may still take effect.
-    pub(in crate::store::quorum) fn withdraw(&self) {
+    pub(super) fn withdraw(&self) {
         self.withdrawals.borrow().iter().for_each(Wakeup::wake);
     }
 
-    /// Queues a request, whose result goes to `reply_sender`. The request gets a descriptor that
+    /// Queues a request, whose result goes to `replies`. The request gets a descriptor that
     /// becomes readable when it is withdrawn.
-    pub(in crate::store::quorum) fn ask<T: Send + 'static>(
+    pub(super) fn ask<T: Send + 'static>(
         &self,
         number: usize,
-        reply_sender: &ReplySender<T>,
+        replies: &Sender<MemberReply<T>>,
         request: impl FnOnce(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Send + 'static,
     ) {
-        let (reply_sender, run) = (reply_sender.clone(), Arc::clone(&self.run));
+        let (replies, run) = (replies.clone(), Arc::clone(&self.run));
         self.queue(move |store, unfinished, interrupt| {
             let answer = request(store, interrupt);
             if let Ok(mut run) = run.lock() {
@@ -93,16 +102,13 @@ impl Member {
             let reply = MemberReply { number, answer, diagnostics: store.diagnostics() };
             // Before the reply, so that its reader finds the member idle.
             unfinished.fetch_sub(1, Ordering::SeqCst);
-            reply_sender.send(reply);
+            replies.send(reply);
         });
     }
 
     /// Sends a request without awaiting its reply. It follows whatever has been sent, even to a
     /// server that does not answer.
-    pub(in crate::store::quorum) fn post(
-        &self,
-        act: impl FnOnce(&mut MemberStore) + Send + 'static,
-    ) {
+    pub(super) fn post(&self, act: impl FnOnce(&mut MemberStore) + Send + 'static) {
         self.withdraw();
         self.queue(move |store, unfinished, _| {
             // The end of the process does not cut it short.

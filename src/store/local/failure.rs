@@ -1,0 +1,41 @@
+//! Why the files of a lock cannot be used.
+
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::report::plain;
+use crate::rules::{Failure, UserMessage};
+
+/// The remedy for a directory that cannot be written.
+pub(super) const NAME_ANOTHER: &str = "name a writable directory with local:/DIRECTORY";
+
+/// Classifies a system error about the boot ID.
+pub(super) fn without_boot_id(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::misconfigured("the boot ID is missing", "mount /proc"),
+        _ => of(Path::new("/proc"), error),
+    }
+}
+
+/// Classifies a system error about a file: the system lacks space or descriptors now, or the user
+/// must change something first.
+pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
+    let problem = format!("{}: {}", path.display(), plain(error));
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EFBIG) => Failure::unavailable(problem, "raise ulimit -f"),
+        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {
+            Failure::Unavailable(UserMessage::new(problem))
+        }
+        Some(Errno::EACCES | Errno::EPERM) => Failure::misconfigured(
+            problem,
+            "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
+        ),
+        Some(Errno::EROFS) => Failure::misconfigured(problem, NAME_ANOTHER),
+        _ if error.kind() == io::ErrorKind::StorageFull => {
+            Failure::Unavailable(UserMessage::new(problem))
+        }
+        _ => Failure::Misconfigured { fault: UserMessage::new(problem), executed: false },
+    }
+}

@@ -1,0 +1,58 @@
+//! A channel between threads whose receiver can wait for descriptors too.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc;
+
+use crate::system::wakeup::Wakeup;
+
+/// The end that sends. Its clones send to the same receiver.
+pub(crate) struct Sender<T> {
+    values: mpsc::Sender<T>,
+    arrival: Wakeup,
+}
+
+/// The end that receives. Becomes readable when a value arrives.
+pub(crate) struct Receiver<T> {
+    values: mpsc::Receiver<T>,
+    arrival: Wakeup,
+}
+
+/// The two ends. An error means that the system has no descriptors left.
+pub(crate) fn channel<T>() -> io::Result<(Sender<T>, Receiver<T>)> {
+    let (sender, receiver) = mpsc::channel();
+    let arrival = Wakeup::new()?;
+    let receiver = Receiver { values: receiver, arrival: arrival.clone() };
+    Ok((Sender { values: sender, arrival }, receiver))
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { values: self.values.clone(), arrival: self.arrival.clone() }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sends a value. It is dropped if it is no longer awaited.
+    pub(crate) fn send(&self, value: T) {
+        let _ = self.values.send(value);
+        self.arrival.wake();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// The next value, if one has arrived.
+    pub(crate) fn next(&self) -> Option<T> {
+        self.values.try_recv().ok().or_else(|| {
+            self.arrival.clear();
+            // One may have arrived just before that.
+            self.values.try_recv().ok()
+        })
+    }
+}
+
+impl<T> AsFd for Receiver<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.arrival.as_fd()
+    }
+}
