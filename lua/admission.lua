@@ -69,7 +69,7 @@ local function admit()
       work = work + 1
     else
       if not is_nominated(head) then
-        -- Another client's request does not show that the waiter is alive.
+        -- The waiter did not ask, so it has only the claim window to answer.
         details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
         write_details(head, details)
         if head ~= TOKEN then wake(head, next_fence(0)) end

@@ -1,7 +1,7 @@
 -- Reinstatement: restores holds that a server lost together with its data.
 --
--- Reads:   holds, over; lock, now
--- Changes: guard, holds, over; in the state 'guard', 'fence', 'mode' and details of the hold;
+-- Reads:   holds, tombstones; lock, now
+-- Changes: guard, holds, tombstones; in the state 'guard', 'fence', 'mode' and details of the hold;
 --          lock.count, lock.live, lock.mode, lock.fence
 
 -- Reinstates a hold that a waiter has seen. Its holder may still be at work, and learns that the

@@ -1,8 +1,8 @@
--- Tokens that are over: their holds were released, or their requests given up. A late request with
+-- The tokens of what has ended: their holds were released, or their requests given up. A late request with
 -- such a token is rejected.
 --
--- Reads:   over, holds, history; lock, own, now
--- Changes: over
+-- Reads:   tombstones, holds, history; lock, own, now
+-- Changes: tombstones
 
 -- How many tokens are remembered.
 local MAX_TOMBSTONES = 1000

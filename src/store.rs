@@ -37,7 +37,7 @@ fn decided(ask: impl FnMut(u64) -> Result<Verdict, Failure>) -> Result<Answer, F
             let what = format!("last fencing token is {ahead} ahead of the server's clock");
             Err(Failure::misconfigured(what, "check the clock (see man rlock)"))
         }
-        // Only a hostile server gets here: no request was for a place.
+        // No request was a proposal, so only a hostile server gives such an answer.
         _ => Err(undecided()),
     }
 }

@@ -87,7 +87,7 @@ local function take(owner)
   describe(owner)
   own.renewed = int(now)
   if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
-  -- A server that evicted the queue may still have the time at which the caller joined it.
+  -- The caller is not in the queue, so its `since` is a leftover of an evicted queue.
   if not lock.ticket or redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
   grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'generation', its_generation())
   return granted(lock.fence)
@@ -113,7 +113,7 @@ if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
   return { 'removed', by }
 end
 if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
-  -- An unclaimed grant expires sooner than the caller would assume.
+  -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
   if valid_hold() and own.renewed ~= '' then return granted(own.fence) end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
@@ -127,8 +127,7 @@ if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
 end
--- A caller that asks again no longer relies on its revoked hold, nor on one that too few servers
--- granted: then it has a ticket.
+-- Drops the caller's hold if it was revoked, or if too few servers granted it: then it has a ticket.
 if (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked')
   and unexpired_hold(TOKEN) then
   drop_hold(TOKEN)

@@ -128,8 +128,8 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Verdict {
     Answer(Answer),
-    /// The answer of one of several servers to `QuorumOp::Propose` or `QuorumOp::Commit`, unless it
-    /// is another.
+    /// The answer of one of several servers to `QuorumOp::Propose` or `QuorumOp::Commit`, if it is
+    /// not an `Answer`.
     Proposed(Proposal),
     /// Nothing is decided yet, because the call reached its limit for cleanup. Ask again at once,
     /// as another attempt.

@@ -264,8 +264,9 @@ impl Waiter {
             };
             Seen { holder: holder.clone(), generation: view.generation.clone(), left }
         });
-        // Unlisted holders expire sooner than the listed ones unless they renewed since then. A
-        // holder renews when a third of its lease has passed.
+        // If holders are missing from the list, one of them may have renewed since, which restores a
+        // whole lease. A holder renews when a third of its lease has passed, so half as much more is
+        // enough.
         let unlisted = view.holder_count > view.holders.len() as u64;
         let holders = holders.map(|seen| match unlisted {
             true => Seen { left: seen.left * 3 / 2, ..seen },

@@ -85,8 +85,8 @@ fn side_key() -> impl Strategy<Value = SideKey> {
     prop_oneof![
         Just(SideKey::Holds),
         Just(SideKey::Queue),
-        Just(SideKey::Past),
-        Just(SideKey::Over),
+        Just(SideKey::History),
+        Just(SideKey::Tombstones),
     ]
 }
 

@@ -1,5 +1,5 @@
-//! How a release reaches the keeper of its hold, if that runs on the same host. If the server froze
-//! before the keeper's next renewal, the keeper would stop a script that no longer holds the lock.
+//! A release tells the keeper of its hold, if that runs on the same host. Otherwise, if the server
+//! froze, the keeper would stop a script that has already released its lock.
 //!
 //! The notice is a signal, so the kernel decides who may give it. It only makes the keeper ask the
 //! server.

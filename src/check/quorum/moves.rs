@@ -127,7 +127,7 @@ impl World {
             (&answer, &self.clients[index].phase)
         {
             let fence = *fence;
-            for member in acquisition.not_asked_to_settle() {
+            for member in acquisition.not_asked_to_commit() {
                 self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
             }
         }

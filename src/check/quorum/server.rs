@@ -125,7 +125,7 @@ impl Server {
         for mail in std::mem::take(&mut self.lock.mail) {
             let to = crate::check::scope::whose(&mail.token).0;
             let nominated = match mail.message {
-                Message::Called(fence) => Some(fence),
+                Message::Nominated(fence) => Some(fence),
                 Message::Head | Message::Look => None,
             };
             self.lines[to].mail.push(nominated);

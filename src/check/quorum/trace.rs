@@ -138,7 +138,7 @@ fn request(sent: &Sent) -> String {
         What::Ask(QuorumOp::Propose(ticket)) => {
             format!("place {:?}", ticket.map(|ticket| short(ticket.0)))
         }
-        What::Ask(QuorumOp::Commit(_, fence)) => format!("settle with fence {}", short(fence.0)),
+        What::Ask(QuorumOp::Commit(_, fence)) => format!("commit with fence {}", short(fence.0)),
         What::Ask(QuorumOp::Restore(fence)) => format!("restore with fence {}", short(fence.0)),
         What::Renew => "renew".into(),
         What::Release => "release".into(),

@@ -116,7 +116,7 @@ impl Transaction<'_> {
             waiter.alive = waiter.alive.min(until);
         }
         if token != caller {
-            self.wake(token, Message::Called(self.next_fence(0)));
+            self.wake(token, Message::Nominated(self.next_fence(0)));
         }
     }
 

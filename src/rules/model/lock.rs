@@ -175,7 +175,7 @@ pub(crate) enum Message {
     /// The waiter is the new head of the queue.
     Head,
     /// The waiter is nominated, and would get this fencing token.
-    Called(u64),
+    Nominated(u64),
     /// The waiter has another reason to ask again.
     Look,
 }

@@ -221,11 +221,11 @@ impl Acquisition {
             }
             Reply::Proposed(proposal) => {
                 (state.ticket, state.clock) = (Some(proposal.ticket), Some(proposal.view.now));
-                // A late answer about the same place is as good as a new one.
-                let is_placing = matches!(self.phase, Phase::Proposing { .. });
+                // A late answer with the agreed ticket is as good as a new one.
+                let is_proposing = matches!(self.phase, Phase::Proposing { .. });
                 let is_agreed = self.ticket.is_none_or(|ticket| ticket == proposal.ticket);
                 is_stale = !is_agreed && round != self.round;
-                if is_placing && is_agreed {
+                if is_proposing && is_agreed {
                     answered = self.round;
                 }
                 (state.last_reply, state.round) = (LastReply::Proposed(proposal), answered);
@@ -253,12 +253,12 @@ impl Acquisition {
                 self.phase = Phase::Resting { until };
                 match is_stale {
                     // Until the member knows the agreed ticket, it may keep other requests out.
-                    true => self.ask_to_place(member),
+                    true => self.ask_to_propose(member),
                     false => self.settle_down(member, now),
                 }
             }
-            Phase::Proposing { .. } if answered != self.round => self.ask_to_place(member),
-            Phase::Committing { .. } if answered != self.round => self.ask_to_settle(member),
+            Phase::Proposing { .. } if answered != self.round => self.ask_to_propose(member),
+            Phase::Committing { .. } if answered != self.round => self.ask_to_commit(member),
             _ => {}
         }
         self.progress(now)
@@ -290,8 +290,8 @@ impl Acquisition {
     fn advance(&mut self, now: Instant) -> Step {
         loop {
             let next = match self.phase {
-                Phase::Proposing { since, majority_at } => self.placing(since, majority_at, now),
-                Phase::Committing { .. } => self.settling(now),
+                Phase::Proposing { since, majority_at } => self.proposing(since, majority_at, now),
+                Phase::Committing { .. } => self.committing(now),
                 Phase::Pausing { until } if now < until => Some(Step::Wait(until)),
                 Phase::Pausing { .. } => {
                     self.propose(now);
@@ -375,8 +375,8 @@ impl Acquisition {
         self.members.iter().filter(is_open).count()
     }
 
-    /// The members that have not been asked for a hold, because they have not answered yet.
-    pub(crate) fn not_asked_to_settle(&self) -> Vec<usize> {
+    /// The members that still owe an answer to a proposal, so that no commit was sent to them.
+    pub(crate) fn not_asked_to_commit(&self) -> Vec<usize> {
         let is_asked_too_late =
             |(_, state): &(usize, &MemberState)| state.under_way == Some(UnderWay::Propose);
         self.members
@@ -395,7 +395,7 @@ impl Acquisition {
         let state = &mut self.members.0[member];
         match &state.last_reply {
             _ if state.under_way.is_some() => {}
-            LastReply::Granted(_) => self.ask_to_place(member),
+            LastReply::Granted(_) => self.ask_to_propose(member),
             LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
                 state.under_way = Some(UnderWay::Listening);
                 self.orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });

@@ -10,9 +10,8 @@ const GRACE: Duration = Duration::from_millis(10);
 /// How many of `servers` servers a hold with this mode needs. For an exclusive or shared hold that
 /// is a majority, as in Redlock.
 ///
-/// Any two holds that exclude each other then meet on at least one server. N slots are full on a
-/// server that has N holds. N + 1 holds must not be able to divide the N slots of all servers among
-/// themselves, so each needs more than N / (N + 1) of the servers.
+/// Any two holds that exclude each other then meet on at least one server. S servers have N · S
+/// slots. If each hold takes more than N · S / (N + 1) of them, N + 1 holds cannot exist.
 pub(crate) fn required(mode: Mode, servers: usize) -> usize {
     let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
     (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1

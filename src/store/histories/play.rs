@@ -50,8 +50,8 @@ pub(super) enum Step {
 pub(super) enum SideKey {
     Holds,
     Queue,
-    Past,
-    Over,
+    History,
+    Tombstones,
 }
 
 #[derive(Clone, Debug)]
@@ -394,11 +394,11 @@ impl<'a> Both<'a> {
                         self.has_remains = true;
                         "queue"
                     }
-                    SideKey::Past => {
+                    SideKey::History => {
                         model.history.clear();
                         "history"
                     }
-                    SideKey::Over => {
+                    SideKey::Tombstones => {
                         model.tombstones.clear();
                         "tombstones"
                     }

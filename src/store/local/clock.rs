@@ -70,10 +70,10 @@ fn plausible<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error
 
 /// The times of a lock by the clock of this process.
 ///
-/// A hold that was granted under another clock counts from when this clock first saw it, because
-/// its holder may have renewed it just before. That moment is stored, so that each clock extends a
-/// hold once. A hold ends for all clocks when it has expired by the first one. The same applies to
-/// how long a waiter is presumed alive.
+/// Each clock counts a hold that was granted under another one from when it first saw it, because its
+/// holder may have renewed it just before. That moment is stored, so it is counted only once. The
+/// first clock by which a hold expires ends it for all. The same applies to how long a waiter is
+/// presumed alive.
 pub(super) struct Timeline {
     clocks: Vec<Epoch>,
     own: usize,

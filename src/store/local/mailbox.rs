@@ -65,7 +65,7 @@ impl Drop for Mailbox {
 pub(super) fn wake(folder: &Folder, token: &str, message: Message) {
     let byte = match message {
         Message::Head => HEAD,
-        Message::Look | Message::Called(_) => b'!',
+        Message::Look | Message::Nominated(_) => b'!',
     };
     let pipe = folder.pipe(&names::mail(token), OFlag::O_WRONLY);
     let _ = pipe.and_then(|mut pipe| pipe.write_all(&[byte]));

@@ -64,7 +64,7 @@ impl Quorum {
             Ok(End::Granted(fence)) => {
                 self.granted(request, fence);
                 // The hold survives the loss of another minority only if these have it too.
-                self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_settle());
+                self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_commit());
                 // The servers do not agree on numbers.
                 Ok(Answer::Granted { fence, slot: None })
             }
@@ -80,7 +80,7 @@ impl Quorum {
             }
             Ok(End::Refused(answer)) => Ok(*answer),
             Ok(End::TooFew(useful)) => Err(self.too_few_for(&attempt, useful)),
-            // A sleep that was over before it began.
+            // Only a sleep ends like this, and this is an attempt.
             Ok(End::Woken) => Err(Failure::Interrupted { sent: true }),
             Err(failure) => Err(failure),
         };

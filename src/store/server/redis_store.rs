@@ -273,8 +273,8 @@ impl<T: Topology> Store for RedisStore<T> {
         let is_head = matches!(message, Some(Value::BulkString(text)) if text == b"head");
         let Some(pause) = pause_of_a_head(is_head, at_most) else { return Ok(None) };
         // The request follows BLPOP in the same flight. If the grant comes first, the request
-        // claims it without a round trip. No request follows a longer sleep: if the client died
-        // meanwhile, its claim would keep the lock for a whole lease.
+        // claims it without a round trip. Only after a short sleep: a request behind a long BLPOP
+        // would take the lock even if this client had died meanwhile.
         let (listen, sent) = (listen(request, pause), Instant::now());
         let call = self.acquire_call(request, attempt_number(), seen);
         let (node, asking) = self.topology.last();

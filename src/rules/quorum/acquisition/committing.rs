@@ -29,17 +29,17 @@ impl Acquisition {
         (self.round, self.has_met) = (self.round + 1, true);
         self.phase = Phase::Committing { since: now, majority_at: None, fence, raises };
         for member in 0..self.members.0.len() {
-            self.ask_to_settle(member);
+            self.ask_to_commit(member);
         }
     }
 
-    pub(crate) fn ask_to_settle(&mut self, member: usize) {
+    pub(crate) fn ask_to_commit(&mut self, member: usize) {
         if let Phase::Committing { fence, .. } = self.phase {
             self.ask(member, QuorumOp::Commit(self.ticket, fence));
         }
     }
 
-    pub(crate) fn settling(&mut self, now: Instant) -> Option<Step> {
+    pub(crate) fn committing(&mut self, now: Instant) -> Option<Step> {
         let Phase::Committing { since, majority_at, fence, raises } = self.phase else {
             return None;
         };
@@ -80,8 +80,8 @@ impl Acquisition {
         if open > 0 && now < until && granted + open >= self.required {
             return Some(Step::Wait(until));
         }
-        // A member that refuses the fencing token would refuse the next one too, unless that came
-        // from a member that no longer counts.
+        // A member that refuses a fencing token as too large would refuse the next one too, unless
+        // the large one came from a member that no longer counts.
         let servers = self.members.0.len();
         let usable = self.members.iter().filter(|state| !state.has_failed(round)).count();
         let refuses = |state: &MemberState| {
@@ -96,7 +96,7 @@ impl Acquisition {
         self.agree_on_ticket();
         self.propose(now);
         if now >= self.started + self.io_timeout {
-            return self.not_called(now);
+            return self.not_nominated(now);
         }
         None
     }

@@ -13,15 +13,15 @@ impl Acquisition {
         self.round += 1;
         self.phase = Phase::Proposing { since: now, majority_at: None };
         for member in 0..self.members.0.len() {
-            self.ask_to_place(member);
+            self.ask_to_propose(member);
         }
     }
 
-    pub(crate) fn ask_to_place(&mut self, member: usize) {
+    pub(crate) fn ask_to_propose(&mut self, member: usize) {
         self.ask(member, QuorumOp::Propose(self.ticket));
     }
 
-    pub(crate) fn placing(
+    pub(crate) fn proposing(
         &mut self,
         since: Instant,
         majority_at: Option<Instant>,
@@ -90,7 +90,7 @@ impl Acquisition {
             self.propose(now);
             return None;
         }
-        self.not_called(now)
+        self.not_nominated(now)
     }
 
     /// The largest ticket that any member gave becomes the request's, unless most of them refuse
@@ -101,7 +101,7 @@ impl Acquisition {
     }
 
     /// What to do with an agreed ticket and too few nominations.
-    pub(crate) fn not_called(&mut self, now: Instant) -> Option<Step> {
+    pub(crate) fn not_nominated(&mut self, now: Instant) -> Option<Step> {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);
