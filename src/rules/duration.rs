@@ -41,7 +41,7 @@ impl FromStr for BoundedDuration {
 fn at_least(least: u64, text: &str, remedy: &str) -> Result<Duration, UserMessage> {
     let BoundedDuration(duration) = text.parse()?;
     if duration < Duration::from_millis(least) {
-        let problem = format_args!("below the limit of {least}ms");
+        let problem = format!("below the limit of {least}ms");
         return Err(UserMessage::of_value(problem, text).with_remedy(remedy));
     }
     Ok(duration)

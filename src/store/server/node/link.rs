@@ -142,12 +142,11 @@ impl Link {
         let is_unix = matches!(self.address.endpoint, Endpoint::Unix(_));
         let is_usable = |(connection, purpose): &mut (Connection, Purpose)| {
             let serves = *purpose == Purpose::Any || pipeline.kind == Kind::Undo;
-            // A server that cannot write the missing reply to a closed Unix socket reads no
-            // further. So a farewell takes another connection, and its mark rejects the earlier
-            // request if that is late.
+            // A server stops reading from a Unix socket that was closed before its replies were read.
+            // So the last request takes another connection. Its tombstone rejects the earlier one.
             let is_stuck = pipeline.timeout.is_zero() && is_unix && connection.has_pending();
-            // Only this tells a server that lost the lock in a restart from one that has executed
-            // the release: after a first copy that was lost, "not held" could mean either.
+            // Check before sending. After a copy that was lost with a dead connection, "not held"
+            // could mean that it was executed, or that the server lost the lock in a restart.
             serves && !is_stuck && !connection.is_closed()
         };
         let usable = self.connection.take_if(is_usable);
