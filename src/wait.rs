@@ -83,7 +83,10 @@ pub(crate) fn acquire(
                     store.abandon(&request);
                     Event::Withdrawn(end, Ok(()))
                 } else {
-                    Event::Withdrawn(end, store.leave(&request))
+                    let left = store.leave(&request);
+                    let end =
+                        if left.is_ok() { with_present_view(end, store, &request) } else { end };
+                    Event::Withdrawn(end, left)
                 }
             }
             Step::End(end) => {
@@ -107,6 +110,15 @@ pub(crate) fn acquire(
             messages.print(note, now);
         }
         step = next;
+    }
+}
+
+/// The end of a wait with the lock as it is now: some servers of a quorum may have been silent since
+/// the last change.
+fn with_present_view(end: End, store: &mut dyn Store, request: &Request) -> End {
+    match end {
+        End::TimedOut(view) => End::TimedOut(store.inspect(&request.key).unwrap_or(view)),
+        end => end,
     }
 }
 

@@ -82,8 +82,8 @@ fn an_uncontended_exec_makes_a_server_run_no_more_commands_than_it_needs() {
         let is_inside = !["evalsha", "info", "config|resetstat"].contains(&command);
         is_inside.then(|| figures.split(',').next()?.parse::<u32>().ok())?
     });
-    // Acquiring the lock takes 10 and releasing it 12 or 13, because a key's expiry is set only if it is
+    // Acquiring the lock takes 11 and releasing it 12 or 13, because a key's expiry is set only if it is
     // too early.
     let calls: u32 = calls.sum();
-    assert!((22..=23).contains(&calls), "{statistics}");
+    assert!((23..=24).contains(&calls), "{statistics}");
 }
