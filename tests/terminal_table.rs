@@ -79,7 +79,10 @@ fn shown(server: &Server, lock: &str, waits: &str, case: &str) -> String {
         Some((job, pid)) if pid.trim().parse::<u32>().is_ok() => format!("{job}] PID"),
         _ => line.trim_end().to_owned(),
     });
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    // bash may say twice that a job of several processes has stopped.
+    lines.dedup_by(|second, first| second == first && first.contains("Stopped"));
+    lines.join("\n")
 }
 
 fn play(mut terminal: Terminal, case: &str) -> String {
