@@ -20,7 +20,7 @@ mod config;
 mod error;
 mod inspect;
 mod report;
-mod rules;
+pub mod rules;
 mod store;
 mod supervise;
 mod system;

@@ -3,41 +3,41 @@
 //! Values in, values out: nothing here knows a clock, a file, a socket or a thread. The drivers are
 //! `store`, `wait` and `supervise`.
 
-pub(crate) mod back_off;
-pub(crate) mod duration;
-pub(crate) mod failure;
-pub(crate) mod instant;
-pub(crate) mod lease;
-pub(crate) mod lock;
-pub(crate) mod loss;
-pub(crate) mod model;
-pub(crate) mod policy;
-pub(crate) mod quorum;
-pub(crate) mod renewals;
-pub(crate) mod request;
-pub(crate) mod retries;
-pub(crate) mod supervisor;
-pub(crate) mod user_message;
-pub(crate) mod waiter;
+pub mod back_off;
+pub mod duration;
+pub mod failure;
+pub mod instant;
+pub mod lease;
+pub mod lock;
+pub mod loss;
+pub mod model;
+pub mod policy;
+pub mod quorum;
+pub mod renewals;
+pub mod request;
+pub mod retries;
+pub mod supervisor;
+pub mod user_message;
+pub mod waiter;
 
-pub(crate) use back_off::BackOff;
-pub(crate) use duration::{BoundedDuration, Timeout, Ttl, is_duration, millis, show};
-pub(crate) use failure::{Delivery, Failure};
-pub(crate) use instant::Instant;
-pub(crate) use lease::Lease;
-pub(crate) use lock::pattern::{Pattern, Subject};
-pub(crate) use lock::view::{
+pub use back_off::BackOff;
+pub use duration::{BoundedDuration, Timeout, Ttl, is_duration, millis, show};
+pub use failure::{Delivery, Failure};
+pub use instant::Instant;
+pub use lease::Lease;
+pub use lock::pattern::{Pattern, Subject};
+pub use lock::view::{
     Ending, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
 };
-pub(crate) use lock::{
+pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,
     Owner, Prefix, ProcessId, Slot, Token,
 };
-pub(crate) use loss::LockOutcome;
-pub(crate) use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order, WaitLimit};
-pub(crate) use request::{
+pub use loss::LockOutcome;
+pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order, WaitLimit};
+pub use request::{
     Answer, Asked, Listed, Listing, Proposal, QuorumOp, Release, Removal, Renewal, Repeatable,
     Request, Revocation, Seen, Ticket, Verdict,
 };
-pub(crate) use retries::{Attempts, Next};
-pub(crate) use user_message::UserMessage;
+pub use retries::{Attempts, Next};
+pub use user_message::UserMessage;

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 /// The pauses double, from the first to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BackOff {
+pub struct BackOff {
     next: Duration,
     longest: Duration,
 }
 
 impl BackOff {
-    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+    pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { next: first, longest }
     }
 
     /// How long to pause now. The next pause is longer.
-    pub(crate) fn pause(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
         pause

@@ -10,10 +10,10 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A duration given on the command line or in the environment: at most a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BoundedDuration(Duration);
+pub struct BoundedDuration(Duration);
 
 impl BoundedDuration {
-    pub(crate) fn get(self) -> Duration {
+    pub fn get(self) -> Duration {
         self.0
     }
 }
@@ -48,12 +48,12 @@ fn at_least(least: u64, text: &str, remedy: &str) -> Result<Duration, UserMessag
 }
 
 /// A duration in milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a text has the form of a duration, within the limits or not.
-pub(crate) fn is_duration(text: &str) -> bool {
+pub fn is_duration(text: &str) -> bool {
     parse(text).is_some()
 }
 
@@ -69,12 +69,12 @@ fn parse(text: &str) -> Option<Duration> {
 
 /// A time to wait for a reply or between two frames: 1 ms to a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timeout(Duration);
+pub struct Timeout(Duration);
 
 impl Timeout {
-    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(2));
+    pub const DEFAULT: Self = Self(Duration::from_secs(2));
 
-    pub(crate) fn get(self) -> Duration {
+    pub fn get(self) -> Duration {
         self.0
     }
 }
@@ -89,16 +89,16 @@ impl FromStr for Timeout {
 
 /// The length of a lease: 100 ms to a week, in whole milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ttl(Duration);
+pub struct Ttl(Duration);
 
 impl Ttl {
-    pub(crate) const DEFAULT: Self = Self(Duration::from_secs(30));
+    pub const DEFAULT: Self = Self(Duration::from_secs(30));
 
-    pub(crate) fn get(self) -> Duration {
+    pub fn get(self) -> Duration {
         self.0
     }
 
-    pub(crate) fn as_millis(self) -> u64 {
+    pub fn as_millis(self) -> u64 {
         millis(self.0)
     }
 }
@@ -113,7 +113,7 @@ impl FromStr for Ttl {
 }
 
 /// Formats a duration for a message, in at most two units: `850ms`, `4.2s`, `2m13s`, `31d7h`.
-pub(crate) fn show(duration: Duration) -> String {
+pub fn show(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{}ms", duration.as_millis())
     } else if duration < Duration::from_secs(10) && duration.subsec_millis() >= 100 {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     impl Ttl {
-        pub(crate) const fn from_millis(millis: u64) -> Self {
+        pub const fn from_millis(millis: u64) -> Self {
             Self(Duration::from_millis(millis))
         }
     }

@@ -6,7 +6,7 @@ use crate::rules::UserMessage;
 
 /// Why a request got no answer. The texts are for the user: one line, lower case, no period.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// Connecting failed, the connection broke, or no reply arrived in time. `others_answer`:
     /// sentinels or other nodes of the cluster answered.
     Unreachable { fault: UserMessage, delivery: Delivery, others_answer: bool },
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 
 /// What may have happened to a request without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// It did not reach the server.
     NotSent,
     /// The connection broke after it was sent, so it may have taken effect or not.
@@ -38,35 +38,35 @@ pub(crate) enum Delivery {
 
 impl Failure {
     /// A misconfiguration that kept the request from taking effect.
-    pub(crate) fn misconfigured(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn misconfigured(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         let fault = UserMessage::new(problem).with_remedy(remedy);
         Self::Misconfigured { fault, executed: false }
     }
 
     /// A server that cannot serve locks now.
-    pub(crate) fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn unavailable(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Unavailable(UserMessage::new(problem).with_remedy(remedy))
     }
 
     /// No server answered.
-    pub(crate) fn unreachable(fault: UserMessage, delivery: Delivery) -> Self {
+    pub fn unreachable(fault: UserMessage, delivery: Delivery) -> Self {
         Self::Unreachable { fault, delivery, others_answer: false }
     }
 
     /// The one of several to report, of which there is at least one: one that the user can fix, or
     /// else the first.
-    pub(crate) fn worst(mut failures: Vec<Self>) -> Self {
+    pub fn worst(mut failures: Vec<Self>) -> Self {
         let fixable = failures.iter().position(|it| matches!(it, Self::Misconfigured { .. }));
         failures.swap_remove(fixable.unwrap_or(0))
     }
 
     /// The problem without its remedy, for a message with another ending.
-    pub(crate) fn problem(&self) -> &str {
+    pub fn problem(&self) -> &str {
         self.fault().map_or("interrupted", UserMessage::problem)
     }
 
     /// The same failure in other words.
-    pub(crate) fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
+    pub fn reworded(mut self, reword: impl FnOnce(&str) -> String) -> Self {
         match &mut self {
             Self::Unreachable { fault, .. }
             | Self::Unavailable(fault)
@@ -90,22 +90,22 @@ impl Failure {
     }
 
     /// Whether the cause may pass without any action, so that it is worth trying again.
-    pub(crate) fn is_transient(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Unavailable(_) | Self::Unconfirmed(_))
     }
 
     /// Whether no server has answered at all.
-    pub(crate) fn is_unreachable(&self) -> bool {
+    pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { others_answer: false, .. })
     }
 
     /// Whether the server was waited for in vain, so that it is not worth waiting for once more.
-    pub(crate) fn is_unanswered(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
     /// The same failure, of one server among others. `answer`: at least one of them has answered.
-    pub(crate) fn if_others(mut self, answer: bool) -> Self {
+    pub fn if_others(mut self, answer: bool) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {
             *others_answer |= answer;
         }
@@ -115,7 +115,7 @@ impl Failure {
     /// The same failure, of a request that may have taken effect all the same: an earlier copy was
     /// lost, only its confirmation failed, or another server has queued it. `Delivery::Pending`
     /// rather than `Delivery::Lost`, because the request has been repeated already.
-    pub(crate) fn but_maybe_executed(self) -> Self {
+    pub fn but_maybe_executed(self) -> Self {
         let delivery = Delivery::Pending;
         match self {
             Self::Unreachable { fault, others_answer, .. } => {
@@ -129,7 +129,7 @@ impl Failure {
     }
 
     /// Whether the request may have taken effect even though no reply arrived.
-    pub(crate) fn maybe_executed(&self) -> bool {
+    pub fn maybe_executed(&self) -> bool {
         match self {
             Self::Unreachable { delivery, .. } => *delivery != Delivery::NotSent,
             Self::Interrupted { sent } => *sent,

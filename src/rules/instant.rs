@@ -5,21 +5,21 @@ use std::time::Duration;
 
 /// A moment since boot, suspend included. Never a wall-clock time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Instant(Duration);
+pub struct Instant(Duration);
 
 impl Instant {
     /// The moment at this time since boot.
-    pub(crate) const fn at(since_boot: Duration) -> Self {
+    pub const fn at(since_boot: Duration) -> Self {
         Self(since_boot)
     }
 
     /// The time since boot.
-    pub(crate) const fn since_boot(self) -> Duration {
+    pub const fn since_boot(self) -> Duration {
         self.0
     }
 
     /// How long from `earlier` until this moment; zero if it is not earlier.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
@@ -44,7 +44,7 @@ mod tests {
 
     impl Instant {
         /// A moment of an imaginary clock, for tests of code that takes the time as an argument.
-        pub(crate) const fn at_millis(millis: u64) -> Self {
+        pub const fn at_millis(millis: u64) -> Self {
             Self(Duration::from_millis(millis))
         }
     }

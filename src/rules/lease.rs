@@ -6,7 +6,7 @@ use crate::rules::{Instant, Ttl};
 
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Lease {
+pub struct Lease {
     sent: Instant,
     ttl: Ttl,
 }
@@ -14,7 +14,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// The lease that a request sent at `sent` acquired or renewed. The server counts from when the
     /// request arrives, which is later.
-    pub(crate) fn new(sent: Instant, ttl: Ttl) -> Self {
+    pub fn new(sent: Instant, ttl: Ttl) -> Self {
         Self { sent, ttl }
     }
 
@@ -29,24 +29,24 @@ impl Lease {
     ///
     /// Two deviations make it safer. It applies to a single server too. And the clock keeps running
     /// while the host is suspended, so that on a laptop that wakes up the lease has expired.
-    pub(crate) fn deadline(&self) -> Instant {
+    pub fn deadline(&self) -> Instant {
         let ttl = self.ttl.get();
         self.sent + (ttl - ttl / 100).saturating_sub(Duration::from_millis(2))
     }
 
     /// When to renew: after a third of the TTL, so that two renewals can fail before the lease
     /// expires.
-    pub(crate) fn renew_at(&self) -> Instant {
+    pub fn renew_at(&self) -> Instant {
         self.sent + self.ttl.get() / 3
     }
 
     /// How long ago the lease was acquired or renewed.
-    pub(crate) fn age(&self, now: Instant) -> Duration {
+    pub fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)
     }
 
     /// The length of the lease, as requested.
-    pub(crate) fn ttl(&self) -> Ttl {
+    pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 }
@@ -64,7 +64,7 @@ mod tests {
 
     impl Lease {
         /// The same lease on a clock that shows this much less.
-        pub(crate) fn shifted(self, back: Duration) -> Self {
+        pub fn shifted(self, back: Duration) -> Self {
             Self { sent: self.sent - back, ..self }
         }
     }

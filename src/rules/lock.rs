@@ -3,18 +3,18 @@
 mod client_info;
 mod enclosing;
 mod history;
-pub(crate) mod pattern;
+pub mod pattern;
 mod token;
-pub(crate) mod view;
+pub mod view;
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-pub(crate) use client_info::{ClientInfo, Kind, Label, ProcessId};
-pub(crate) use enclosing::EnclosingHolds;
-pub(crate) use history::{HistoryEntry, Outcome};
-pub(crate) use token::{Id, Token};
+pub use client_info::{ClientInfo, Kind, Label, ProcessId};
+pub use enclosing::EnclosingHolds;
+pub use history::{HistoryEntry, Outcome};
+pub use token::{Id, Token};
 
 use crate::rules::UserMessage;
 use crate::text::{at_most, is_invisible, is_unsafe, printable};
@@ -22,10 +22,10 @@ use crate::text::{at_most, is_invisible, is_unsafe, printable};
 /// The name of a lock: 1 to 200 bytes. It contains no white space, no control or invisible
 /// characters, and none of `{}*?[]\`, which are special in Redis keys and patterns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name(String);
+pub struct Name(String);
 
 impl Name {
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -90,10 +90,10 @@ fn is_deceptive(c: char) -> bool {
 
 /// The text before the name in a key. It may be empty, and may contain a hash tag in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix(String);
+pub struct Prefix(String);
 
 impl Prefix {
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -131,20 +131,20 @@ fn tag(key: &str) -> Option<&str> {
 
 /// The Redis key of a lock: prefix and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Key(String);
+pub struct Key(String);
 
 impl Key {
-    pub(crate) fn new(prefix: &Prefix, name: &Name) -> Self {
+    pub fn new(prefix: &Prefix, name: &Name) -> Self {
         Self([prefix.as_str(), name.as_str()].concat())
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// A key beside the guard, in the same slot. It cannot collide with a key of another lock,
     /// because names and prefixes cannot contain a question mark.
-    pub(crate) fn side(&self, what: &str) -> String {
+    pub fn side(&self, what: &str) -> String {
         match tag(&self.0) {
             Some(_) => [self.as_str(), "?", what].concat(),
             None => ["{", self.as_str(), "}?", what].concat(),
@@ -156,7 +156,7 @@ impl Key {
 /// holder that has lost the lock and does not know it yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(transparent)]
-pub(crate) struct Fence(pub(crate) u64);
+pub struct Fence(pub u64);
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,7 +170,7 @@ impl fmt::Display for Fence {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(into = "String", try_from = "String")]
-pub(crate) enum Mode {
+pub enum Mode {
     /// One hold.
     #[default]
     Exclusive,
@@ -181,7 +181,7 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    pub(crate) fn slots(self) -> Option<NonZeroU32> {
+    pub fn slots(self) -> Option<NonZeroU32> {
         match self {
             Self::Slots(slots) => Some(slots),
             Self::Exclusive | Self::Shared => None,
@@ -189,7 +189,7 @@ impl Mode {
     }
 
     /// The mode without the number of slots, as in JSON.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
             Self::Shared => "shared",
@@ -228,37 +228,37 @@ impl TryFrom<String> for Mode {
 }
 
 /// The number of a holder among those with the same `--slots N`, from 1 to N.
-pub(crate) type Slot = NonZeroU32;
+pub type Slot = NonZeroU32;
 
 /// The owner of a hold. With --reentrant, a request can enter a lock that its owner already holds.
 ///
 /// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner
 /// never equals a generated one, so knowing a generated owner is not enough to claim it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner(String);
+pub struct Owner(String);
 
 impl Owner {
     /// The first character of an owner that the user chose.
     const CHOSEN: char = '=';
 
     /// A new owner that no other client has.
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
     /// The form that stores keep.
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Whether a user chose a stored owner, so that it can enter its lock from anywhere.
-    pub(crate) fn is_chosen(stored: &str) -> bool {
+    pub fn is_chosen(stored: &str) -> bool {
         stored.starts_with(Self::CHOSEN)
     }
 
     /// The part of a stored owner that others may see: all of a chosen one, and the first 8
     /// characters of a generated one.
-    pub(crate) fn shown(stored: &str) -> String {
+    pub fn shown(stored: &str) -> String {
         match stored.strip_prefix(Self::CHOSEN) {
             Some(chosen) => printable(at_most(200, chosen)),
             None => printable(&stored.chars().take(8).collect::<String>()),

@@ -7,23 +7,23 @@ use crate::rules::{Reason, show};
 
 /// Whether the lock was kept while the command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockOutcome {
+pub enum LockOutcome {
     Kept,
     Lost,
 }
 
 /// Why a command must stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Loss {
-    pub(crate) cause: Cause,
+pub struct Loss {
+    pub cause: Cause,
     /// Since the last renewal that succeeded.
-    pub(crate) renewed_ago: Duration,
+    pub renewed_ago: Duration,
     /// Until the lease expires.
-    pub(crate) left: Duration,
+    pub left: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// Another client may hold the lock by now.
     NotHeld(Reason),
     /// The lease is about to expire and could not be renewed, for the reason of the last attempt.

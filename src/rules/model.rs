@@ -14,7 +14,7 @@ mod canonical;
 mod fence;
 mod history;
 mod holds;
-pub(crate) mod lock;
+pub mod lock;
 mod owners;
 mod queue;
 mod reconcile;
@@ -26,19 +26,19 @@ mod tombstones;
 mod transaction;
 mod view;
 
-pub(crate) use lock::{Lock, Mail, Message};
+pub use lock::{Lock, Mail, Message};
 use transaction::Transaction;
 
 use crate::rules::View;
 
 impl Lock {
     /// The lock at this time, for one request.
-    pub(crate) fn at(&mut self, now: u64) -> Transaction<'_> {
+    pub fn at(&mut self, now: u64) -> Transaction<'_> {
         Transaction::begin(self, now)
     }
 
     /// Shows the lock with all its holders and waiters, and how its last holds ended.
-    pub(crate) fn inspect(&self, now: u64) -> View {
+    pub fn inspect(&self, now: u64) -> View {
         // On a copy, because this drops an expired guard.
         self.clone().at(now).inspect()
     }
@@ -46,7 +46,7 @@ impl Lock {
     /// Converts the end of each hold and waiter to another clock, by adding the milliseconds that
     /// `by` returns for its token. The start times stay as they are, because they are only for
     /// display.
-    pub(crate) fn shift(&mut self, by: impl Fn(&str) -> i64) {
+    pub fn shift(&mut self, by: impl Fn(&str) -> i64) {
         for hold in &mut self.holds {
             let by = by(&hold.token);
             for time in hold.renewed.iter_mut().chain([&mut hold.deadline]) {
@@ -66,7 +66,7 @@ impl Lock {
     }
 
     /// The times that `shift` moves, by token. A hold with the times of a waiter differs from it.
-    pub(crate) fn times(&self) -> impl Iterator<Item = (&str, [u64; 3])> {
+    pub fn times(&self) -> impl Iterator<Item = (&str, [u64; 3])> {
         let holds = self.holds.iter().map(|hold| {
             (hold.token.as_str(), [hold.deadline, hold.keep_until, hold.renewed.unwrap_or(0)])
         });
@@ -76,7 +76,7 @@ impl Lock {
 
     /// Forgets tokens that are over and no longer rejected, and all but the last few others. If
     /// requests cannot arrive late, these tokens only explain how a hold ended.
-    pub(crate) fn forget_marks(&mut self, now: u64) {
+    pub fn forget_marks(&mut self, now: u64) {
         const KEPT: usize = 64;
         self.tombstones.retain(|mark| mark.until >= now);
         let surplus = self.tombstones.len().saturating_sub(KEPT);
@@ -84,14 +84,14 @@ impl Lock {
     }
 
     /// Whether all holds and all positions in the queue ended before `time`.
-    pub(crate) fn is_unused_since(&self, time: u64) -> bool {
+    pub fn is_unused_since(&self, time: u64) -> bool {
         self.holds.iter().all(|hold| hold.deadline < time)
             && self.queue.iter().all(|waiter| waiter.alive < time)
     }
 
     /// Whether all times, fencing tokens, tickets and TTLs are small enough that no sum of them
     /// overflows.
-    pub(crate) fn is_plausible(&self) -> bool {
+    pub fn is_plausible(&self) -> bool {
         let is_time = |time: u64| time < lock::TOO_FAR;
         let is_fence = |fence: u64| fence / 1_000 < lock::TOO_FAR;
         let is_ttl = |ttl: u64| ttl <= lock::LONGEST_TTL;

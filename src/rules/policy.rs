@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long to wait for a busy lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitLimit {
+pub enum WaitLimit {
     None,
     For(Duration),
     Forever,
@@ -12,7 +12,7 @@ pub(crate) enum WaitLimit {
 
 /// What happens to a command that has lost its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum OnLost {
+pub enum OnLost {
     #[default]
     Kill,
     Continue,
@@ -20,20 +20,19 @@ pub(crate) enum OnLost {
 
 /// How rlock ends a command that has lost its lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LossPolicy {
-    pub(crate) on_lost: OnLost,
+pub struct LossPolicy {
+    pub on_lost: OnLost,
     /// Between SIGTERM and SIGKILL. The supervisor caps it at a third of the TTL.
-    pub(crate) kill_after: Duration,
+    pub kill_after: Duration,
 }
 
 impl LossPolicy {
-    pub(crate) const DEFAULT: Self =
-        Self { on_lost: OnLost::Kill, kill_after: Duration::from_secs(5) };
+    pub const DEFAULT: Self = Self { on_lost: OnLost::Kill, kill_after: Duration::from_secs(5) };
 }
 
 /// What happens to a command if no server can be reached before it starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum OnUnreachable {
+pub enum OnUnreachable {
     #[default]
     Fail,
     Run,
@@ -41,7 +40,7 @@ pub(crate) enum OnUnreachable {
 
 /// The process group of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
+pub enum Group {
     /// A new one, so that rlock can signal all of it. At a terminal, the group of rlock, because a
     /// terminal knows only one group of each job.
     NewUnlessAtTerminal,
@@ -51,7 +50,7 @@ pub(crate) enum Group {
 
 /// The order of a list of locks. Those that are equal in it are in the order of their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// The longest held first.
     Age,
     Name,

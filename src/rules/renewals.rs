@@ -11,30 +11,30 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from
 
 /// The renewals of one lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     ttl: Ttl,
     next: Option<Instant>,
     back_off: BackOff,
 }
 
 impl Schedule {
-    pub(crate) fn new(lease: Lease) -> Self {
+    pub fn new(lease: Lease) -> Self {
         Self { ttl: lease.ttl(), next: Some(lease.renew_at()), back_off: BACK_OFF }
     }
 
     /// The length of the lease to request.
-    pub(crate) fn ttl(&self) -> Ttl {
+    pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 
     /// When to renew next; `None` if the hold no longer exists.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.next
     }
 
     /// Handles the answer to a renewal that was sent at `sent`. Returns the event for the
     /// supervisor; `None` if the supervisor itself canceled the request.
-    pub(crate) fn answered(
+    pub fn answered(
         &mut self,
         sent: Instant,
         answer: Result<Renewal, Failure>,
@@ -87,7 +87,7 @@ mod tests {
 
     impl Schedule {
         /// Moves all times to a clock that shows this much less.
-        pub(crate) fn shift(&mut self, back: Duration) {
+        pub fn shift(&mut self, back: Duration) {
             self.next = self.next.map(|next| next - back);
         }
     }

@@ -10,41 +10,41 @@ use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) key: Key,
-    pub(crate) token: Token,
-    pub(crate) mode: Mode,
-    pub(crate) ttl: Ttl,
+pub struct Request {
+    pub key: Key,
+    pub token: Token,
+    pub mode: Mode,
+    pub ttl: Ttl,
     /// The shortest time from the grant for which the lock stays taken, even if it is released
     /// sooner.
-    pub(crate) at_least: Duration,
+    pub at_least: Duration,
     /// The owner that the user chose. Without one, the owner is that of the innermost enclosing
     /// hold that still exists, or else `fresh_owner`.
-    pub(crate) owner: Option<Owner>,
-    pub(crate) fresh_owner: Owner,
+    pub owner: Option<Owner>,
+    pub fresh_owner: Owner,
     /// The tokens of the enclosing holds of this lock, the innermost last. Some may have ended.
-    pub(crate) enclosing: Vec<Token>,
+    pub enclosing: Vec<Token>,
     /// Whether the request may share the lock with holds of the same owner.
-    pub(crate) reentrant: bool,
+    pub reentrant: bool,
     /// Whether it goes ahead of all waiters without this.
-    pub(crate) next: bool,
+    pub next: bool,
     /// Whether it cancels older waiting requests with this. Only for a request that waits.
-    pub(crate) supersedes: bool,
+    pub supersedes: bool,
     /// The ticket from the first answer, if it supersedes.
-    pub(crate) arrival: Option<Ticket>,
+    pub arrival: Option<Ticket>,
     /// The longest time after which the waiter asks again, so that the store knows it is alive;
     /// `None` if the request does not wait.
-    pub(crate) heartbeat: Option<Duration>,
+    pub heartbeat: Option<Duration>,
     /// The client's details, for those who inspect the lock; see `ClientInfo`.
-    pub(crate) client: String,
+    pub client: String,
     /// What one of several servers is asked; `None` if it is the only one.
-    pub(crate) quorum_op: Option<QuorumOp>,
+    pub quorum_op: Option<QuorumOp>,
 }
 
 impl Request {
     /// What one of several servers is asked: the fencing token of the hold, or 0; and the ticket, or
     /// 0 to propose one. Without a place in the queue there is no ticket.
-    pub(crate) fn wanted(&self) -> (Fence, Option<u64>) {
+    pub fn wanted(&self) -> (Fence, Option<u64>) {
         let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
         match self.quorum_op {
             None => (Fence(0), None),
@@ -58,7 +58,7 @@ impl Request {
 #[cfg(any(test, fuzzing))]
 impl Request {
     /// An exclusive request that does not wait, without any options.
-    pub(crate) fn plain(key: Key, ttl: Ttl) -> Self {
+    pub fn plain(key: Key, ttl: Ttl) -> Self {
         Self {
             key,
             token: Token::fresh(),
@@ -81,7 +81,7 @@ impl Request {
 
 /// What a request asks of one of several servers, none of which grants the lock by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QuorumOp {
+pub enum QuorumOp {
     /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
     /// server proposes.
     Propose(Option<Ticket>),
@@ -94,39 +94,39 @@ pub(crate) enum QuorumOp {
 
 /// The number by which queues are ordered: the smaller one is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Ticket(pub(crate) u64);
+pub struct Ticket(pub u64);
 
 /// The place of a request in the queue of one of several servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Proposal {
-    pub(crate) view: View,
+pub struct Proposal {
+    pub view: View,
     /// From 1.
-    pub(crate) position: u64,
+    pub position: u64,
     /// Ask this server again after this time, to keep the place.
-    pub(crate) sleep: Duration,
-    pub(crate) ticket: Ticket,
+    pub sleep: Duration,
+    pub ticket: Ticket,
     /// The fencing token that the server would give, if it nominates the request, which may then
     /// commit.
-    pub(crate) nominated: Option<Fence>,
+    pub nominated: Option<Fence>,
     /// Whether older requests with agreed tickets keep it out. Only for a request that does not
     /// wait.
-    pub(crate) kept_out: bool,
+    pub kept_out: bool,
 }
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Seen {
-    pub(crate) holder: Holder,
+pub struct Seen {
+    pub holder: Holder,
     /// The lock's generation at that time: a random value. A server that has lost its data makes
     /// another one.
-    pub(crate) generation: String,
+    pub generation: String,
     /// How long the lease may still last, by the waiter's clock.
-    pub(crate) left: Duration,
+    pub left: Duration,
 }
 
 /// What a single attempt at a lock returns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Answer(Answer),
     /// The answer of one of several servers to `QuorumOp::Propose` or `QuorumOp::Commit`, if it is
     /// not an `Answer`.
@@ -144,7 +144,7 @@ pub(crate) enum Verdict {
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
+pub enum Answer {
     Granted {
         fence: Fence,
         /// The number of the holder in a lock with slots; `None` in another mode, or on several
@@ -179,7 +179,7 @@ pub(crate) enum Answer {
 
 /// The answer to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Renewal {
+pub enum Renewal {
     /// The lease expires after `left`. That is longer than the TTL asked for if the lease already
     /// lasted longer.
     Renewed {
@@ -192,7 +192,7 @@ pub(crate) enum Renewal {
 
 /// How `Store::revoke` ends holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Revocation {
+pub enum Revocation {
     /// The holder learns of it from its next renewal. The lock stays taken until the holder
     /// releases it or its lease expires.
     Graceful,
@@ -203,7 +203,7 @@ pub(crate) enum Revocation {
 
 /// The answer to `Store::remove`: the client as it was before, and the time on the server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Removal {
+pub enum Removal {
     /// It held the lock.
     Revoked(Holder, ServerTime),
     /// It waited for the lock.
@@ -219,7 +219,7 @@ pub(crate) enum Removal {
 
 /// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Release {
+pub enum Release {
     Released,
     NotHeld(Reason),
     /// The hold is gone, and an earlier copy of this release, whose reply was lost, probably ended
@@ -228,7 +228,7 @@ pub(crate) enum Release {
 }
 
 /// An answer to a request that may have been sent more than once.
-pub(crate) trait Repeatable: Sized {
+pub trait Repeatable: Sized {
     /// What it means if an earlier copy of the request, whose reply was lost, may have taken
     /// effect.
     fn after_a_lost_reply(self) -> Self {
@@ -264,19 +264,19 @@ impl Repeatable for View {}
 
 /// What the store has asked at the end of a sleep.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// The time just before the request was sent.
-    pub(crate) sent: Instant,
-    pub(crate) answer: Answer,
+    pub sent: Instant,
+    pub answer: Answer,
 }
 
 /// A lock in a list, or why it cannot be read.
-pub(crate) type Listed = (Name, Result<View, Failure>);
+pub type Listed = (Name, Result<View, Failure>);
 
 /// The locks that could be read, sorted by name.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
-    pub(crate) locks: Vec<Listed>,
+pub struct Listing {
+    pub locks: Vec<Listed>,
     /// One failure for each server whose locks could not be listed.
-    pub(crate) failures: Vec<Failure>,
+    pub failures: Vec<Failure>,
 }

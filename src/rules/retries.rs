@@ -12,7 +12,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from
 
 /// The attempts at one request.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Attempts {
+pub struct Attempts {
     until: Instant,
     back_off: BackOff,
     /// Whether an earlier attempt may have taken effect.
@@ -21,7 +21,7 @@ pub(crate) struct Attempts {
 
 /// What follows an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next<T> {
+pub enum Next<T> {
     Done(T),
     Failed(Failure),
     /// Try again at this moment.
@@ -31,23 +31,19 @@ pub(crate) enum Next<T> {
 impl Attempts {
     /// The first attempt is due now. `ends` is when the lease expires at the latest, if that is
     /// known.
-    pub(crate) fn new(ends: Option<Instant>, now: Instant) -> Self {
+    pub fn new(ends: Option<Instant>, now: Instant) -> Self {
         let longest = now + AT_MOST;
         let until = ends.map_or(longest, |ends| ends.min(longest));
         Self { until, back_off: BACK_OFF, maybe_done: false }
     }
 
     /// When the attempts end.
-    pub(crate) fn until(&self) -> Instant {
+    pub fn until(&self) -> Instant {
         self.until
     }
 
     /// Handles the answer to one attempt.
-    pub(crate) fn answered<T: Repeatable>(
-        &mut self,
-        answer: Result<T, Failure>,
-        now: Instant,
-    ) -> Next<T> {
+    pub fn answered<T: Repeatable>(&mut self, answer: Result<T, Failure>, now: Instant) -> Next<T> {
         let failure = match answer {
             Ok(answer) if self.maybe_done => return Next::Done(answer.after_a_lost_reply()),
             Ok(answer) => return Next::Done(answer),
@@ -67,7 +63,7 @@ mod tests {
     use super::*;
 
     impl Attempts {
-        pub(crate) fn shift(&mut self, back: Duration) {
+        pub fn shift(&mut self, back: Duration) {
             self.until = self.until - back;
         }
     }

@@ -8,16 +8,16 @@ use super::loss::{Cause, Loss};
 use crate::rules::{Instant, Lease, LossPolicy, OnLost, Reason};
 
 /// The signals that stop a process, except SIGSTOP, which no process can handle.
-pub(crate) const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+pub const STOPPING: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// Whether this signal asks a process to stop.
-pub(crate) fn stops(signal: Signal) -> bool {
+pub fn stops(signal: Signal) -> bool {
     STOPPING.contains(&signal)
 }
 
 /// What can happen while a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// Only time has passed.
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
@@ -38,7 +38,7 @@ pub(crate) enum Event {
 
 /// What the supervisor must do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// Pass a signal on to the command and its process group.
     Forward(Signal),
     /// Stop rlock itself; then `Resumed`.
@@ -55,7 +55,7 @@ pub(crate) enum Action {
 
 impl Action {
     /// The loss that this action reports.
-    pub(crate) fn loss(&self) -> Option<&Loss> {
+    pub fn loss(&self) -> Option<&Loss> {
         match self {
             Self::ReportLoss(loss) => Some(loss),
             _ => None,
@@ -65,7 +65,7 @@ impl Action {
 
 /// The supervisor's state.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Machine {
+pub struct Machine {
     lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
@@ -90,7 +90,7 @@ enum Phase {
 impl Machine {
     /// Limits the time between SIGTERM and SIGKILL to a third of the TTL. With more, rlock
     /// would have to stop the command before a renewal could succeed.
-    pub(crate) fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
+    pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
         Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
@@ -98,7 +98,7 @@ impl Machine {
 
     /// Handles one event. The time comes first, because the lease may have expired while rlock
     /// itself was suspended.
-    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+    pub fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         match &event {
             // Before the time is checked: a renewal that was sent in time counts, even if this runs
@@ -161,7 +161,7 @@ impl Machine {
     }
 
     /// Whether the command ended after it was asked to, while processes that it started may remain.
-    pub(crate) fn awaits_descendants(&self) -> bool {
+    pub fn awaits_descendants(&self) -> bool {
         matches!(self.phase, Phase::Stopping { ended: true, .. })
     }
 
@@ -194,7 +194,7 @@ impl Machine {
     }
 
     /// When the machine needs a `Tick` if nothing else happens.
-    pub(crate) fn wake_at(&self) -> Option<Instant> {
+    pub fn wake_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running => Some(self.stop_at()),
             Phase::Stopping { kill_at, .. } => Some(kill_at),
@@ -204,7 +204,7 @@ impl Machine {
 
     /// When rlock must run even if it is stopped, because the command must be asked to end, or be
     /// killed. `None` if the command may outlive its lock.
-    pub(crate) fn continue_at(&self) -> Option<Instant> {
+    pub fn continue_at(&self) -> Option<Instant> {
         match self.on_lost {
             OnLost::Kill => self.wake_at(),
             OnLost::Continue => None,
@@ -212,17 +212,17 @@ impl Machine {
     }
 
     /// The lease as last renewed.
-    pub(crate) fn lease(&self) -> Lease {
+    pub fn lease(&self) -> Lease {
         self.lease
     }
 
     /// When the command must be stopped unless the lease is renewed.
-    pub(crate) fn stop_at(&self) -> Instant {
+    pub fn stop_at(&self) -> Instant {
         self.lease.deadline() - self.kill_after
     }
 
     /// Whether the command has ended and nothing remains to wait for.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
 }
@@ -373,7 +373,7 @@ mod tests {
 
     impl Machine {
         /// Moves all times to a clock that shows this much less, and blanks what is only shown.
-        pub(crate) fn shift(&mut self, back: Duration) {
+        pub fn shift(&mut self, back: Duration) {
             self.lease = self.lease.shifted(back);
             self.unanswered = None;
             if let Phase::Stopping { kill_at, .. } = &mut self.phase {

@@ -7,40 +7,40 @@ use crate::text::shown;
 /// A failure in words, printed as `problem; remedy`. The remedy is a field, so that a message that
 /// wraps the problem in another sentence still ends with one remedy, or none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct UserMessage {
+pub struct UserMessage {
     problem: String,
     remedy: Option<String>,
 }
 
 impl UserMessage {
     /// A problem without a remedy.
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
+    pub fn new(problem: impl Into<String>) -> Self {
         Self { problem: problem.into(), remedy: None }
     }
 
     /// A problem with a value that the user gave. A long value is shortened, so that it does not
     /// hide the rest of the message.
-    pub(crate) fn of_value(problem: impl Display, value: &str) -> Self {
+    pub fn of_value(problem: impl Display, value: &str) -> Self {
         Self::new(format!("{problem}: {}", shown(value)))
     }
 
     /// Sets what the operator can do about it: an imperative, without a period.
-    pub(crate) fn with_remedy(self, remedy: impl Into<String>) -> Self {
+    pub fn with_remedy(self, remedy: impl Into<String>) -> Self {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
     /// Rewords the problem and keeps the remedy.
-    pub(crate) fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
+    pub fn reworded(self, reword: impl FnOnce(&str) -> String) -> Self {
         Self { problem: reword(&self.problem), ..self }
     }
 
     /// The problem alone, for a message with another ending.
-    pub(crate) fn problem(&self) -> &str {
+    pub fn problem(&self) -> &str {
         &self.problem
     }
 
     /// The remedy alone.
-    pub(crate) fn remedy(&self) -> Option<&str> {
+    pub fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }
 }

@@ -15,7 +15,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::fro
 
 /// What the waiter does next. Every step but the last leads to one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Send the request; then `Event::Answered`. `seen` lists the holders that the waiter has seen.
     /// `arrival` is the ticket from the first answer, if the request supersedes.
     Ask { seen: Vec<Seen>, arrival: Option<Ticket> },
@@ -33,7 +33,7 @@ pub(crate) enum Step {
 
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum End {
+pub enum End {
     Granted(Lease, Fence, Option<Slot>),
     /// The request does not wait, and the lock is not free.
     Busy(View),
@@ -53,7 +53,7 @@ pub(crate) enum End {
 
 /// What ends a wait from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stop {
+pub enum Stop {
     Signal(Signal),
     /// The process that needs the lock has ended.
     ProcessEnded,
@@ -61,7 +61,7 @@ pub(crate) enum Stop {
 
 impl End {
     /// Whether the server was waited for in vain. The withdrawal does not wait for it again.
-    pub(crate) fn is_unanswered(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         match self {
             Self::Failed(failure) | Self::LostWhileQueued(failure) => failure.is_unanswered(),
             _ => false,
@@ -71,7 +71,7 @@ impl End {
 
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// `sent` is the time just before the request was sent.
     Answered {
         sent: Instant,
@@ -84,7 +84,7 @@ pub(crate) enum Event {
 
 /// Something to report to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Note {
+pub enum Note {
     Queued {
         view: View,
         position: u64,
@@ -101,7 +101,7 @@ pub(crate) enum Note {
 
 /// The waiter's state.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Waiter {
+pub struct Waiter {
     ttl: Ttl,
     until: Option<Instant>,
     contact: Contact,
@@ -133,7 +133,7 @@ enum Contact {
 impl Waiter {
     /// A waiter for a lease of this length, and its first step. Without `until` it waits
     /// indefinitely.
-    pub(crate) fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
+    pub fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
         let waiter = Self {
             ttl,
             until,
@@ -149,12 +149,7 @@ impl Waiter {
 
     /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the
     /// wait.
-    pub(crate) fn on(
-        &mut self,
-        event: Event,
-        stop: Option<Stop>,
-        now: Instant,
-    ) -> (Vec<Note>, Step) {
+    pub fn on(&mut self, event: Event, stop: Option<Stop>, now: Instant) -> (Vec<Note>, Step) {
         let step = match event {
             Event::Answered { sent, answer } => self.answered(sent, answer, now),
             Event::Woken(Ok(())) => self.ask(now),

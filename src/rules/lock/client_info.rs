@@ -15,7 +15,7 @@ const LONGEST_NAME: usize = 255;
 /// accepted, because a label must not make a command fail. Characters that would break a line
 /// become spaces, and the text is cut at 1,000 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-pub(crate) struct Label(String);
+pub struct Label(String);
 
 impl Label {
     const LONGEST: usize = 1000;
@@ -45,7 +45,7 @@ impl From<OsString> for Label {
 /// Which command requested a hold, and therefore what renews it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub enum Kind {
     /// `exec` renews it.
     Exec,
     /// Only the script that acquired it can renew it.
@@ -57,10 +57,10 @@ pub(crate) enum Kind {
 
 /// A process ID. Never 0 or negative, because kill(2) reads those as process groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProcessId(i32);
+pub struct ProcessId(i32);
 
 impl ProcessId {
-    pub(crate) fn get(self) -> i32 {
+    pub fn get(self) -> i32 {
         self.0
     }
 }
@@ -79,21 +79,21 @@ impl FromStr for ProcessId {
 
 /// What others see of a holder or a waiter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
-pub(crate) struct ClientInfo {
-    pub(crate) host: String,
-    pub(crate) user: String,
-    pub(crate) pid: u32,
+pub struct ClientInfo {
+    pub host: String,
+    pub user: String,
+    pub pid: u32,
     /// The name of the program, without its arguments, which may contain secrets.
-    pub(crate) command: String,
+    pub command: String,
     /// Not in the JSON of a waiter.
     #[serde(skip)]
-    pub(crate) kind: Kind,
-    pub(crate) label: Option<Label>,
+    pub kind: Kind,
+    pub label: Option<Label>,
 }
 
 impl ClientInfo {
     /// The form that stores keep: one field per line, the label last. Later versions may add lines.
-    pub(crate) fn to_lines(&self) -> String {
+    pub fn to_lines(&self) -> String {
         let kind = match self.kind {
             Kind::Exec => "exec",
             Kind::Acquire => "acquire",
@@ -111,7 +111,7 @@ impl ClientInfo {
 
     /// Parses what another client wrote, which may have another version or be hostile. A missing
     /// field stays empty, and no field can move the cursor of a terminal.
-    pub(crate) fn from_lines(lines: &str) -> Self {
+    pub fn from_lines(lines: &str) -> Self {
         let mut lines = lines.split('\n');
         let mut next = || lines.next().unwrap_or_default();
         Self {
@@ -130,7 +130,7 @@ impl ClientInfo {
         }
     }
 
-    pub(crate) fn label(&self) -> Option<&str> {
+    pub fn label(&self) -> Option<&str> {
         self.label.as_ref().map(|label| label.0.as_str())
     }
 }

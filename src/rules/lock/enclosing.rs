@@ -6,30 +6,30 @@ use std::os::unix::ffi::OsStrExt;
 use super::{Key, Token};
 
 /// The holds that enclose a process, as `RLOCK_HELD` lists them: `key=token`, the innermost last.
-pub(crate) struct EnclosingHolds(Vec<String>);
+pub struct EnclosingHolds(Vec<String>);
 
 impl EnclosingHolds {
-    pub(crate) const VARIABLE: &str = "RLOCK_HELD";
+    pub const VARIABLE: &str = "RLOCK_HELD";
 
-    pub(crate) fn inherited() -> Self {
+    pub fn inherited() -> Self {
         Self::parse(&std::env::var_os(Self::VARIABLE).unwrap_or_default())
     }
 
     /// Parses the variable. An entry that is not UTF-8 is skipped, and does not hide the others.
-    pub(crate) fn parse(variable: &OsStr) -> Self {
+    pub fn parse(variable: &OsStr) -> Self {
         let holds = variable.as_bytes().split(|&byte| byte == b' ').filter(|hold| !hold.is_empty());
         Self(holds.filter_map(|hold| Some(std::str::from_utf8(hold).ok()?.to_owned())).collect())
     }
 
     /// The tokens of the holds of this key.
-    pub(crate) fn of_key(&self, key: &Key) -> Vec<Token> {
+    pub fn of_key(&self, key: &Key) -> Vec<Token> {
         let holds = self.0.iter().filter_map(|hold| hold.rsplit_once('='));
         let of_key = holds.filter(|(held, _)| *held == key.as_str());
         of_key.filter_map(|(_, token)| Token::recorded(token)).collect()
     }
 
     /// The value of the variable for a command that one more hold encloses.
-    pub(crate) fn and(mut self, key: &Key, token: &Token) -> String {
+    pub fn and(mut self, key: &Key, token: &Token) -> String {
         self.0.push(format!("{}={}", key.as_str(), token.as_str()));
         self.0.join(" ")
     }

@@ -11,24 +11,24 @@ use crate::text::printable;
 /// An entry in the history of a lock: how a hold ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub(crate) struct HistoryEntry {
-    pub(crate) ending: Ending,
-    pub(crate) at: ServerTime,
-    pub(crate) outcome: Outcome,
+pub struct HistoryEntry {
+    pub ending: Ending,
+    pub at: ServerTime,
+    pub outcome: Outcome,
     /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) acquired: ServerTime,
+    pub id: String,
+    pub acquired: ServerTime,
     /// How long its holder waited for the grant, if known.
-    pub(crate) waited: Option<Duration>,
-    pub(crate) fence: Fence,
-    pub(crate) mode: Mode,
-    pub(crate) operator: Operator,
-    pub(crate) client: ClientInfo,
+    pub waited: Option<Duration>,
+    pub fence: Fence,
+    pub mode: Mode,
+    pub operator: Operator,
+    pub client: ClientInfo,
 }
 
 impl HistoryEntry {
     /// Parses the form that stores keep. `None` if it ended in a way that only later versions know.
-    pub(crate) fn from_lines(lines: &str) -> Option<Self> {
+    pub fn from_lines(lines: &str) -> Option<Self> {
         let mut lines = lines.splitn(9, '\n');
         let mut next = || lines.next().unwrap_or_default();
         let number = |text: &str| text.parse().unwrap_or(0);
@@ -78,7 +78,7 @@ impl TryFrom<String> for HistoryEntry {
 
 /// How the command that ran under a hold ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Not reported, or there was no command.
     #[default]
     Unknown,

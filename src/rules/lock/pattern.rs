@@ -7,20 +7,20 @@ use crate::rules::{Name, UserMessage};
 
 /// The argument of `inspect`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub enum Subject {
     One(Name),
     Matching(Pattern),
 }
 
 impl Subject {
-    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+    pub fn pattern(&self) -> Option<&Pattern> {
         match self {
             Self::One(_) => None,
             Self::Matching(pattern) => Some(pattern),
         }
     }
 
-    pub(crate) fn name(&self) -> Option<&Name> {
+    pub fn name(&self) -> Option<&Name> {
         match self {
             Self::One(name) => Some(name),
             Self::Matching(_) => None,
@@ -44,10 +44,10 @@ impl FromStr for Subject {
 
 /// A pattern with the wildcards of a shell: `*`, `?`, `[a-c]`, `[!a]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern(glob::Pattern);
+pub struct Pattern(glob::Pattern);
 
 impl Pattern {
-    pub(crate) fn matches(&self, name: &Name) -> bool {
+    pub fn matches(&self, name: &Name) -> bool {
         self.0.matches(name.as_str())
     }
 }

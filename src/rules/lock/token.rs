@@ -7,37 +7,37 @@ use crate::rules::UserMessage;
 
 /// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(String);
+pub struct Token(String);
 
 impl Token {
     /// A new token, with 122 random bits. Each hold has its own.
-    pub(crate) fn fresh() -> Self {
+    pub fn fresh() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
     /// A token from a list that rlock wrote itself. Every text but an empty one is accepted,
     /// because only a store knows whether the token holds a lock.
-    pub(crate) fn recorded(text: &str) -> Option<Self> {
+    pub fn recorded(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The part that others may see: the first 8 characters.
-    pub(crate) fn id(&self) -> String {
+    pub fn id(&self) -> String {
         self.0.chars().take(8).collect()
     }
 }
 
 /// The first 8 characters of a token, which `inspect` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Id(String);
+pub struct Id(String);
 
 impl Id {
     /// Whether this is the ID of a token.
-    pub(crate) fn is_of(&self, token: &str) -> bool {
+    pub fn is_of(&self, token: &str) -> bool {
         token.starts_with(&self.0)
     }
 }

@@ -12,10 +12,10 @@ use crate::text::printable;
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
 /// depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ServerTime(pub(crate) u64);
+pub struct ServerTime(pub u64);
 
 impl ServerTime {
-    pub(crate) fn since(self, earlier: Self) -> Duration {
+    pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
@@ -36,21 +36,21 @@ impl Sub<Duration> for ServerTime {
 
 /// One hold, as others see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Holder {
+pub struct Holder {
     /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) owner: String,
-    pub(crate) mode: Mode,
-    pub(crate) client: ClientInfo,
-    pub(crate) fence: Fence,
-    pub(crate) acquired: ServerTime,
+    pub id: String,
+    pub owner: String,
+    pub mode: Mode,
+    pub client: ClientInfo,
+    pub fence: Fence,
+    pub acquired: ServerTime,
     /// How long it waited for the grant, if known.
-    pub(crate) waited: Option<Duration>,
-    pub(crate) renewed: ServerTime,
-    pub(crate) deadline: ServerTime,
-    pub(crate) state: HoldState,
+    pub waited: Option<Duration>,
+    pub renewed: ServerTime,
+    pub deadline: ServerTime,
+    pub state: HoldState,
     /// Its number in a lock with slots; `None` in another mode, or on several servers.
-    pub(crate) slot: Option<Slot>,
+    pub slot: Option<Slot>,
 }
 
 /// The state of a hold.
@@ -58,7 +58,7 @@ pub(crate) struct Holder {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum HoldState {
+pub enum HoldState {
     #[default]
     Held,
     /// It no longer holds the lock, but its holder may not know yet.
@@ -69,28 +69,28 @@ pub(crate) enum HoldState {
 
 /// One waiter, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Waiter {
+pub struct Waiter {
     /// The first 8 characters of the token.
-    pub(crate) id: String,
-    pub(crate) mode: Mode,
-    pub(crate) client: ClientInfo,
-    pub(crate) since: ServerTime,
+    pub id: String,
+    pub mode: Mode,
+    pub client: ClientInfo,
+    pub since: ServerTime,
     /// Whether it goes ahead of all waiters without this.
-    pub(crate) next: bool,
+    pub next: bool,
 }
 
 /// Who revoked a hold or removed a waiter, and why, as far as known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
-pub(crate) struct Operator {
+pub struct Operator {
     /// As user@host.
     #[serde(rename = "by")]
-    pub(crate) name: Option<String>,
-    pub(crate) reason: Option<String>,
+    pub name: Option<String>,
+    pub reason: Option<String>,
 }
 
 impl Operator {
     /// The form that stores keep: one line.
-    pub(crate) fn to_line(name: &str, reason: Option<&Label>) -> String {
+    pub fn to_line(name: &str, reason: Option<&Label>) -> String {
         match reason {
             Some(reason) => format!("{name}\t{reason}"),
             None => name.to_owned(),
@@ -98,7 +98,7 @@ impl Operator {
     }
 
     /// Parses the form that stores keep.
-    pub(crate) fn from_line(line: &str) -> Self {
+    pub fn from_line(line: &str) -> Self {
         let (name, reason) = line.split_once('\t').unwrap_or((line, ""));
         let shown = |text| Some(printable(text)).filter(|text| !text.is_empty());
         Self { name: shown(name), reason: shown(reason) }
@@ -121,7 +121,7 @@ impl fmt::Display for Operator {
 /// How a hold ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Ending {
+pub enum Ending {
     #[default]
     Released,
     Expired,
@@ -149,18 +149,18 @@ impl Ending {
         (Self::Lost, "lost"),
     ];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         Self::NAMES.into_iter().find(|(ending, _)| *ending == self).map_or("", |(_, name)| name)
     }
 
-    pub(crate) fn named(text: &str) -> Option<Self> {
+    pub fn named(text: &str) -> Option<Self> {
         Self::NAMES.into_iter().find(|(_, name)| *name == text).map(|(ending, _)| ending)
     }
 }
 
 /// Why a token does not hold the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reason {
+pub struct Reason {
     /// `None` if the server has no record of the hold.
     ending: Option<Ending>,
     /// Whether the record was in files.
@@ -170,28 +170,28 @@ pub(crate) struct Reason {
 }
 
 impl Reason {
-    pub(crate) fn new(ending: Option<Ending>, ago: Option<Duration>, operator: Operator) -> Self {
+    pub fn new(ending: Option<Ending>, ago: Option<Duration>, operator: Operator) -> Self {
         Self { ending, in_files: false, ago, operator }
     }
 
     /// The same reason from a store without a server, which loses a record only with its files.
-    pub(crate) fn in_files(self) -> Self {
+    pub fn in_files(self) -> Self {
         Self { in_files: true, ..self }
     }
 
     /// For a token that the server has no record of.
-    pub(crate) fn unknown() -> Self {
+    pub fn unknown() -> Self {
         Self::new(None, None, Operator::default())
     }
 
     /// Whether the server has a record of the hold.
-    pub(crate) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.ending.is_some()
     }
 
     /// Whether the history of the lock tells how the hold ended. Otherwise it is only inferred, and
     /// the token may never have held this lock.
-    pub(crate) fn is_recorded(&self) -> bool {
+    pub fn is_recorded(&self) -> bool {
         match self.ending {
             Some(Ending::Released | Ending::Expired) => self.ago.is_some(),
             ending => ending.is_some(),
@@ -199,7 +199,7 @@ impl Reason {
     }
 
     /// Whether the holder released it.
-    pub(crate) fn is_released(&self) -> bool {
+    pub fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
     }
 }
@@ -237,7 +237,7 @@ impl fmt::Display for Reason {
 /// Whether a lock is held, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub enum State {
     #[default]
     Free,
     Held,
@@ -253,7 +253,7 @@ pub(crate) enum State {
 impl State {
     /// The state of a lock that rlock holds: held if any hold is, else revoked if any hold is.
     /// `None` without holders.
-    pub(crate) fn of(holders: &[Holder]) -> Option<Self> {
+    pub fn of(holders: &[Holder]) -> Option<Self> {
         let state = holders.iter().map(|holder| holder.state).min()?;
         Some(match state {
             HoldState::Held => Self::Held,
@@ -265,37 +265,37 @@ impl State {
 
 /// A lock at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct View {
-    pub(crate) now: ServerTime,
-    pub(crate) state: State,
+pub struct View {
+    pub now: ServerTime,
+    pub state: State,
     /// The mode of the holds as a whole, if there are any.
-    pub(crate) mode: Option<Mode>,
+    pub mode: Option<Mode>,
     /// The time until the lock becomes free without a renewal. `None` if it is free, or foreign
     /// without an expiry.
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) fence: Option<Fence>,
+    pub ttl: Option<Duration>,
+    pub fence: Option<Fence>,
     /// A random mark that a server loses together with its data; empty if the lock was never held.
-    pub(crate) generation: String,
+    pub generation: String,
     /// The number of holders; `holders` may list only the first of them.
-    pub(crate) holder_count: u64,
-    pub(crate) holders: Vec<Holder>,
+    pub holder_count: u64,
+    pub holders: Vec<Holder>,
     /// The number of waiters, some of which may be dead. `waiters` lists the live ones, if
     /// requested.
-    pub(crate) waiter_count: u64,
-    pub(crate) waiters: Vec<Waiter>,
+    pub waiter_count: u64,
+    pub waiters: Vec<Waiter>,
     /// How the last holds ended, the latest last, if requested.
-    pub(crate) history: Vec<HistoryEntry>,
+    pub history: Vec<HistoryEntry>,
 }
 
 impl View {
     /// The holder to name if there is room for one: the one that has held the lock for longest, and
     /// one that still holds it before one that does not.
-    pub(crate) fn foremost(&self) -> Option<&Holder> {
+    pub fn foremost(&self) -> Option<&Holder> {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
     /// The lock with only those of the listed holders whose fencing token is at most this one.
-    pub(crate) fn up_to(mut self, fence: Fence) -> Self {
+    pub fn up_to(mut self, fence: Fence) -> Self {
         let listed = self.holders.len();
         self.holders.retain(|holder| holder.fence <= fence);
         self.holder_count -= (listed - self.holders.len()) as u64;
@@ -305,7 +305,7 @@ impl View {
     /// For the answer to a repeated revocation: adds those of the holders `seen` at first that an
     /// earlier copy has revoked and that are gone. The others ended by themselves, as `history`
     /// shows.
-    pub(crate) fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
+    pub fn add_revoked_earlier(&mut self, seen: Vec<Holder>, history: &[HistoryEntry]) {
         let ending = |id: &str| history.iter().rfind(|entry| entry.id == id).map(|it| it.ending);
         let is_left = |id: &str| self.holders.iter().any(|holder| holder.id == id);
         let was_revoked = |holder: &Holder| {
@@ -321,7 +321,7 @@ impl View {
 
     /// A hint for the message to a request in this mode, if the reason that it cannot join the
     /// holders may surprise its user. Otherwise empty.
-    pub(crate) fn mismatch(&self, asked: Mode) -> String {
+    pub fn mismatch(&self, asked: Mode) -> String {
         let how = |mode: Mode| match mode {
             Mode::Exclusive => "exclusively".to_owned(),
             Mode::Shared => "with --shared".into(),

@@ -7,7 +7,7 @@ use crate::rules::{Mode, Slot};
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
     /// waiters count as if they held the lock too.
-    pub(crate) fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
+    pub fn admissible(&self, mode: Mode, nominated: &[Mode]) -> bool {
         let (present, number) = match self.live {
             true => (self.lock.mode, self.lock.holds.len()),
             false => (nominated.first().copied(), 0),
@@ -23,7 +23,7 @@ impl Transaction<'_> {
 
     /// The only place that grants a lock. A lock that is exclusive stays so when its owner enters
     /// it again. Returns the number of the slot.
-    pub(crate) fn grant(
+    pub fn grant(
         &mut self,
         waiter: Waiter,
         renewed: Option<u64>,
@@ -55,14 +55,14 @@ impl Transaction<'_> {
     /// commit, that is, ask this server for a hold. It does so once enough servers have nominated
     /// it. A nomination is only a hint. It passes to an older waiter that arrives later, and lapses
     /// unless the waiter asks again in time.
-    pub(crate) fn is_nominated(&self, token: &str) -> bool {
+    pub fn is_nominated(&self, token: &str) -> bool {
         self.lock.nominated.iter().any(|nominated| nominated == token)
     }
 
     /// Admits waiters from the head of the queue while the lock can be granted to them, nominates
     /// them on one of several servers, and drops dead ones. Returns the head, which is the first
     /// waiter that is not nominated, if it must keep waiting, and how many are nominated.
-    pub(crate) fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
+    pub fn admit(&mut self, caller: &str) -> (Option<Waiter>, usize) {
         let (mut work, mut granted_to) = (0, Vec::new());
         let (mut modes, mut tokens) = (Vec::new(), Vec::new());
         let head = loop {
@@ -122,7 +122,7 @@ impl Transaction<'_> {
 
     /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that
     /// is only proposed may still become a younger one.
-    pub(crate) fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
+    pub fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
         let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
         let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
         let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();

@@ -13,7 +13,7 @@ const TOMBSTONE_DURATION: u64 = 60_000;
 
 impl Lock {
     /// Moves all times to a clock that shows this many milliseconds less.
-    pub(crate) fn rebase(&mut self, back: u64) {
+    pub fn rebase(&mut self, back: u64) {
         for hold in &mut self.holds {
             let times = [&mut hold.acquired, &mut hold.deadline];
             for time in times.into_iter().chain(&mut hold.renewed) {
@@ -31,7 +31,7 @@ impl Lock {
 
     /// Gives all times that no longer matter the same values, and blanks what is only shown. Of the
     /// history remains which of the tokens that still matter had a hold.
-    pub(crate) fn make_canonical(&mut self, now: u64, matters: impl Fn(&str) -> bool) {
+    pub fn make_canonical(&mut self, now: u64, matters: impl Fn(&str) -> bool) {
         self.history.retain(|entry| matters(&entry.id));
         self.history.sort_by(|one, other| one.id.cmp(&other.id));
         self.history.dedup_by(|one, other| one.id == other.id);
@@ -71,14 +71,14 @@ impl Lock {
     }
 
     /// Calls `change` with each fence.
-    pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
+    pub fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
         change(&mut self.fence);
         change(&mut self.revoked_up_to.fence);
         self.holds.iter_mut().for_each(|hold| change(&mut hold.fence));
     }
 
     /// Calls `change` with each ticket.
-    pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
+    pub fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
         change(&mut self.ticket);
         let newest = self.newest.as_mut().filter(|newest| newest.ticket > 0);
         newest.into_iter().for_each(|newest| change(&mut newest.ticket));
@@ -86,13 +86,13 @@ impl Lock {
     }
 
     /// Calls `change` with each token and the attempt of its last request.
-    pub(crate) fn each_attempt(&mut self, change: &mut dyn FnMut(&str, &mut u64)) {
+    pub fn each_attempt(&mut self, change: &mut dyn FnMut(&str, &mut u64)) {
         self.holds.iter_mut().for_each(|hold| change(&hold.token, &mut hold.attempt));
         self.queue.iter_mut().for_each(|waiter| change(&waiter.token, &mut waiter.attempt));
     }
 
     /// Another tool writes the key.
-    pub(crate) fn overwrite(&mut self, until: Option<u64>) {
+    pub fn overwrite(&mut self, until: Option<u64>) {
         self.guard = Some(super::lock::Guard { value: "theirs".into(), until });
     }
 }

@@ -8,7 +8,7 @@ use crate::rules::{
 };
 
 /// How many holds the history keeps.
-pub(crate) const HISTORY_LENGTH: usize = 16;
+pub(super) const HISTORY_LENGTH: usize = 16;
 
 impl Transaction<'_> {
     /// How a hold ends, and by whom. If it was revoked before, it ended then; else it ends as
@@ -27,7 +27,7 @@ impl Transaction<'_> {
 
     /// The entry for a hold that ends with this outcome of its command; `None` if it is already on
     /// record. `by` is given, instead of an outcome, if this call ends it.
-    pub(crate) fn history_entry(
+    pub fn history_entry(
         &self,
         hold: &Hold,
         ending: Ending,
@@ -53,20 +53,20 @@ impl Transaction<'_> {
         })
     }
 
-    pub(crate) fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
+    pub fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
         self.lock.history.extend(entries);
         let surplus = self.lock.history.len().saturating_sub(HISTORY_LENGTH);
         self.lock.history.drain(..surplus);
     }
 
     /// The last entry for a token.
-    pub(crate) fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
+    pub fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
         let id = id(token);
         self.lock.history.iter().rev().find(|entry| entry.id == id)
     }
 
     /// The entries for the last of these expired holds, the earliest first.
-    pub(crate) fn expired_entries<'h>(
+    pub fn expired_entries<'h>(
         &self,
         expired: impl IntoIterator<Item = &'h Hold>,
     ) -> Vec<HistoryEntry> {
@@ -79,7 +79,7 @@ impl Transaction<'_> {
     }
 
     /// How the last holds ended, including those that expired since the last write.
-    pub(crate) fn history(&self) -> Vec<HistoryEntry> {
+    pub fn history(&self) -> Vec<HistoryEntry> {
         let known = self.lock.written.is_some();
         let expired = self.lock.holds.iter().filter(|hold| known && hold.deadline < self.now);
         let expired = self.expired_entries(expired);

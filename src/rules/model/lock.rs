@@ -7,152 +7,152 @@ use serde::{Deserialize, Serialize};
 use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
-pub(crate) const CLAIM_WINDOW: u64 = 2_000;
+pub const CLAIM_WINDOW: u64 = 2_000;
 
 /// A day, in milliseconds.
-pub(crate) const DAY: u64 = 24 * 3_600 * 1_000;
+pub const DAY: u64 = 24 * 3_600 * 1_000;
 
 /// The longest lease, a week, in milliseconds.
-pub(crate) const LONGEST_TTL: u64 = 7 * DAY;
+pub const LONGEST_TTL: u64 = 7 * DAY;
 
 /// A time this late means that the lock is damaged. The limit, in milliseconds since the epoch, is
 /// in the year 37,648.
-pub(crate) const TOO_FAR: u64 = 1 << 50;
+pub const TOO_FAR: u64 = 1 << 50;
 
 /// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
 /// remains for the next call.
-pub(crate) const BATCH: usize = if cfg!(test) { 3 } else { 100 };
+pub const BATCH: usize = if cfg!(test) { 3 } else { 100 };
 
 /// How many holders and waiters one reply lists at most.
-pub(crate) const MAX_LISTED: usize = 100;
+pub const MAX_LISTED: usize = 100;
 
 /// Everything about one lock.
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
-pub(crate) struct Lock {
+pub struct Lock {
     /// The guard: the token that other tools see as the value of the lock.
-    pub(crate) guard: Option<Guard>,
+    pub guard: Option<Guard>,
     /// The guard as rlock last wrote it.
-    pub(crate) written: Option<String>,
+    pub written: Option<String>,
     /// The mode of the holds as a whole.
-    pub(crate) mode: Option<Mode>,
+    pub mode: Option<Mode>,
     /// The last fencing token granted: microseconds since the epoch, or more; 0 if there is none.
-    pub(crate) fence: u64,
+    pub fence: u64,
     /// A random mark that changes when the lock is forgotten.
-    pub(crate) generation: String,
-    pub(crate) holds: Vec<Hold>,
+    pub generation: String,
+    pub holds: Vec<Hold>,
     /// The waiters, in the order in which they are served.
-    pub(crate) queue: Vec<Waiter>,
+    pub queue: Vec<Waiter>,
     /// The last number assigned in the queue.
-    pub(crate) ticket: u64,
+    pub ticket: u64,
     /// The waiters that are nominated; see `Transaction::is_nominated`.
-    pub(crate) nominated: Vec<String>,
+    pub nominated: Vec<String>,
     /// The last request that supersedes.
-    pub(crate) newest: Option<Newest>,
+    pub newest: Option<Newest>,
     /// The waiter that knows it is the head of the queue.
-    pub(crate) notified: Option<String>,
-    pub(crate) revoked_up_to: RevokedUpTo,
+    pub notified: Option<String>,
+    pub revoked_up_to: RevokedUpTo,
     /// How the last holds ended, the latest last.
-    pub(crate) history: Vec<HistoryEntry>,
+    pub history: Vec<HistoryEntry>,
     /// Tokens that were released or given up.
-    pub(crate) tombstones: Vec<Tombstone>,
+    pub tombstones: Vec<Tombstone>,
     /// The messages to waiters that are not sent yet.
     #[serde(skip)]
-    pub(crate) mail: Vec<Mail>,
+    pub mail: Vec<Mail>,
 }
 
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Guard {
-    pub(crate) value: String,
-    pub(crate) until: Option<u64>,
+pub struct Guard {
+    pub value: String,
+    pub until: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
-pub(crate) struct Hold {
-    pub(crate) token: String,
-    pub(crate) owner: String,
-    pub(crate) mode: Mode,
-    pub(crate) about: String,
-    pub(crate) fence: u64,
-    pub(crate) acquired: u64,
+pub struct Hold {
+    pub token: String,
+    pub owner: String,
+    pub mode: Mode,
+    pub about: String,
+    pub fence: u64,
+    pub acquired: u64,
     /// When its holder first asked for it; `None` if unknown, as for a reinstated hold.
-    pub(crate) since: Option<u64>,
+    pub since: Option<u64>,
     /// When its holder last asked for it; `None` if it was granted to a waiter that has not claimed
     /// it yet.
-    pub(crate) renewed: Option<u64>,
-    pub(crate) deadline: u64,
+    pub renewed: Option<u64>,
+    pub deadline: u64,
     /// The time until which it is kept even if released sooner; 0 for none.
-    pub(crate) keep_until: u64,
+    pub keep_until: u64,
     /// The length of its lease.
-    pub(crate) ttl: u64,
+    pub ttl: u64,
     /// Its number in a lock with slots; `None` in another mode, or on one of several servers.
-    pub(crate) slot: Option<Slot>,
+    pub slot: Option<Slot>,
     /// The number of the request that was granted.
-    pub(crate) attempt: u64,
+    pub attempt: u64,
     /// `Revoked` only if the hold was reinstated. See `hold_state` for the other ways.
-    pub(crate) status: HoldState,
+    pub status: HoldState,
     /// Set if it was revoked individually, not by `revoked_up_to`.
-    pub(crate) revoked: Option<Revoked>,
+    pub revoked: Option<Revoked>,
 }
 
 /// When a hold was revoked, and by whom.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Revoked {
-    pub(crate) at: u64,
+pub struct Revoked {
+    pub at: u64,
     /// An `Operator` as stores keep it.
-    pub(crate) by: String,
+    pub by: String,
 }
 
 /// Holds with a fence up to this one are revoked.
 #[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
-pub(crate) struct RevokedUpTo {
-    pub(crate) fence: u64,
-    pub(crate) how: Option<Ending>,
+pub struct RevokedUpTo {
+    pub fence: u64,
+    pub how: Option<Ending>,
     /// Who revoked them; empty if unknown.
-    pub(crate) by: String,
-    pub(crate) at: u64,
+    pub by: String,
+    pub at: u64,
 }
 
 /// Of the waiting requests that supersede, only the newest remains.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Newest {
+pub struct Newest {
     /// On which several servers agreed; 0 if there is only one server.
-    pub(crate) ticket: u64,
-    pub(crate) token: String,
-    pub(crate) about: String,
+    pub ticket: u64,
+    pub token: String,
+    pub about: String,
 }
 
 /// A request with this token is rejected until this time.
 #[derive(Clone, Debug, Hash, Serialize, Deserialize)]
-pub(crate) struct Tombstone {
+pub struct Tombstone {
     /// After a line break, who ended the request, and how; see `mark_ended`.
-    pub(crate) token: String,
-    pub(crate) until: u64,
+    pub token: String,
+    pub until: u64,
 }
 
 /// A request with a position in the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Waiter {
-    pub(crate) token: String,
-    pub(crate) owner: String,
-    pub(crate) mode: Mode,
-    pub(crate) about: String,
-    pub(crate) since: u64,
+pub struct Waiter {
+    pub token: String,
+    pub owner: String,
+    pub mode: Mode,
+    pub about: String,
+    pub since: u64,
     /// The time until which it is presumed alive.
-    pub(crate) alive: u64,
+    pub alive: u64,
     /// Whether it may enter a lock that its owner holds.
-    pub(crate) reentrant: bool,
-    pub(crate) ttl: u64,
-    pub(crate) attempt: u64,
+    pub reentrant: bool,
+    pub ttl: u64,
+    pub attempt: u64,
     /// The number that orders the queue.
-    pub(crate) ticket: u64,
-    pub(crate) origin: Origin,
+    pub ticket: u64,
+    pub origin: Origin,
     /// Whether it goes ahead of all waiters without this.
-    pub(crate) next: bool,
+    pub next: bool,
 }
 
 /// Where the ticket of a waiter comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// This server counted it: it is the only one that keeps the lock.
     #[default]
     Counted,
@@ -164,14 +164,14 @@ pub(crate) enum Origin {
 
 /// A message to a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Mail {
-    pub(crate) token: String,
-    pub(crate) message: Message,
+pub struct Mail {
+    pub token: String,
+    pub message: Message,
 }
 
 /// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Message {
+pub enum Message {
     /// The waiter is the new head of the queue.
     Head,
     /// The waiter is nominated, and would get this fencing token.
@@ -182,21 +182,21 @@ pub(crate) enum Message {
 
 impl Waiter {
     /// The order of the queue.
-    pub(crate) fn place(&self) -> (bool, u64, &str) {
+    pub fn place(&self) -> (bool, u64, &str) {
         (!self.next, self.ticket, &self.token)
     }
 }
 
 impl Hold {
     /// Takes over what the request of a waiter says. The rest depends on the grant.
-    pub(crate) fn of(waiter: Waiter) -> Self {
+    pub fn of(waiter: Waiter) -> Self {
         let Waiter { token, owner, mode, about, since, ttl, attempt, .. } = waiter;
         let since = Some(since);
         Self { token, owner, mode, about, since, ttl, attempt, ..Self::default() }
     }
 
     /// The order in which leases expire.
-    pub(crate) fn by_deadline(&self, other: &Self) -> Ordering {
+    pub fn by_deadline(&self, other: &Self) -> Ordering {
         (self.deadline, &self.token).cmp(&(other.deadline, &other.token))
     }
 }

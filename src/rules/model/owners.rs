@@ -18,20 +18,20 @@ impl Transaction<'_> {
 
     /// The mode in which an owner that a user chose holds the lock. The scripts do not search many
     /// holds.
-    pub(crate) fn owner_mode(&self, owner: &str) -> Option<Mode> {
+    pub fn owner_mode(&self, owner: &str) -> Option<Mode> {
         let holds = self.lock.holds.iter().filter(|hold| self.live && hold.owner == owner);
         holds.fold(None, |entered, hold| self.enter(hold, entered))
     }
 
     /// The innermost unexpired hold among `tokens`, of which the innermost is last, and the mode in
     /// which a request may enter the lock through them.
-    pub(crate) fn enclosing_hold(&self, tokens: &[Token]) -> (Option<&Hold>, Option<Mode>) {
+    pub fn enclosing_hold(&self, tokens: &[Token]) -> (Option<&Hold>, Option<Mode>) {
         let holds = tokens.iter().filter_map(|token| self.unexpired_hold(token.as_str()));
         holds.fold((None, None), |(_, entered), hold| (Some(hold), self.enter(hold, entered)))
     }
 
     /// Whether a waiter may enter a lock that its owner holds by now.
-    pub(crate) fn may_enter(&self, waiter: &Waiter) -> bool {
+    pub fn may_enter(&self, waiter: &Waiter) -> bool {
         let enters = waiter.reentrant && Owner::is_chosen(&waiter.owner);
         match self.owner_mode(&waiter.owner).filter(|_| enters) {
             Some(Mode::Exclusive) => true,

@@ -7,7 +7,7 @@ use crate::rules::Ending;
 impl Transaction<'_> {
     /// An idle lock keeps its fence, its generation and the newest request that supersedes, and
     /// nothing else.
-    pub(crate) fn become_idle(&mut self) {
+    pub fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         (self.lock.ticket, self.lock.revoked_up_to) = (0, RevokedUpTo::default());
         self.lock.nominated.clear();
@@ -30,7 +30,7 @@ impl Transaction<'_> {
         self.record(entries);
     }
 
-    pub(crate) fn reconcile(&mut self) {
+    pub fn reconcile(&mut self) {
         if self.deleted {
             self.revoke_up_to(self.lock.fence, Ending::Deleted, "");
             self.set_guard_to_latest();

@@ -6,7 +6,7 @@ use crate::rules::{HoldState, Holder, Mode};
 
 impl Transaction<'_> {
     /// Reinstates a hold that a waiter has seen: once, as revoked and exclusive, under its id.
-    pub(crate) fn reinstate(&mut self, holder: &Holder, left: u64) {
+    pub fn reinstate(&mut self, holder: &Holder, left: u64) {
         let known = self.lock.holds.iter().any(|hold| hold.token == holder.id);
         if holder.id.len() > 8
             || known

@@ -7,7 +7,7 @@ use crate::rules::{Ending, HoldState};
 
 impl Transaction<'_> {
     /// The state of a hold, with all revocations applied.
-    pub(crate) fn hold_state(&self, hold: &Hold) -> HoldState {
+    pub fn hold_state(&self, hold: &Hold) -> HoldState {
         match hold.status {
             HoldState::Held
                 if hold.fence <= self.lock.revoked_up_to.fence || hold.revoked.is_some() =>
@@ -20,7 +20,7 @@ impl Transaction<'_> {
 
     /// Revokes all holds with a fence up to this one. Each excludes others until its holder
     /// releases it or its lease expires.
-    pub(crate) fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
+    pub fn revoke_up_to(&mut self, fence: u64, how: Ending, by: &str) {
         if fence > self.lock.revoked_up_to.fence {
             let (how, by) = (Some(how), by.to_owned());
             self.lock.revoked_up_to = RevokedUpTo { fence, how, by, at: self.now };
@@ -28,7 +28,7 @@ impl Transaction<'_> {
     }
 
     /// How, by whom and when a hold was revoked: individually, or with all up to `revoked_up_to`.
-    pub(crate) fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
+    pub fn revocation(&self, hold: &Hold) -> (Ending, String, u64) {
         if let Some(Revoked { at, by }) = &hold.revoked {
             return (Ending::Revoked, by.clone(), *at);
         }

@@ -14,7 +14,7 @@ const MAX_TOMBSTONES: usize = 1_000;
 const TOMBSTONE_DURATION: u64 = 60_000;
 
 impl Transaction<'_> {
-    pub(crate) fn add_tombstone(&mut self, token: &str, ttl: u64) {
+    pub fn add_tombstone(&mut self, token: &str, ttl: u64) {
         let tombstones = &mut self.lock.tombstones;
         // The marks that expire first make room. Removing them first keeps the new one.
         let surplus = (tombstones.len() + 1).saturating_sub(MAX_TOMBSTONES);
@@ -30,7 +30,7 @@ impl Transaction<'_> {
     /// Marks a request that its client did not end itself, so that a later request with its token
     /// learns how, "superseded" or "removed", and by whom. This second tombstone is next to the
     /// token's own.
-    pub(crate) fn mark_ended(&mut self, token: &str, ttl: u64, how: &str, by: &str) {
+    pub fn mark_ended(&mut self, token: &str, ttl: u64, how: &str, by: &str) {
         // Nothing else keeps a removed client from coming back. A superseded one has the older
         // ticket.
         let duration = if how == "removed" { DAY } else { ttl };
@@ -39,7 +39,7 @@ impl Transaction<'_> {
     }
 
     /// How and by whom this token's request was ended; `None` if nobody else ended it.
-    pub(crate) fn how_ended(&self, token: &str) -> Option<Answer> {
+    pub fn how_ended(&self, token: &str) -> Option<Answer> {
         let own = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token)?;
         let beside = self.lock.tombstones.iter().filter(|tombstone| tombstone.until == own.until);
         beside
@@ -52,7 +52,7 @@ impl Transaction<'_> {
     }
 
     /// A cooling hold was released, even if its tombstone is lost.
-    pub(crate) fn has_tombstone(&self, token: &str) -> bool {
+    pub fn has_tombstone(&self, token: &str) -> bool {
         let hold = self.unexpired_hold(token);
         let cooling = hold.is_some_and(|hold| hold.status == HoldState::Cooling);
         let tombstone = self.lock.tombstones.iter().find(|tombstone| tombstone.token == token);
@@ -60,7 +60,7 @@ impl Transaction<'_> {
     }
 
     /// Why this token does not hold the lock.
-    pub(crate) fn why_not_held(&self, token: &str) -> Reason {
+    pub fn why_not_held(&self, token: &str) -> Reason {
         let ago = |at: u64| Some(Duration::from_millis(self.now.saturating_sub(at)));
         let hold = self.lock.holds.iter().find(|hold| hold.token == token);
         if let Some(hold) = hold.filter(|hold| hold.deadline < self.now) {

@@ -3,7 +3,7 @@
 use super::lock::Lock;
 
 /// A lock while one call works on it.
-pub(crate) struct Transaction<'a> {
+pub struct Transaction<'a> {
     pub(super) lock: &'a mut Lock,
     pub(super) now: u64,
     /// Whether a hold of rlock excludes others.
@@ -15,7 +15,7 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn begin(lock: &'a mut Lock, now: u64) -> Self {
+    pub fn begin(lock: &'a mut Lock, now: u64) -> Self {
         lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
         let guard = lock.guard.as_ref().map(|guard| &guard.value);
         let held = lock.holds.iter().any(|hold| hold.deadline >= now);
@@ -26,17 +26,17 @@ impl<'a> Transaction<'a> {
     }
 
     /// Whether another tool holds the lock.
-    pub(crate) fn foreign(&self) -> bool {
+    pub fn foreign(&self) -> bool {
         self.lock.guard.is_some() && !self.live
     }
 
     /// Whether no hold is on record, and no other tool holds the lock.
-    pub(crate) fn is_free(&self) -> bool {
+    pub fn is_free(&self) -> bool {
         self.lock.holds.is_empty() && !self.foreign()
     }
 
     /// The time in microseconds, for fences.
-    pub(crate) fn micros(&self) -> u64 {
+    pub fn micros(&self) -> u64 {
         self.now.saturating_mul(1_000)
     }
 }

@@ -14,13 +14,13 @@ const MAX_REMINDED: usize = 3;
 
 impl Transaction<'_> {
     /// The waiters that are presumed alive.
-    pub(crate) fn waiters(&self) -> Vec<view::Waiter> {
+    pub fn waiters(&self) -> Vec<view::Waiter> {
         let alive = self.lock.queue.iter().filter(|waiter| waiter.alive >= self.now);
         alive.map(shown_waiter).collect()
     }
 
     /// A hold, as others see it.
-    pub(crate) fn shown_hold(&self, hold: &Hold) -> Holder {
+    pub fn shown_hold(&self, hold: &Hold) -> Holder {
         Holder {
             id: id(&hold.token),
             owner: hold.owner.clone(),
@@ -41,7 +41,7 @@ impl Transaction<'_> {
 
     /// The lock with up to `holders_at_most` holders, from the one at `holders_from`. Only
     /// `inspect` fills in the waiters and the history.
-    pub(crate) fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
+    pub fn view(&self, holders_from: usize, holders_at_most: usize) -> View {
         let mut live: Vec<&Hold> = self.live_holds().collect();
         live.sort_by(|one, other| one.by_deadline(other));
         let holder_count = live.len() as u64;
@@ -73,14 +73,14 @@ impl Transaction<'_> {
     }
 
     /// For a reply to a request that waits or is refused.
-    pub(crate) fn brief_view(&self) -> View {
+    pub fn brief_view(&self) -> View {
         let live = self.live_holds().count();
         self.view(live.saturating_sub(MAX_REMINDED), MAX_REMINDED)
     }
 }
 
 /// A waiter, as others see it.
-pub(crate) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
+pub(super) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
     view::Waiter {
         id: id(&waiter.token),
         mode: waiter.mode,
@@ -91,11 +91,11 @@ pub(crate) fn shown_waiter(waiter: &Waiter) -> view::Waiter {
 }
 
 /// The first 8 characters of a token: enough to tell holds apart, but not to release one.
-pub(crate) fn id(token: &str) -> String {
+pub(super) fn id(token: &str) -> String {
     printable(&token.chars().take(8).collect::<String>())
 }
 
 /// How long a holder waited for its grant.
-pub(crate) fn waited(since: Option<u64>, acquired: u64) -> Option<Duration> {
+pub(super) fn waited(since: Option<u64>, acquired: u64) -> Option<Duration> {
     since.map(|since| ServerTime(acquired).since(ServerTime(since)))
 }

@@ -18,7 +18,7 @@
 //! A member that does not answer delays nothing once the others have decided.
 
 #[cfg(test)]
-pub(crate) mod canonical;
+pub mod canonical;
 mod committing;
 mod explaining;
 mod proposing;
@@ -44,15 +44,15 @@ const NOMINATION_LASTS: Duration = Duration::from_secs(1);
 
 /// Something to send to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Order {
-    pub(crate) member: usize,
+pub struct Order {
+    pub member: usize,
     /// Returned with the reply.
-    pub(crate) round: u64,
-    pub(crate) what: MemberRequest,
+    pub round: u64,
+    pub what: MemberRequest,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum MemberRequest {
+pub enum MemberRequest {
     Ask(QuorumOp),
     /// Wait for a message, up to this long.
     Listen(Duration),
@@ -60,7 +60,7 @@ pub(crate) enum MemberRequest {
 
 /// What a member replied.
 #[derive(Clone, Debug, Hash)]
-pub(crate) enum Reply {
+pub enum Reply {
     Proposed(Proposal),
     Answer(Answer),
     /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
@@ -74,7 +74,7 @@ pub(crate) enum Reply {
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Wait for a reply, until this time.
     Wait(Instant),
     End(End),
@@ -82,7 +82,7 @@ pub(crate) enum Step {
 
 /// The end of an attempt, or of a sleep between two attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     Granted(Fence),
     Queued {
         view: View,
@@ -123,7 +123,7 @@ enum Phase {
 
 /// The progress of one request toward the lock.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Acquisition {
+pub struct Acquisition {
     mode: Mode,
     waits: bool,
     supersedes: bool,
@@ -149,7 +149,7 @@ pub(crate) struct Acquisition {
 
 impl Acquisition {
     /// `io_timeout` bounds each attempt. `random` makes requests that outbid each other differ.
-    pub(crate) fn new(
+    pub fn new(
         request: &Request,
         members: usize,
         io_timeout: Duration,
@@ -177,7 +177,7 @@ impl Acquisition {
     }
 
     /// Begins an attempt.
-    pub(crate) fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
         if matches!(self.phase, Phase::Resting { .. }) && self.is_nominated(now) {
             self.commit(now);
@@ -188,7 +188,7 @@ impl Acquisition {
     }
 
     /// Begins a sleep between two attempts, until `until` or until an attempt may succeed.
-    pub(crate) fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
+    pub fn rest(&mut self, until: Instant, now: Instant) -> (Vec<Order>, Step) {
         self.phase = Phase::Resting { until };
         for member in 0..self.members.0.len() {
             self.settle_down(member, now);
@@ -197,7 +197,7 @@ impl Acquisition {
     }
 
     /// Handles a reply. `run` is the run of the server program that gave it.
-    pub(crate) fn replied(
+    pub fn replied(
         &mut self,
         member: usize,
         round: u64,
@@ -265,24 +265,24 @@ impl Acquisition {
     }
 
     /// What the members have answered, for a message.
-    pub(crate) fn votes(&self) -> Votes<()> {
+    pub fn votes(&self) -> Votes<()> {
         self.members.votes(self.round)
     }
 
     /// Whether any member may have the request.
-    pub(crate) fn may_be_known(&self) -> bool {
+    pub fn may_be_known(&self) -> bool {
         self.ticket.is_some()
             || self.members.iter().any(|state| state.ticket.is_some())
             || self.votes().fate() != Delivery::NotSent
     }
 
     /// How many members the request needs.
-    pub(crate) fn required(&self) -> usize {
+    pub fn required(&self) -> usize {
         self.required
     }
 
     /// Handles that the time of the last step has come.
-    pub(crate) fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
+    pub fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
         let step = self.advance(now);
         (std::mem::take(&mut self.orders), step)
     }
@@ -376,7 +376,7 @@ impl Acquisition {
     }
 
     /// The members that still owe an answer to a proposal, so that no commit was sent to them.
-    pub(crate) fn not_asked_to_commit(&self) -> Vec<usize> {
+    pub fn not_asked_to_commit(&self) -> Vec<usize> {
         let is_asked_too_late =
             |(_, state): &(usize, &MemberState)| state.under_way == Some(UnderWay::Propose);
         self.members

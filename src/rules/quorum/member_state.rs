@@ -10,16 +10,16 @@ use crate::rules::{Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Run {
+pub struct Run {
     /// Unique among all servers, whatever address they are reached at.
-    pub(crate) id: String,
+    pub id: String,
     /// The latest time at which it can have started.
-    pub(crate) since: Instant,
+    pub since: Instant,
 }
 
 /// What a member answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum LastReply {
+pub(super) enum LastReply {
     #[default]
     Nothing,
     Proposed(Proposal),
@@ -33,7 +33,7 @@ pub(crate) enum LastReply {
 
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum UnderWay {
+pub(super) enum UnderWay {
     Propose,
     Commit,
     /// It waits for a message to the waiter.
@@ -42,7 +42,7 @@ pub(crate) enum UnderWay {
 
 /// One member, as a request knows it.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct MemberState {
+pub(super) struct MemberState {
     pub(super) under_way: Option<UnderWay>,
     pub(super) last_reply: LastReply,
     /// The round in which it gave that.
@@ -57,7 +57,7 @@ pub(crate) struct MemberState {
 
 impl MemberState {
     /// The fencing token that the member would give, if it nominates the request.
-    pub(crate) fn nominated(&self) -> Option<Fence> {
+    pub(super) fn nominated(&self) -> Option<Fence> {
         match &self.last_reply {
             LastReply::Proposed(proposal) => proposal.nominated,
             _ => None,
@@ -65,7 +65,7 @@ impl MemberState {
     }
 
     /// The fencing token of the hold that the member has given in this round.
-    pub(crate) fn held(&self, round: u64) -> Option<Fence> {
+    pub(super) fn held(&self, round: u64) -> Option<Fence> {
         match self.last_reply {
             LastReply::Granted(fence) if self.round == round => Some(fence),
             _ => None,
@@ -73,7 +73,7 @@ impl MemberState {
     }
 
     /// The last fencing token that the member has given, as far as known; 0 if there is none.
-    pub(crate) fn fence(&self) -> Fence {
+    pub(super) fn fence(&self) -> Fence {
         match &self.last_reply {
             LastReply::Proposed(proposal) => {
                 let before = proposal.nominated.map_or(0, |fence| fence.0.saturating_sub(1));
@@ -90,18 +90,18 @@ impl MemberState {
     }
 
     /// Whether the member has failed in this round.
-    pub(crate) fn has_failed(&self, round: u64) -> bool {
+    pub(super) fn has_failed(&self, round: u64) -> bool {
         self.round == round
             && matches!(self.last_reply, LastReply::Failed(_) | LastReply::Behind(_))
     }
 
     /// Whether the member has spoken in this round. One that listens has nothing to add.
-    pub(crate) fn has_spoken(&self, round: u64) -> bool {
+    pub(super) fn has_spoken(&self, round: u64) -> bool {
         self.round == round && self.last_reply != LastReply::Nothing
             || self.under_way == Some(UnderWay::Listening)
     }
 
-    pub(crate) fn view(&self) -> Option<&View> {
+    pub(super) fn view(&self) -> Option<&View> {
         match &self.last_reply {
             LastReply::Proposed(proposal) => Some(&proposal.view),
             LastReply::Refused(Answer::Busy(view)) => Some(view),
@@ -126,14 +126,14 @@ impl MemberState {
 /// A server whose clock is far ahead proposes tickets and fencing tokens that the others refuse. If
 /// most of them do, its replies do not count.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Members(pub(super) Vec<MemberState>);
+pub(super) struct Members(pub(super) Vec<MemberState>);
 
 impl Members {
-    pub(crate) fn new(members: usize) -> Self {
+    pub(super) fn new(members: usize) -> Self {
         Self(vec![MemberState::default(); members])
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &MemberState> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &MemberState> {
         self.0.iter()
     }
 
@@ -156,23 +156,23 @@ impl Members {
     }
 
     /// Whether most of the members refuse this ticket or fencing token.
-    pub(crate) fn refuse(&self, number: u64) -> bool {
+    pub(super) fn refuse(&self, number: u64) -> bool {
         self.refusals(number) > self.0.len() / 2
     }
 
     /// Whether most of the members refuse what this one proposes.
-    pub(crate) fn is_ahead(&self, state: &MemberState) -> bool {
+    pub(super) fn is_ahead(&self, state: &MemberState) -> bool {
         self.refuse(state.proposal())
     }
 
     /// The members that are not ahead of most of the others.
-    pub(crate) fn believed(&self) -> impl Iterator<Item = &MemberState> {
+    pub(super) fn believed(&self) -> impl Iterator<Item = &MemberState> {
         self.iter().filter(|state| !self.is_ahead(state))
     }
 
     /// How many different servers satisfy `is`, are not ahead of most of the others, and are old
     /// enough for a lease of this length.
-    pub(crate) fn voting(
+    pub(super) fn voting(
         &self,
         is: impl Fn(&MemberState) -> bool,
         lease: Duration,
@@ -184,7 +184,7 @@ impl Members {
     }
 
     /// How many different servers satisfy `is`.
-    pub(crate) fn distinct(&self, is: impl Fn(&MemberState) -> bool) -> usize {
+    pub(super) fn distinct(&self, is: impl Fn(&MemberState) -> bool) -> usize {
         let runs = self
             .iter()
             .filter(|state| is(state))
@@ -193,12 +193,12 @@ impl Members {
     }
 
     /// The views of the members that gave one.
-    pub(crate) fn views(&self) -> Vec<View> {
+    pub(super) fn views(&self) -> Vec<View> {
         self.iter().filter_map(MemberState::view).cloned().collect()
     }
 
     /// The lock as the members show it. It assumes nothing about members without a view.
-    pub(crate) fn known(&self) -> Option<View> {
+    pub(super) fn known(&self) -> Option<View> {
         let mut views = self.views();
         let free = free_like(views.first()?);
         views.resize(self.0.len(), free);
@@ -206,7 +206,7 @@ impl Members {
     }
 
     /// The answers for `Votes::too_few`.
-    pub(crate) fn votes(&self, round: u64) -> Votes<()> {
+    pub(super) fn votes(&self, round: u64) -> Votes<()> {
         let mut votes = Votes::new(self.0.len());
         for (number, state) in self.iter().enumerate() {
             votes.asked[number] = true;

@@ -10,7 +10,7 @@ use crate::rules::{
 /// holder that most servers have counts too, however few they are.
 ///
 /// All times are by the middle one of the clocks, because a minority may be wrong.
-pub(crate) fn merge(views: &[View], servers: usize, lenient: bool) -> View {
+pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let mut clocks: Vec<ServerTime> = views.iter().map(|view| view.now).collect();
     clocks.sort_unstable();
     let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or_default();
@@ -66,7 +66,7 @@ fn by_clock(view: &View, now: ServerTime) -> View {
 }
 
 /// The view of the same lock on a server where it is free.
-pub(crate) fn free_like(view: &View) -> View {
+pub(super) fn free_like(view: &View) -> View {
     View { now: view.now, fence: view.fence, ..View::default() }
 }
 

@@ -5,7 +5,7 @@ use super::votes::Votes;
 use crate::rules::{Delivery, Release};
 
 /// What the votes on a release mean.
-pub(crate) enum ReleaseDecision {
+pub enum ReleaseDecision {
     Decided(Release),
     /// Only `answered` members answered, which is too few. Some may have released the hold.
     TooFew {
@@ -15,14 +15,14 @@ pub(crate) enum ReleaseDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub(crate) fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
+pub fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
     votes.count(|release| !is_not_held(release)) >= required
         || votes.too_many(is_not_held, required)
 }
 
 /// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
 /// earlier release of the same hold reached some members but not enough.
-pub(crate) fn decide_release(
+pub fn decide_release(
     votes: &Votes<Release>,
     required: usize,
     maybe_released: bool,

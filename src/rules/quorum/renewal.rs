@@ -7,7 +7,7 @@ use super::votes::Votes;
 use crate::rules::{Fence, Mode, Reason, Renewal};
 
 /// What the votes on a renewal mean.
-pub(crate) enum RenewalDecision {
+pub enum RenewalDecision {
     Renewed {
         fence: Fence,
         /// The shortest lease among the members that renewed it.
@@ -27,14 +27,14 @@ pub(crate) enum RenewalDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub(crate) fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
+pub fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
     let required = required_by(votes);
     votes.count(|renewal| !is_not_held(renewal)) >= required
         || votes.too_many(is_not_held, required)
 }
 
 /// Decides from the votes of members.
-pub(crate) fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
+pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
     let required = required_by(votes);
     if votes.too_many(is_not_held, required) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {

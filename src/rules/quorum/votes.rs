@@ -3,27 +3,27 @@
 use crate::rules::{Delivery, Failure, UserMessage};
 
 /// The answers of all members to one request.
-pub(crate) struct Votes<T> {
+pub struct Votes<T> {
     /// One per member, in order; `None` if it has not answered.
-    pub(crate) votes: Vec<Option<Result<T, Failure>>>,
+    pub votes: Vec<Option<Result<T, Failure>>>,
     /// Whether the request was sent to the member.
-    pub(crate) asked: Vec<bool>,
+    pub asked: Vec<bool>,
 }
 
 impl<T> Votes<T> {
     /// The votes before any of `members` members has been asked.
-    pub(crate) fn new(members: usize) -> Self {
+    pub fn new(members: usize) -> Self {
         let votes = std::iter::repeat_with(|| None).take(members).collect();
         Self { votes, asked: vec![false; members] }
     }
 
     /// How many members the quorum has, whether they answered or not.
-    pub(crate) fn servers(&self) -> usize {
+    pub fn servers(&self) -> usize {
         self.votes.len()
     }
 
     /// The answers that are not failures, with the numbers of the members.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (usize, &T)> {
+    pub fn values(&self) -> impl Iterator<Item = (usize, &T)> {
         self.votes.iter().enumerate().filter_map(|(number, vote)| match vote {
             Some(Ok(value)) => Some((number, value)),
             _ => None,
@@ -31,22 +31,22 @@ impl<T> Votes<T> {
     }
 
     /// The answers that are not failures.
-    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
+    pub fn into_values(self) -> impl Iterator<Item = T> {
         self.votes.into_iter().flatten().flatten()
     }
 
     /// How many answers that are not failures satisfy `is`.
-    pub(crate) fn count(&self, is: impl Fn(&T) -> bool) -> usize {
+    pub fn count(&self, is: impl Fn(&T) -> bool) -> usize {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
     /// Whether so many answers satisfy `is` that the other members are not `required` any more.
-    pub(crate) fn too_many(&self, is: impl Fn(&T) -> bool, required: usize) -> bool {
+    pub fn too_many(&self, is: impl Fn(&T) -> bool, required: usize) -> bool {
         self.count(is) > self.servers() - required
     }
 
     /// What may have happened to the request on the members that did not answer it.
-    pub(crate) fn fate(&self) -> Delivery {
+    pub fn fate(&self) -> Delivery {
         let maybe = self.votes.iter().zip(&self.asked).any(|(vote, asked)| match vote {
             Some(Err(failure)) => failure.maybe_executed(),
             Some(Ok(_)) => false,
@@ -57,7 +57,7 @@ impl<T> Votes<T> {
 
     /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
     /// order.
-    pub(crate) fn too_few<'a>(
+    pub fn too_few<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
         useful: usize,

@@ -109,7 +109,7 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
 
 impl Waiter {
     /// Moves the wait limit to a clock that shows this much less.
-    pub(crate) fn shift(&mut self, back: Duration) {
+    pub fn shift(&mut self, back: Duration) {
         self.until = self.until.map(|until| until - back);
         if let Some((then, _)) = &mut self.seen {
             *then = *then - back;
@@ -117,12 +117,12 @@ impl Waiter {
     }
 
     /// The ticket of a request that supersedes.
-    pub(crate) fn arrival_mut(&mut self) -> Option<&mut Ticket> {
+    pub fn arrival_mut(&mut self) -> Option<&mut Ticket> {
         self.arrival.as_mut()
     }
 
     /// What the server last told this waiter, and when.
-    pub(crate) fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
+    pub fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
         self.seen.as_mut()
     }
 }

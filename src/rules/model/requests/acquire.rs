@@ -11,7 +11,7 @@ use crate::rules::{
 
 impl Transaction<'_> {
     /// Requests the lock, for the first time or again: `attempt` grows each time.
-    pub(crate) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+    pub fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         let token = request.token.as_str();
         let (Fence(wanted), ticket) = request.wanted();
         self.reconcile();

@@ -5,7 +5,7 @@ use crate::rules::{Token, Ttl};
 
 impl Transaction<'_> {
     /// If the lock may now be another waiter's, the first one is woken and asks for it.
-    pub(crate) fn leave(&mut self, token: &Token, ttl: Ttl) {
+    pub fn leave(&mut self, token: &Token, ttl: Ttl) {
         let token = token.as_str();
         self.reconcile();
         let is_first = self.position(token) == Some(0);

@@ -7,7 +7,7 @@ use crate::rules::{Ending, HoldState, Outcome, Release, Token};
 
 impl Transaction<'_> {
     /// Ends a hold, or keeps it as cooling until its minimum time is up.
-    pub(crate) fn release(&mut self, token: &Token, outcome: Outcome) -> Release {
+    pub fn release(&mut self, token: &Token, outcome: Outcome) -> Release {
         let token = token.as_str();
         self.reconcile();
         let keep_until = self.valid_hold(token).map(|hold| hold.keep_until);

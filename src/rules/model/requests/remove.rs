@@ -6,7 +6,7 @@ use crate::rules::model::view::shown_waiter;
 use crate::rules::{Ending, HoldState, Id, Outcome, Removal, Revocation, ServerTime};
 
 impl Transaction<'_> {
-    pub(crate) fn remove(&mut self, id: &Id, revocation: Revocation, by: &str) -> Removal {
+    pub fn remove(&mut self, id: &Id, revocation: Revocation, by: &str) -> Removal {
         self.cleanup_pending = true;
         while self.cleanup_pending {
             self.cleanup_pending = false;

@@ -7,7 +7,7 @@ use crate::rules::{Fence, Renewal, Token, Ttl};
 
 impl Transaction<'_> {
     /// Extends a lease to `ttl` from now; `None` keeps its TTL.
-    pub(crate) fn renew(&mut self, token: &Token, ttl: Option<Ttl>) -> Renewal {
+    pub fn renew(&mut self, token: &Token, ttl: Option<Ttl>) -> Renewal {
         let token = token.as_str();
         self.reconcile();
         let held = self.valid_hold(token).map(|hold| {

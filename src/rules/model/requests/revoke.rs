@@ -8,7 +8,7 @@ use crate::rules::{Ending, Fence, HoldState, Outcome, Revocation, View};
 impl Transaction<'_> {
     /// Revokes the holds with a fence up to this one. Returns the lock as it was before, with only
     /// these holders.
-    pub(crate) fn revoke(&mut self, up_to: Fence, revocation: Revocation, by: &str) -> View {
+    pub fn revoke(&mut self, up_to: Fence, revocation: Revocation, by: &str) -> View {
         let mut first = None;
         let mut from = 0;
         loop {

@@ -13,12 +13,12 @@ const OLD: Duration = Duration::from_secs(10);
 
 impl Acquisition {
     /// The ticket on which a majority agreed.
-    pub(crate) fn agreed_ticket(&self) -> Option<Ticket> {
+    pub fn agreed_ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 
     /// Moves all times to a clock that shows this much less.
-    pub(crate) fn shift(&mut self, back: Duration) {
+    pub fn shift(&mut self, back: Duration) {
         self.each_time(|time| *time = *time - back);
     }
 
@@ -39,7 +39,7 @@ impl Acquisition {
     }
 
     /// Past times become multiples of `tick` ago: less than a tick takes no time.
-    pub(crate) fn make_canonical(&mut self, now: Instant, tick: Duration) {
+    pub fn make_canonical(&mut self, now: Instant, tick: Duration) {
         let (pauses, rests) = match self.phase {
             Phase::Pausing { .. } => (true, false),
             Phase::Resting { .. } | Phase::Ended => (false, true),
@@ -87,11 +87,11 @@ impl Acquisition {
     }
 
     /// Whether an order or a reply belongs to the present round.
-    pub(crate) fn is_present(&self, round: u64) -> bool {
+    pub fn is_present(&self, round: u64) -> bool {
         self.round == round
     }
 
-    pub(crate) fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
+    pub fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
         if let Phase::Committing { fence, .. } = &mut self.phase {
             change(&mut fence.0);
         }
@@ -107,13 +107,13 @@ impl Acquisition {
         }
     }
 
-    pub(crate) fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
+    pub fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
         let members = self.members.0.iter_mut().filter_map(|state| state.ticket.as_mut());
         self.ticket.iter_mut().chain(members).for_each(|ticket| change(&mut ticket.0));
     }
 
     /// Hashes what the request knows of a member, except its number.
-    pub(crate) fn hash_seat(&self, member: usize, hasher: &mut impl Hasher) {
+    pub fn hash_seat(&self, member: usize, hasher: &mut impl Hasher) {
         let MemberState { under_way, last_reply, round, ticket, clock, run } =
             &self.members.0[member];
         let since = run.as_ref().map(|run| run.since);
@@ -121,7 +121,7 @@ impl Acquisition {
     }
 
     /// Puts the members into another order. Each gets the ID of its number.
-    pub(crate) fn reorder(&mut self, order: &[usize], id: impl Fn(usize) -> String) {
+    pub fn reorder(&mut self, order: &[usize], id: impl Fn(usize) -> String) {
         self.members.0 = order.iter().map(|&member| self.members.0[member].clone()).collect();
         for (member, state) in self.members.0.iter_mut().enumerate() {
             if let Some(run) = &mut state.run {
@@ -132,14 +132,14 @@ impl Acquisition {
 }
 
 /// Keeps what a request may do with a proposal.
-pub(crate) fn make_proposal_canonical(proposal: &mut Proposal, tick: Duration) {
+pub fn make_proposal_canonical(proposal: &mut Proposal, tick: Duration) {
     let ticks = proposal.sleep.as_nanos().div_ceil(tick.as_nanos()) as u32;
     (proposal.sleep, proposal.position) = (tick * ticks, 0);
     make_view_canonical(&mut proposal.view);
 }
 
 /// Keeps what a request may do with a view, but for the last fencing token.
-pub(crate) fn make_view_canonical(view: &mut View) {
+pub fn make_view_canonical(view: &mut View) {
     for holder in &mut view.holders {
         holder.owner.clear();
         let lease = holder.deadline.since(holder.renewed);

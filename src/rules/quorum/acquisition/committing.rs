@@ -10,12 +10,12 @@ const LARGEST_LEAP: u64 = 4096;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
-    pub(crate) fn commit(&mut self, now: Instant) {
+    pub fn commit(&mut self, now: Instant) {
         self.settle_with(self.next_fence(), 0, now);
     }
 
     /// A fencing token that is larger than those that the members have given, as far as known.
-    pub(crate) fn next_fence(&self) -> Fence {
+    pub fn next_fence(&self) -> Fence {
         Fence(
             self.members
                 .believed()
@@ -25,7 +25,7 @@ impl Acquisition {
         )
     }
 
-    pub(crate) fn settle_with(&mut self, fence: Fence, raises: u32, now: Instant) {
+    pub fn settle_with(&mut self, fence: Fence, raises: u32, now: Instant) {
         (self.round, self.has_met) = (self.round + 1, true);
         self.phase = Phase::Committing { since: now, majority_at: None, fence, raises };
         for member in 0..self.members.0.len() {
@@ -33,13 +33,13 @@ impl Acquisition {
         }
     }
 
-    pub(crate) fn ask_to_commit(&mut self, member: usize) {
+    pub fn ask_to_commit(&mut self, member: usize) {
         if let Phase::Committing { fence, .. } = self.phase {
             self.ask(member, QuorumOp::Commit(self.ticket, fence));
         }
     }
 
-    pub(crate) fn committing(&mut self, now: Instant) -> Option<Step> {
+    pub fn committing(&mut self, now: Instant) -> Option<Step> {
         let Phase::Committing { since, majority_at, fence, raises } = self.phase else {
             return None;
         };

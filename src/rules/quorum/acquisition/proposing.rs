@@ -9,7 +9,7 @@ use crate::rules::{Answer, Instant, Mode, QuorumOp, State, Ticket, View};
 
 impl Acquisition {
     /// Asks every idle member for a place in its queue.
-    pub(crate) fn propose(&mut self, now: Instant) {
+    pub fn propose(&mut self, now: Instant) {
         self.round += 1;
         self.phase = Phase::Proposing { since: now, majority_at: None };
         for member in 0..self.members.0.len() {
@@ -17,11 +17,11 @@ impl Acquisition {
         }
     }
 
-    pub(crate) fn ask_to_propose(&mut self, member: usize) {
+    pub fn ask_to_propose(&mut self, member: usize) {
         self.ask(member, QuorumOp::Propose(self.ticket));
     }
 
-    pub(crate) fn proposing(
+    pub fn proposing(
         &mut self,
         since: Instant,
         majority_at: Option<Instant>,
@@ -95,13 +95,13 @@ impl Acquisition {
 
     /// The largest ticket that any member gave becomes the request's, unless most of them refuse
     /// it.
-    pub(crate) fn agree_on_ticket(&mut self) {
+    pub fn agree_on_ticket(&mut self) {
         let largest = self.members.believed().filter_map(|state| state.ticket).max();
         self.ticket = self.ticket.or(largest).or(Some(Ticket(1)));
     }
 
     /// What to do with an agreed ticket and too few nominations.
-    pub(crate) fn not_nominated(&mut self, now: Instant) -> Option<Step> {
+    pub fn not_nominated(&mut self, now: Instant) -> Option<Step> {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);
