@@ -68,7 +68,7 @@ pub(crate) fn assemble() -> io::Result<()> {
         // Writing to a string cannot fail.
         let _ = writeln!(
             generated,
-            "pub(super) const {constant}: Script = \
+            "pub const {constant}: Script = \
              Script {{ source: {source:?}, hash: {hash:?} }};",
         );
     }

@@ -8,8 +8,8 @@ mod advice;
 mod inspect;
 mod options;
 
-pub(crate) use inspect::Inspect;
-pub(crate) use options::{Common, HoldArgs, Terms, replicas};
+pub use inspect::Inspect;
+pub use options::{Common, HoldArgs, Terms, replicas};
 
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
@@ -36,7 +36,7 @@ macro_rules! after_options {
 }
 
 /// Why a command line names nothing to run.
-pub(crate) enum Unparsed {
+pub enum Unparsed {
     /// It asks for help or the version, which is this text.
     Help(String),
     /// It is wrong.
@@ -44,7 +44,7 @@ pub(crate) enum Unparsed {
 }
 
 /// Parses the command line. `rlock help exec` means `rlock exec --help`.
-pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
+pub fn parse(arguments: &[OsString]) -> Result<Cli, Unparsed> {
     let mut words = arguments.to_vec();
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
@@ -110,14 +110,14 @@ Examples:
 )]
 pub struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub command: Command,
 }
 
 // Only the subcommand that is used is built, which is most of the parsing time. Without groups of
 // clap, which every struct of arguments would get, that is faster too.
 #[derive(Subcommand)]
 #[command(defer = true)]
-pub(crate) enum Command {
+pub enum Command {
     /// Run a command while holding a lock
     ///
     /// Waits for the lock, runs COMMAND and releases the lock when COMMAND exits. Meanwhile, rlock
@@ -252,11 +252,11 @@ const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 
 
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Exec {
+pub struct Exec {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     #[command(flatten)]
-    pub(crate) terms: Terms,
+    pub terms: Terms,
     /// Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]
     ///
     /// The maximum is a third of --ttl.
@@ -276,16 +276,16 @@ pub(crate) struct Exec {
     pub(crate) foreground: bool,
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
-    pub(crate) command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Acquire {
+pub struct Acquire {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     #[command(flatten)]
-    pub(crate) terms: Terms,
+    pub terms: Terms,
     /// Print one JSON document, even on failure
     #[arg(long, conflicts_with = "shell")]
     pub(crate) json: bool,
@@ -306,23 +306,23 @@ pub(crate) struct Acquire {
 
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Renew {
+pub struct Renew {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     /// Expire the lease DURATION from now [env: RLOCK_TTL]
     ///
     /// Without --ttl, the lease keeps its previous TTL.
     #[arg(short, long, value_name = "DURATION")]
-    pub(crate) ttl: Option<Ttl>,
+    pub ttl: Option<Ttl>,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
 }
 
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Release {
+pub struct Release {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     #[command(flatten)]
     pub(crate) hold: HoldArgs,
     /// Revoke all holds, stop their commands and await release

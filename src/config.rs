@@ -7,8 +7,9 @@ mod variables;
 
 use std::time::Duration;
 
-pub(crate) use handover::{Handover, KEEPER, ReadOnce};
-pub(crate) use server::Server;
+pub use handover::ReadOnce;
+pub(crate) use handover::{Handover, KEEPER};
+pub use server::Server;
 use variables::{given, setting};
 
 use crate::cli;
@@ -16,7 +17,7 @@ use crate::error::Error;
 use crate::rules::{BoundedDuration, Label, Mode, Token, Ttl, UserMessage, WaitLimit};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
-pub(crate) struct Terms {
+pub struct Terms {
     pub(crate) server: Server,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
@@ -27,7 +28,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// `read_once` is what a keeper has received.
-    pub(crate) fn resolve(
+    pub fn resolve(
         common: &cli::Common,
         mut options: cli::Terms,
         read_once: ReadOnce,

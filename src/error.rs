@@ -12,7 +12,7 @@ use crate::rules::{ClientInfo, Failure, Id, Mode, Operator, Reason, UserMessage,
 
 /// Why a command fails. Prints as one line: the problem and its remedy.
 #[derive(Debug)]
-pub(crate) enum Error {
+pub enum Error {
     /// The command line is wrong, or a variable that is the default for an option.
     Usage(UserMessage),
     /// The configuration is wrong, as rlock can tell without a server.

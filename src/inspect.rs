@@ -1,11 +1,11 @@
 //! Shows locks: one as a page, several as a table, and either as JSON.
 
-pub(crate) mod json;
-pub(crate) mod page;
-pub(crate) mod problem;
+pub mod json;
+pub mod page;
+pub mod problem;
 pub(crate) mod selection;
-pub(crate) mod style;
-pub(crate) mod table;
+pub mod style;
+pub mod table;
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::rules::{Name, ServerTime, View};
 use problem::{Here, Problem};
 
 /// A lock as `inspect` found it.
-pub(crate) struct Inspected {
+pub struct Inspected {
     pub(crate) name: Name,
     pub(crate) view: View,
     /// The worst first.
@@ -21,7 +21,7 @@ pub(crate) struct Inspected {
 }
 
 impl Inspected {
-    pub(crate) fn new(name: Name, view: View, here: &Here<'_>) -> Self {
+    pub fn new(name: Name, view: View, here: &Here<'_>) -> Self {
         let problems = problem::of(&name, &view, here);
         Self { name, view, problems }
     }

@@ -9,22 +9,18 @@
 use std::ffi::OsString;
 
 pub mod cli;
+pub mod config;
 pub mod exit;
-#[cfg(any(test, fuzzing))]
-pub mod fuzz;
-
-#[cfg(test)]
-mod check;
-mod commands;
-mod config;
-mod error;
-mod inspect;
-mod report;
+pub mod inspect;
+pub mod report;
 pub mod rules;
-mod store;
+pub mod store;
+pub mod text;
+
+mod commands;
+mod error;
 mod supervise;
 mod system;
-mod text;
 mod wait;
 
 use cli::Unparsed;

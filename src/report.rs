@@ -17,7 +17,7 @@ use crate::text::{Line, at_most};
 
 /// How much to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verbosity {
+pub enum Verbosity {
     Quiet,
     Normal,
     Verbose,
@@ -25,7 +25,7 @@ pub(crate) enum Verbosity {
 
 /// A message from a module that does not print, such as a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Diagnostic {
+pub enum Diagnostic {
     /// One step of the work, for --verbose.
     Detail(String),
     /// Normal progress. Printed unless quiet.

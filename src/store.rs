@@ -4,15 +4,13 @@
 //! `location` reads URLs, and `open` makes the store that they mean. The rest of rlock sees only
 //! the trait, so it does not know which kind of store it uses.
 
-#[cfg(test)]
-mod histories;
-mod local;
-pub(crate) mod location;
+pub mod local;
+pub mod location;
 mod open;
 pub(crate) mod quorum;
-pub(crate) mod server;
+pub mod server;
 mod waiting;
-mod wire;
+pub mod wire;
 
 use std::time::Duration;
 
@@ -21,9 +19,7 @@ use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
     Renewal, Request, Revocation, Seen, Token, Ttl, Verdict, View, show,
 };
-pub(crate) use crate::system::poll::Interrupt;
-#[cfg(any(test, fuzzing))]
-pub(crate) use {local::copies, server::fuzz};
+pub use crate::system::poll::Interrupt;
 
 /// How many attempts one request takes at most. Each cleans up 100 expired holds or waiters.
 const MOST_ATTEMPTS: usize = 1_000;
@@ -85,7 +81,7 @@ fn undecided() -> Failure {
 ///   not acquire, release or renew anything twice.
 /// - After a failure that may have taken effect (`Failure::maybe_executed`), `leave` undoes a request.
 ///   A copy of that request that arrives later must have no effect.
-pub(crate) trait Store: Send {
+pub trait Store: Send {
     /// Asks for a lock, or asks again while waiting for it. A waiter asks again at the latest after
     /// the `sleep` of the last answer. A request with a heartbeat is queued if the lock is not
     /// free, and forgotten if the waiter does not ask again in time.

@@ -5,13 +5,15 @@ mod line;
 mod printable;
 mod shell;
 
-pub(crate) use columns::{columns, cut, cut_middle, push_padded};
-pub(crate) use line::{Line, masked};
-pub(crate) use printable::{is_invisible, is_unsafe, printable};
-pub(crate) use shell::quoted;
+pub use columns::{columns, cut, cut_middle, push_padded};
+pub use line::Line;
+pub(crate) use line::masked;
+pub(crate) use printable::is_invisible;
+pub use printable::{is_unsafe, printable};
+pub use shell::quoted;
 
 /// The longest beginning of a text that fits into this many bytes and does not split a character.
-pub(crate) fn at_most(bytes: usize, text: &str) -> &str {
+pub fn at_most(bytes: usize, text: &str) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)]
 }

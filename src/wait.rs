@@ -18,10 +18,6 @@ use crate::store::Store;
 use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
 
-/// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, because a
-/// user who chooses a short TTL wants faults to be noticed soon.
-const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
-
 /// A lock that was granted.
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
@@ -29,11 +25,6 @@ pub(crate) struct Acquired {
     /// The number of the holder in a lock with slots; `None` in another mode, or on several
     /// servers.
     pub(crate) slot: Option<Slot>,
-}
-
-/// How often a waiter for a lease of this length tells the server that it is alive.
-pub(crate) fn heartbeat(ttl: Duration) -> Duration {
-    (ttl / 3).min(HEARTBEAT_AT_MOST)
 }
 
 /// Requests a lock until the server grants it, the wait limit passes, a signal arrives, or the

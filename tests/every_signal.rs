@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nix::libc;
 
+use crate::support::limit::Process;
 use crate::support::pty::Terminal;
-use crate::support::server::limit::Process;
 use crate::support::{Server, until};
 
 /// Real-time signals included.

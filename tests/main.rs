@@ -5,7 +5,6 @@
 mod support;
 
 mod bounded;
-mod campaign;
 mod cluster;
 mod completion;
 mod errors;

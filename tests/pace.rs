@@ -2,12 +2,6 @@
 //! both, so that it controls the load of the machine. On Redis and on `local:`.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-#[allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    reason = "it is written for the tests in main.rs"
-)]
 mod support;
 
 use std::process::Command;

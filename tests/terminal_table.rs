@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use crate::support::limit::set_limit;
 use crate::support::pty::Terminal;
-use crate::support::server::limit::set_limit;
 use crate::support::{Server, binary};
 
 const TABLE: &str = include_str!("terminal_table.txt");

@@ -9,7 +9,6 @@
 #![allow(clippy::disallowed_methods, reason = "this program has Rust's main")]
 
 #[path = "../../tests/support/mod.rs"]
-#[allow(dead_code, unused_imports, unused_macros, reason = "the tests in main.rs use the rest")]
 mod support;
 
 mod client;

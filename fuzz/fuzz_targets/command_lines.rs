@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rlock::fuzz::command_lines(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rlock_fuzz::command_lines(bytes));

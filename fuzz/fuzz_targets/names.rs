@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rlock::fuzz::names(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rlock_fuzz::names(bytes));

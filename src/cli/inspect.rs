@@ -8,9 +8,9 @@ use crate::rules::{BoundedDuration, Order, Subject, Timeout};
 
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Inspect {
+pub struct Inspect {
     #[command(flatten)]
-    pub(crate) common: Common,
+    pub common: Common,
     /// Name of a lock, or a pattern such as 'deploy:*'
     ///
     /// Without NAME, inspect lists all held locks.

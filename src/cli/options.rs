@@ -62,7 +62,7 @@ pub(super) fn order() -> impl TypedValueParser<Value = Order> {
 }
 
 /// Parses the value of `--min-replicas` and of its variable.
-pub(crate) fn replicas(text: &str) -> Result<u32, UserMessage> {
+pub fn replicas(text: &str) -> Result<u32, UserMessage> {
     number(text, "a number of replicas", "0 to 4294967295")
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn replicas(text: &str) -> Result<u32, UserMessage> {
 // structs: clap would show it instead of the subcommand's.)
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Common {
+pub struct Common {
     /// Use this lock server; repeat for a quorum [env: RLOCK_URL]
     ///
     /// One of redis://[user:password@]host[:port][/db], rediss:// for TLS,
@@ -98,20 +98,20 @@ pub(crate) struct Common {
     /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
     /// RLOCK_USERNAME too.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) password_file: Option<PathBuf>,
+    pub password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
     ///
     /// By default, rlock trusts the certificate authorities of the system.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_ca: Option<PathBuf>,
+    pub tls_ca: Option<PathBuf>,
     /// Present the client certificate in FILE to the server [env: RLOCK_TLS_CERT]
     ///
     /// Requires --tls-key.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_cert: Option<PathBuf>,
+    pub tls_cert: Option<PathBuf>,
     /// Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
-    pub(crate) tls_key: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
     /// Print failures only, not waiting or busy messages
     ///
     /// Also hides that the command was superseded, but not that an operator removed it from the
@@ -136,7 +136,7 @@ impl Common {
 // Which lock to request, and how: on exec and acquire.
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct Terms {
+pub struct Terms {
     /// Name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
@@ -217,7 +217,7 @@ pub(crate) struct Terms {
 // Which hold is meant: on renew and release.
 #[derive(Args)]
 #[group(skip)]
-pub(crate) struct HoldArgs {
+pub struct HoldArgs {
     /// Name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,

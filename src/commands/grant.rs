@@ -9,9 +9,8 @@ use super::open;
 use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::{
-    BoundedDuration, ClientInfo, EnclosingHolds, Name, Owner, Request, Token, WaitLimit,
-};
+use crate::rules::waiter::heartbeat;
+use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Request, Token, WaitLimit};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -44,21 +43,17 @@ impl Grant {
         let enclosing = EnclosingHolds::inherited().of_key(&key);
         let waits = terms.wait_limit != WaitLimit::None;
         let request = Request {
-            key,
             token,
             mode: terms.mode,
-            ttl: terms.ttl,
             at_least: options.at_least.map_or(Duration::ZERO, BoundedDuration::get),
             owner: options.owner.clone(),
-            fresh_owner: Owner::fresh(),
             enclosing,
             reentrant: options.reentrant,
             next: options.next,
             supersedes: options.supersede,
-            arrival: None,
-            heartbeat: waits.then(|| wait::heartbeat(terms.ttl.get())),
+            heartbeat: waits.then(|| heartbeat(terms.ttl.get())),
             client: client.to_lines(),
-            quorum_op: None,
+            ..Request::plain(key, terms.ttl)
         };
         let mut signals = Signals::listen(inherited).context("cannot listen for signals")?;
         let mut store = open(&terms.server, report)?;

@@ -18,7 +18,7 @@ use crate::rules::Token;
 pub(crate) const KEEPER: &str = "rlock-keeper";
 
 /// The contents of files that cannot be read twice, by the option that names the file.
-pub(crate) type ReadOnce = BTreeMap<String, Vec<u8>>;
+pub type ReadOnce = BTreeMap<String, Vec<u8>>;
 
 /// The token of a hold, and the files that were read to obtain it.
 #[derive(Serialize, Deserialize)]

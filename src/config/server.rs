@@ -14,7 +14,7 @@ use crate::rules::{Key, Name, Prefix, Timeout, Ttl};
 use crate::store::location::{Credentials, Directory, Identity, Location, Pem, TlsFiles};
 
 /// The lock server, and the prefix of the keys on it.
-pub(crate) struct Server {
+pub struct Server {
     pub(crate) location: Location,
     pub(crate) prefix: Prefix,
     pub(crate) io_timeout: Duration,
@@ -33,7 +33,7 @@ impl Server {
     /// Resolves the options and variables that describe the server. `ttl` is the lease that rlock
     /// will request, if any: a reply may take at most a quarter of it. `read_once` is what a keeper
     /// has received.
-    pub(crate) fn resolve(
+    pub fn resolve(
         common: &cli::Common,
         ttl: Option<Ttl>,
         min_replicas: u32,

@@ -75,7 +75,7 @@ struct HistoryDocument<'a> {
 }
 
 /// All locks, in the order given, with their history if requested.
-pub(crate) fn documents<'a>(
+pub fn documents<'a>(
     prefix: &'a Prefix,
     locks: impl IntoIterator<Item = &'a Inspected>,
     with_history: bool,

@@ -6,7 +6,7 @@ use super::style::Style;
 use crate::rules::{HistoryEntry, HoldState, Holder, Mode, Operator, Outcome, State, View, show};
 
 /// A page with the holders, waiters and history of a lock.
-pub(crate) fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
+pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
     let Inspected { name, view, problems } = lock;
     let mut page = String::new();
     let mut line = |text: String| page += &style.line(&text, false);

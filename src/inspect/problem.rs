@@ -10,13 +10,13 @@ use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, Prefix, State, Vie
 use crate::text::quoted;
 
 /// The host that runs `inspect`, and the prefix that it looks under.
-pub(crate) struct Here<'a> {
+pub struct Here<'a> {
     host: String,
     prefix: &'a Prefix,
 }
 
 impl<'a> Here<'a> {
-    pub(crate) fn new(host: String, prefix: &'a Prefix) -> Self {
+    pub fn new(host: String, prefix: &'a Prefix) -> Self {
         Self { host, prefix }
     }
 

@@ -4,10 +4,10 @@ use crate::text::Line;
 
 /// The layout of a page or a table.
 #[derive(Clone, Copy)]
-pub(crate) struct Style {
+pub struct Style {
     /// The width of the terminal in columns; `None` for no limit.
-    pub(crate) width: Option<usize>,
-    pub(crate) color: bool,
+    pub width: Option<usize>,
+    pub color: bool,
 }
 
 impl Style {

@@ -39,7 +39,7 @@ struct Row {
 }
 
 /// A table with one line per lock, in the order given. Empty if there are no locks.
-pub(crate) fn list(locks: &[Inspected], style: Style) -> String {
+pub fn list(locks: &[Inspected], style: Style) -> String {
     if locks.is_empty() {
         return String::new();
     }
@@ -150,7 +150,7 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
 }
 
 /// `3 locks: 2 held, 1 revoked; 4 waiting; 1 needs attention`.
-pub(crate) fn summary(locks: &[Inspected]) -> String {
+pub fn summary(locks: &[Inspected]) -> String {
     if locks.is_empty() {
         return String::new();
     }

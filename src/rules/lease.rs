@@ -7,7 +7,7 @@ use crate::rules::{Instant, Ttl};
 /// A lease as its holder counts it: it never lasts longer than by the server's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    sent: Instant,
+    pub sent: Instant,
     ttl: Ttl,
 }
 
@@ -60,12 +60,5 @@ mod tests {
         let lease = Lease::new(Instant::at_millis(1_000), Ttl::from_millis(30_000));
         assert_eq!(lease.deadline(), Instant::at_millis(1_000 + 30_000 - 300 - 2));
         assert_eq!(lease.renew_at(), Instant::at_millis(11_000));
-    }
-
-    impl Lease {
-        /// The same lease on a clock that shows this much less.
-        pub fn shifted(self, back: Duration) -> Self {
-            Self { sent: self.sent - back, ..self }
-        }
     }
 }

@@ -9,8 +9,6 @@
 //! of its deadline.
 
 mod admission;
-#[cfg(test)]
-mod canonical;
 mod fence;
 mod history;
 mod holds;
@@ -23,7 +21,7 @@ mod requests;
 mod revocation;
 mod slots;
 mod tombstones;
-mod transaction;
+pub mod transaction;
 mod view;
 
 pub use lock::{Lock, Mail, Message};

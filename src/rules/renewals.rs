@@ -13,7 +13,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(20), Duration::from
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     ttl: Ttl,
-    next: Option<Instant>,
+    pub next: Option<Instant>,
     back_off: BackOff,
 }
 
@@ -83,12 +83,5 @@ mod tests {
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));
         assert_eq!(schedule, Schedule::new(lease));
-    }
-
-    impl Schedule {
-        /// Moves all times to a clock that shows this much less.
-        pub fn shift(&mut self, back: Duration) {
-            self.next = self.next.map(|next| next - back);
-        }
     }
 }

@@ -53,10 +53,7 @@ impl Request {
             Some(QuorumOp::Restore(fence)) => (fence, None),
         }
     }
-}
 
-#[cfg(any(test, fuzzing))]
-impl Request {
     /// An exclusive request that does not wait, without any options.
     pub fn plain(key: Key, ttl: Ttl) -> Self {
         Self {

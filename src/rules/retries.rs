@@ -13,7 +13,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(50), Duration::from
 /// The attempts at one request.
 #[derive(Clone, Debug, Hash)]
 pub struct Attempts {
-    until: Instant,
+    pub until: Instant,
     back_off: BackOff,
     /// Whether an earlier attempt may have taken effect.
     maybe_done: bool,
@@ -54,17 +54,6 @@ impl Attempts {
         match failure.is_transient() && again < self.until {
             true => Next::Again(failure, again),
             false => Next::Failed(failure),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl Attempts {
-        pub fn shift(&mut self, back: Duration) {
-            self.until = self.until - back;
         }
     }
 }

@@ -66,15 +66,15 @@ impl Action {
 /// The supervisor's state.
 #[derive(Clone, Debug, Hash)]
 pub struct Machine {
-    lease: Lease,
+    pub lease: Lease,
     kill_after: Duration,
     on_lost: OnLost,
-    unanswered: Option<String>,
-    phase: Phase,
+    pub unanswered: Option<String>,
+    pub phase: Phase,
 }
 
 #[derive(Clone, Debug, Hash)]
-enum Phase {
+pub enum Phase {
     Running,
     /// The command has been asked to end and is killed at `kill_at`.
     Stopping {
@@ -228,9 +228,6 @@ impl Machine {
 }
 
 #[cfg(test)]
-mod histories;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::rules::Ttl;
@@ -369,16 +366,5 @@ mod tests {
         let lease = Lease::new(Instant::at_millis(0), Ttl::from_millis(3_000));
         let machine = Machine::new(lease, KILL);
         assert_eq!(machine.wake_at(), Some(Instant::at_millis(2_968 - 1_000)));
-    }
-
-    impl Machine {
-        /// Moves all times to a clock that shows this much less, and blanks what is only shown.
-        pub fn shift(&mut self, back: Duration) {
-            self.lease = self.lease.shifted(back);
-            self.unanswered = None;
-            if let Phase::Stopping { kill_at, .. } = &mut self.phase {
-                *kill_at = *kill_at - back;
-            }
-        }
     }
 }

@@ -13,6 +13,15 @@ use crate::rules::{
 /// The pauses between two attempts to reach a server that does not answer.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(100), Duration::from_secs(2));
 
+/// The longest heartbeat interval. With a short TTL, the interval is a third of the TTL, because a
+/// user who chooses a short TTL wants faults to be noticed soon.
+const HEARTBEAT_AT_MOST: Duration = Duration::from_secs(10);
+
+/// How often a waiter for a lease of this length tells the server that it is alive.
+pub fn heartbeat(ttl: Duration) -> Duration {
+    (ttl / 3).min(HEARTBEAT_AT_MOST)
+}
+
 /// What the waiter does next. Every step but the last leads to one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -103,16 +112,16 @@ pub enum Note {
 #[derive(Clone, Debug, Hash)]
 pub struct Waiter {
     ttl: Ttl,
-    until: Option<Instant>,
+    pub until: Option<Instant>,
     contact: Contact,
     /// Whether the server may have the request, so that a failure must withdraw it.
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
     repeated: bool,
     /// The ticket of a request that supersedes.
-    arrival: Option<Ticket>,
+    pub arrival: Option<Ticket>,
     /// The lock as the server last described it to this waiter, and when that was.
-    seen: Option<(Instant, View)>,
+    pub seen: Option<(Instant, View)>,
     /// What to report now.
     notes: Vec<Note>,
 }

@@ -2,7 +2,7 @@
 //! reads and writes.
 
 mod clock;
-pub(crate) mod copies;
+pub mod copies;
 mod directory;
 mod failure;
 mod file;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
-pub(crate) use directory::Directory;
+pub use directory::Directory;
 use file::{LockFile, Purpose};
 use folder::Folder;
 use mailbox::Mailbox;

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::wire::{Address, mistakes};
 
-pub(crate) use super::local::Directory;
-pub(crate) use super::wire::{Credentials, Identity, Pem, TlsFiles};
+pub use super::local::Directory;
+pub use super::wire::{Credentials, Identity, Pem, TlsFiles};
 
 /// Where locks are kept. Nothing is opened or connected yet.
-pub(crate) enum Location {
+pub enum Location {
     /// On one server.
     Server(Address),
     /// On the master that Redis Sentinel names.
@@ -23,7 +23,7 @@ pub(crate) enum Location {
 }
 
 /// Some sentinels, and the service whose master they name.
-pub(crate) struct Sentinels {
+pub struct Sentinels {
     pub(super) sentinels: Vec<Address>,
     pub(super) service: String,
     /// The credentials, TLS files and database for the master. Its endpoint is a placeholder.
@@ -37,7 +37,7 @@ impl Location {
     /// # Errors
     ///
     /// One line that says what is wrong. It never repeats a URL, which may contain a password.
-    pub(crate) fn parse(urls: &[&str], default_directory: Option<&Path>) -> Result<Self, String> {
+    pub fn parse(urls: &[&str], default_directory: Option<&Path>) -> Result<Self, String> {
         if let [url] = urls {
             return Self::parse_one(url, default_directory);
         }
@@ -99,7 +99,7 @@ impl Location {
     }
 
     /// Whether a URL contains a password.
-    pub(crate) fn has_password(&self) -> bool {
+    pub fn has_password(&self) -> bool {
         match self {
             Self::Server(server) => server.has_password(),
             Self::Sentinels(sentinels) => sentinels.master.has_password(),
@@ -124,7 +124,7 @@ impl Location {
     /// # Errors
     ///
     /// One line: a user has no password, or TLS files are given for a URL without TLS.
-    pub(crate) fn with(
+    pub fn with(
         self,
         credentials: &Credentials,
         sentinel_credentials: &Credentials,

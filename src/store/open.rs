@@ -18,11 +18,7 @@ impl Location {
     ///
     /// One line for the user: a TLS file cannot be used, a thread cannot be started, or two URLs of
     /// a quorum lead to the same server.
-    pub(crate) fn open(
-        &self,
-        io_timeout: Duration,
-        min_replicas: u32,
-    ) -> Result<Box<dyn Store>, String> {
+    pub fn open(&self, io_timeout: Duration, min_replicas: u32) -> Result<Box<dyn Store>, String> {
         Ok(match self {
             Self::Server(server) => {
                 let node = Node::new(server.clone(), io_timeout, None)?;

@@ -2,24 +2,19 @@
 //! Sentinel, or on a cluster.
 
 mod answers;
-mod cluster;
+pub mod cluster;
 mod eviction;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
 mod list;
-mod node;
+pub mod node;
 mod redis_store;
-mod refusal;
-mod reply;
-mod scripts;
+pub mod refusal;
+pub mod reply;
+pub mod scripts;
 mod sentinel;
-mod topology;
+pub mod topology;
 
 pub(super) use cluster::Cluster;
-pub(super) use node::{Node, Probe};
-pub(super) use redis_store::RedisStore;
-#[cfg(test)]
-pub(super) use redis_store::acquire_fields;
-#[cfg(test)]
-pub(super) use scripts::mailbox;
+pub(super) use node::Probe;
+pub use node::{Node, Reply};
+pub use redis_store::RedisStore;
 pub(super) use sentinel::Sentinel;

@@ -12,16 +12,15 @@ mod resp;
 mod stream;
 mod tls;
 
-pub(super) use redis::{Cmd, ServerError, Value, cmd, from_redis_value};
+pub(super) use redis::from_redis_value;
+pub use redis::{Cmd, ServerError, Value, cmd};
 
-pub(super) use address::Address;
-pub(crate) use address::Credentials;
 pub(super) use address::mistakes;
+pub use address::{Address, Credentials};
 pub(super) use connection::Connection;
 pub(super) use dial::addresses_of;
-pub(super) use endpoint::Endpoint;
+pub use endpoint::Endpoint;
 pub(super) use limit::Limit;
-#[cfg(any(test, fuzzing))]
-pub(super) use resp::first_reply;
+pub use resp::Reader;
 pub(super) use tls::Tls;
-pub(crate) use tls::{Identity, Pem, TlsFiles};
+pub use tls::{Identity, Pem, TlsFiles};

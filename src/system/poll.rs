@@ -17,11 +17,11 @@ pub(crate) enum Want {
 }
 
 /// What may cut a wait short; `None` if nothing does.
-pub(crate) type Interrupt<'a> = Option<Interrupter<'a>>;
+pub type Interrupt<'a> = Option<Interrupter<'a>>;
 
 /// Cuts a wait short when one of these becomes readable.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Interrupter<'a> {
+pub struct Interrupter<'a> {
     stops: [Option<BorrowedFd<'a>>; 3],
 }
 

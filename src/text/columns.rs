@@ -8,12 +8,12 @@ use unicode_width::UnicodeWidthChar;
 
 /// The width in columns. Each character counts separately, as on a terminal that does not join
 /// emoji. A terminal that does needs fewer columns.
-pub(crate) fn columns(text: &str) -> usize {
+pub fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(columns_of).sum() }
 }
 
 /// Text cut to at most `width` columns, with `…` in place of the rest.
-pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return text.into();
     }
@@ -23,7 +23,7 @@ pub(crate) fn cut(text: &str, width: usize) -> Cow<'_, str> {
 
 /// Text cut to at most `width` columns, with `…` in place of its middle. A third of what stays is
 /// its beginning.
-pub(crate) fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
+pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return text.into();
     }
@@ -43,7 +43,7 @@ fn fitting(text: impl Iterator<Item = char>, mut left: usize) -> impl Iterator<I
 }
 
 /// Appends text to a line, and spaces up to at least `width` columns.
-pub(crate) fn push_padded(line: &mut String, text: &str, width: usize) {
+pub fn push_padded(line: &mut String, text: &str, width: usize) {
     line.push_str(text);
     line.extend(repeat_n(' ', width.saturating_sub(columns(text))));
 }

@@ -4,14 +4,14 @@ use super::printable;
 
 /// One line that is safe to show: without control characters and without the credentials in a URL.
 /// Whatever shows text takes this, so that no way to the reader bypasses the filter.
-pub(crate) struct Line(String);
+pub struct Line(String);
 
 impl Line {
-    pub(crate) fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self(masked(&printable(text)))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -3,7 +3,7 @@
 
 /// Replaces each character that could move the cursor, break a line or disguise the text with a
 /// space.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     // The usual case is fast, because there may be thousands of texts.
     if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {
         return text.to_owned();
@@ -14,7 +14,7 @@ pub(crate) fn printable(text: &str) -> String {
 /// Whether a character must not reach a terminal. These are control characters (U+009B alone begins
 /// an escape sequence), other line separators, and characters that are invisible or reorder text.
 /// Joiners and variation selectors are allowed, because emoji and some scripts need them.
-pub(crate) fn is_unsafe(c: char) -> bool {
+pub fn is_unsafe(c: char) -> bool {
     match c {
         ..='\u{9f}' => c.is_control(),
         '\u{2028}' | '\u{2029}' => true,

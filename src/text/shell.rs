@@ -2,7 +2,7 @@
 
 /// A word that a POSIX shell reads back unchanged. It is bare if no character in it is special to a
 /// shell, else in single quotes, which protect everything but a single quote.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

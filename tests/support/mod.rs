@@ -5,11 +5,14 @@
 //! `also_without_vfork!` run once more in a sandbox.
 
 #![allow(unreachable_pub, missing_docs)]
+// Three programs of tests share this module, and none needs all of it.
+#![allow(dead_code, unused_imports, unused_macros)]
 // A test that cannot have its server or its file has failed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod acl;
 pub mod cluster;
+pub mod limit;
 pub mod longer;
 pub mod proxy;
 pub mod pty;
@@ -23,7 +26,7 @@ pub mod trace;
 
 pub use limit::until;
 pub use longer::LongerWait;
-pub use server::{Server, limit, send_signal};
+pub use server::{Server, send_signal};
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -55,7 +58,7 @@ macro_rules! also_without_vfork {
         mod without_vfork {
             $(#[test]
             fn $test() {
-                crate::support::server::limit::set_sandbox(crate::support::sandbox::without_vfork);
+                crate::support::limit::set_sandbox(crate::support::sandbox::without_vfork);
                 super::$test();
             })+
         }

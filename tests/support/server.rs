@@ -1,9 +1,5 @@
 //! A private server, or a directory of locks without one. It ends with the test that starts it.
 
-// Included here, because the histories of the lock model use this file without the others.
-#[path = "limit.rs"]
-pub mod limit;
-
 use std::cell::Cell;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use limit::{Process, output_of, until};
+use super::limit::{Process, output_of, until};
 use tempfile::TempDir;
 
 const NEEDS_REDIS: &str = "this needs a Redis server, so the test is nothing for also_on_local!";

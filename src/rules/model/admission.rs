@@ -1,6 +1,6 @@
 //! Admission: which requests are granted the lock, and in which order.
 
-use super::lock::{BATCH, CLAIM_WINDOW, Hold, Message, Origin, Waiter};
+use super::lock::{CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
 use crate::rules::{Mode, Slot};
 
@@ -68,12 +68,12 @@ impl Transaction<'_> {
         let head = loop {
             let Some(head) = self.lock.queue.get(modes.len()).cloned() else { break None };
             let comes_alone = head.origin == Origin::Counted;
-            self.cleanup_pending |= work == BATCH;
-            if head.alive < self.now && work < BATCH {
+            self.cleanup_pending |= work == self.batch;
+            if head.alive < self.now && work < self.batch {
                 self.dequeue(&head.token);
                 work += 1;
             } else if self.cleanup_pending
-                || modes.len() == BATCH
+                || modes.len() == self.batch
                 || comes_alone && !modes.is_empty()
                 || self.is_ahead(self.lock.fence)
                 || !(self.admissible(head.mode, &modes) || self.may_enter(&head))
@@ -123,7 +123,7 @@ impl Transaction<'_> {
     /// Whether older waiters whose tickets the servers agreed on keep a waiter out. A ticket that
     /// is only proposed may still become a younger one.
     pub fn is_kept_out(&self, position: u64, mode: Mode) -> bool {
-        let older = self.lock.queue.iter().take((position as usize - 1).min(BATCH));
+        let older = self.lock.queue.iter().take((position as usize - 1).min(self.batch));
         let agreed = |waiter: &&Waiter| waiter.origin == Origin::Agreed && waiter.alive >= self.now;
         let modes: Vec<Mode> = older.filter(agreed).map(|waiter| waiter.mode).collect();
         !modes.is_empty() && !self.admissible(mode, &modes)

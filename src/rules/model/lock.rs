@@ -19,9 +19,8 @@ pub const LONGEST_TTL: u64 = 7 * DAY;
 /// in the year 37,648.
 pub const TOO_FAR: u64 = 1 << 50;
 
-/// How many holds or waiters one call drops or admits at most. Small in tests, so that some work
-/// remains for the next call.
-pub const BATCH: usize = if cfg!(test) { 3 } else { 100 };
+/// How many holds or waiters one call drops or admits at most.
+pub const BATCH: usize = 100;
 
 /// How many holders and waiters one reply lists at most.
 pub const MAX_LISTED: usize = 100;

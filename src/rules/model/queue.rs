@@ -1,6 +1,6 @@
 //! The queue: positions, wake-ups, and how long a waiter sleeps.
 
-use super::lock::{BATCH, CLAIM_WINDOW, Mail, Message, Waiter};
+use super::lock::{CLAIM_WINDOW, Mail, Message, Waiter};
 use super::transaction::Transaction;
 use crate::rules::Mode;
 
@@ -88,7 +88,7 @@ impl Transaction<'_> {
 
     /// Wakes the first waiter that is alive, so that it asks for the lock.
     pub fn wake_first(&mut self) {
-        let alive = self.lock.queue.iter().take(BATCH).find(|waiter| waiter.alive >= self.now);
+        let alive = self.lock.queue.iter().take(self.batch).find(|waiter| waiter.alive >= self.now);
         let first = alive.map(|waiter| waiter.token.clone());
         if let Some(first) = first {
             self.wake(&first, Message::Look);

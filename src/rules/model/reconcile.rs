@@ -1,6 +1,6 @@
 //! Reconciliation: brings the lock up to date before anything is decided.
 
-use super::lock::{BATCH, Hold, RevokedUpTo};
+use super::lock::{Hold, RevokedUpTo};
 use super::transaction::Transaction;
 use crate::rules::Ending;
 
@@ -23,7 +23,7 @@ impl Transaction<'_> {
         let mut expired: Vec<Hold> =
             self.lock.holds.extract_if(.., |hold| hold.deadline < now).collect();
         expired.sort_by(Hold::by_deadline);
-        let later = expired.split_off(BATCH.min(expired.len()));
+        let later = expired.split_off(self.batch.min(expired.len()));
         self.cleanup_pending = !later.is_empty();
         self.lock.holds.extend(later);
         let entries = self.expired_entries(&expired);

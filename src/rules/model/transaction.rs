@@ -1,11 +1,13 @@
 //! One call: the time, and the lock as the call finds it.
 
-use super::lock::Lock;
+use super::lock::{BATCH, Lock};
 
 /// A lock while one call works on it.
 pub struct Transaction<'a> {
     pub(super) lock: &'a mut Lock,
     pub(super) now: u64,
+    /// How many holds or waiters the call drops or admits at most.
+    pub batch: usize,
     /// Whether a hold of rlock excludes others.
     pub(super) live: bool,
     /// Whether the guard was deleted under live holds.
@@ -22,7 +24,7 @@ impl<'a> Transaction<'a> {
         let deleted = lock.written.is_some() && guard.is_none() && held;
         let own = guard.is_some() && guard == lock.written.as_ref();
         let live = (own || deleted) && !lock.holds.is_empty();
-        Self { lock, now, live, deleted, cleanup_pending: false }
+        Self { lock, now, batch: BATCH, live, deleted, cleanup_pending: false }
     }
 
     /// Whether another tool holds the lock.

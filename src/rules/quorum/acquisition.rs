@@ -17,8 +17,6 @@
 //!
 //! A member that does not answer delays nothing once the others have decided.
 
-#[cfg(test)]
-pub mod canonical;
 mod committing;
 mod explaining;
 mod proposing;
@@ -36,7 +34,7 @@ use crate::rules::{
 };
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
-const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
+pub const UNDECIDED: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(300));
 
 /// How long a request relies on a nomination without asking again: half the time after which it
 /// lapses.
@@ -100,7 +98,7 @@ pub enum End {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+pub enum Phase {
     Proposing {
         since: Instant,
         majority_at: Option<Instant>,
@@ -125,24 +123,24 @@ enum Phase {
 #[derive(Clone, Debug, Hash)]
 pub struct Acquisition {
     mode: Mode,
-    waits: bool,
+    pub waits: bool,
     supersedes: bool,
     /// How long the hold will last.
     lease: Duration,
     io_timeout: Duration,
     required: usize,
     majority: usize,
-    members: Members,
+    pub members: Members,
     /// The ticket on which a majority agreed.
-    ticket: Option<Ticket>,
-    phase: Phase,
-    round: u64,
+    pub ticket: Option<Ticket>,
+    pub phase: Phase,
+    pub round: u64,
     /// When this attempt began.
-    started: Instant,
-    undecided: BackOff,
+    pub started: Instant,
+    pub undecided: BackOff,
     /// Whether a majority has answered in this attempt.
-    has_met: bool,
-    random: u64,
+    pub has_met: bool,
+    pub random: u64,
     /// What to send to the members now.
     orders: Vec<Order>,
 }

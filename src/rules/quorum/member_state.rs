@@ -19,7 +19,7 @@ pub struct Run {
 
 /// What a member answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum LastReply {
+pub enum LastReply {
     #[default]
     Nothing,
     Proposed(Proposal),
@@ -33,7 +33,7 @@ pub(super) enum LastReply {
 
 /// What is under way to a member. A member does one thing at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum UnderWay {
+pub enum UnderWay {
     Propose,
     Commit,
     /// It waits for a message to the waiter.
@@ -42,17 +42,17 @@ pub(super) enum UnderWay {
 
 /// One member, as a request knows it.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct MemberState {
-    pub(super) under_way: Option<UnderWay>,
-    pub(super) last_reply: LastReply,
+pub struct MemberState {
+    pub under_way: Option<UnderWay>,
+    pub last_reply: LastReply,
     /// The round in which it gave that.
-    pub(super) round: u64,
+    pub round: u64,
     /// The last ticket that it has given.
-    pub(super) ticket: Option<Ticket>,
+    pub ticket: Option<Ticket>,
     /// What its clock last showed.
-    pub(super) clock: Option<ServerTime>,
+    pub clock: Option<ServerTime>,
     /// The run of the server program that answered last.
-    pub(super) run: Option<Run>,
+    pub run: Option<Run>,
 }
 
 impl MemberState {
@@ -126,7 +126,7 @@ impl MemberState {
 /// A server whose clock is far ahead proposes tickets and fencing tokens that the others refuse. If
 /// most of them do, its replies do not count.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Members(pub(super) Vec<MemberState>);
+pub struct Members(pub Vec<MemberState>);
 
 impl Members {
     pub(super) fn new(members: usize) -> Self {

@@ -106,23 +106,3 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
     let (_, step) = waiter.on(Event::Withdrawn(end.clone(), Ok(())), None, at(102));
     assert_eq!(step, Step::End(end));
 }
-
-impl Waiter {
-    /// Moves the wait limit to a clock that shows this much less.
-    pub fn shift(&mut self, back: Duration) {
-        self.until = self.until.map(|until| until - back);
-        if let Some((then, _)) = &mut self.seen {
-            *then = *then - back;
-        }
-    }
-
-    /// The ticket of a request that supersedes.
-    pub fn arrival_mut(&mut self) -> Option<&mut Ticket> {
-        self.arrival.as_mut()
-    }
-
-    /// What the server last told this waiter, and when.
-    pub fn last_seen(&mut self) -> Option<&mut (Instant, View)> {
-        self.seen.as_mut()
-    }
-}

@@ -80,7 +80,7 @@ impl CopySlot {
 ///
 /// The file has both parts from the start, so that later changes need no space on the disk. If they
 /// did, a power failure might leave the old part of a copy without the new part.
-pub(crate) fn new_file(content: &[u8]) -> Vec<u8> {
+pub fn new_file(content: &[u8]) -> Vec<u8> {
     let slot = CopySlot { sequence: 1, offset: 0, size: part_size(content) };
     let mut file = [&slot.header(content), content].concat();
     file.resize(2 * slot.size, 0);

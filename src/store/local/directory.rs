@@ -22,7 +22,7 @@ const MOST_FOLDERS: usize = (3 * 400_usize).div_ceil(PIECE) - 1;
 
 /// A directory of locks.
 #[derive(Clone, Debug)]
-pub(crate) struct Directory {
+pub struct Directory {
     path: PathBuf,
     /// Whether only its owner may have access.
     private: bool,

@@ -246,7 +246,7 @@ fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
 /// where each server is `host, port, …`. Without a host, it is that of the node that answered.
-pub(super) fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
+pub fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
     let Value::Array(slots) = slots else { return None };
     let master = |slot: &Value| -> Option<(String, u16)> {
         let Value::Array(slot) = slot else { return None };

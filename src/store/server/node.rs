@@ -1,11 +1,11 @@
 //! One Redis or Valkey server: runs scripts and other commands on it.
 
-pub(super) mod handshake;
+pub mod handshake;
 mod link;
 
 use std::time::Duration;
 
-pub(in crate::store) use handshake::Probe;
+pub use handshake::Probe;
 use link::{Kind, Link, Pipeline, first_error};
 
 use super::refusal::{self, Refusal};
@@ -19,7 +19,7 @@ use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, Value};
 const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
-pub(in crate::store) struct Node {
+pub struct Node {
     pub(super) link: Link,
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
     /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
@@ -30,18 +30,18 @@ pub(in crate::store) struct Node {
     has_read_only_eval: bool,
 }
 
-pub(in crate::store) struct Reply<T = Value> {
-    pub(in crate::store) value: T,
+pub struct Reply<T = Value> {
+    pub value: T,
     /// Whether an earlier copy of the request may have been executed too.
-    pub(in crate::store) repeated: bool,
+    pub repeated: bool,
     /// Why a success does not count: too few replicas have confirmed it.
-    pub(in crate::store) unconfirmed: Option<Failure>,
+    pub unconfirmed: Option<Failure>,
 }
 
 impl Node {
     /// `io_timeout` bounds each connection attempt, and the replies to each pipeline. An error
     /// means that a TLS file cannot be used.
-    pub(in crate::store) fn new(
+    pub fn new(
         address: Address,
         io_timeout: Duration,
         probe: Option<Probe>,
@@ -245,11 +245,7 @@ impl Node {
     }
 
     /// Runs one command that is not a script. An error reply is an error.
-    pub(in crate::store) fn ask(
-        &mut self,
-        command: Cmd,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Value, Failure> {
+    pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Failure> {
         let mut commands = self.select();
         commands.push(command);
         let (timeout, kind) = (self.link.io_timeout, Kind::Ordinary);

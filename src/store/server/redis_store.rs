@@ -26,34 +26,22 @@ const MAX_REVOKE_CALLS: usize = 10_000;
 
 /// A store that runs the scripts on the servers of a topology. A grant or a renewal counts once
 /// `min_replicas` replicas have confirmed it.
-pub(in crate::store) struct RedisStore<T> {
-    pub(super) topology: T,
+pub struct RedisStore<T> {
+    pub topology: T,
     /// The number of the database that the locks are in.
     database: u32,
     min_replicas: u32,
     /// The lock as it was when this process first asked to revoke its holds.
     revoking: Option<View>,
-    /// Whether the scripts take the time from a key.
-    #[cfg(test)]
-    pub(super) test_clock: bool,
 }
 
 impl<T: Topology> RedisStore<T> {
     /// A grant or a renewal must reach `min_replicas` replicas; 0 means none.
-    pub(in crate::store) fn new(topology: T, database: u32, min_replicas: u32) -> Self {
-        Self {
-            topology,
-            database,
-            min_replicas,
-            revoking: None,
-            #[cfg(test)]
-            test_clock: false,
-        }
+    pub fn new(topology: T, database: u32, min_replicas: u32) -> Self {
+        Self { topology, database, min_replicas, revoking: None }
     }
 
     fn call(&self, script: Script, key: &Key, token: Option<&Token>) -> Call {
-        #[cfg(test)]
-        let script = if self.test_clock { script.on_a_test_clock() } else { script };
         Call::new(script, key, token, self.database)
     }
 
@@ -80,7 +68,7 @@ impl<T: Topology> RedisStore<T> {
         }
     }
 
-    pub(in crate::store) fn ask(
+    pub fn ask(
         &mut self,
         request: &Request,
         attempt: u64,
@@ -128,7 +116,7 @@ impl<T: Topology> RedisStore<T> {
 
     /// Revokes all holds with a fencing token up to this one. Returns the lock as it was before,
     /// and whether an earlier copy of the request may have been executed too.
-    pub(in crate::store) fn revoke_up_to(
+    pub fn revoke_up_to(
         &mut self,
         key: &Key,
         up_to: Option<Fence>,
@@ -207,11 +195,7 @@ impl RedisStore<Node> {
 }
 
 /// What ACQUIRE is told of a request, by the names and in the order of its header.
-pub(in crate::store) fn acquire_fields(
-    request: &Request,
-    attempt: u64,
-    seen: &[Seen],
-) -> [(&'static str, String); 15] {
+fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static str, String); 15] {
     let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
     let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
     let (fence, ticket) = request.wanted();
@@ -383,5 +367,21 @@ impl<T: Topology> Store for RedisStore<T> {
 
     fn diagnostics(&mut self) -> Vec<Diagnostic> {
         self.topology.take_diagnostics()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_a_script_names_what_a_request_tells_it() {
+        let header = include_str!("../../../lua/requests/acquire.lua");
+        let named = header.lines().filter_map(|line| line.strip_prefix("-- ARGV["));
+        let named = named.filter_map(|line| line.split("] ").nth(1)?.split_whitespace().next());
+        let named: Vec<&str> = named.filter(|name| *name != "...").collect();
+        let key = Key::new(&Prefix::default(), &"L".parse().unwrap());
+        let request = Request::plain(key, Ttl::DEFAULT);
+        assert_eq!(acquire_fields(&request, 1, &[]).map(|(name, _)| name), *named);
     }
 }

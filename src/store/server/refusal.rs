@@ -5,7 +5,7 @@ use crate::rules::{Failure, UserMessage};
 use crate::store::wire::{Address, Endpoint, ServerError};
 
 /// Why a server does not serve a request.
-pub(in crate::store) struct Refusal {
+pub struct Refusal {
     /// What it means unless the redirection is followed.
     pub(super) failure: Failure,
     pub(super) redirection: Option<Redirection>,
@@ -58,7 +58,7 @@ const CODES_IN_TEXT: &[&str] = &["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WR
 pub(super) const UNSUPPORTED_COMMAND: &str = "does not support a command";
 
 /// Classifies an error reply: the cause may pass without any action, or the user must fix it.
-pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
+pub fn of(error: &ServerError, address: &Address) -> Refusal {
     let peer = address.to_string();
     let text = error.details().unwrap_or_default();
     let code = match error.code() {
@@ -134,7 +134,7 @@ pub(in crate::store) fn of(error: &ServerError, address: &Address) -> Refusal {
 
 /// Classifies the error reply to a script. If an ACL denied a command, the server names at best the
 /// line of the script, from which the command is found.
-pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
+pub fn of_script(error: &ServerError, address: &Address, call: &Call) -> Refusal {
     let text = error.details().unwrap_or_default();
     let denied_for = |what: &str, remedy: &str| {
         Failure::misconfigured(format!("{address}: permission denied for {what}"), remedy).into()
@@ -157,7 +157,7 @@ pub(in crate::store) fn of_script(error: &ServerError, address: &Address, call: 
 }
 
 /// Whether the server does not have the command, or an ACL denies it.
-pub(in crate::store) fn lacks_a_command(error: &ServerError) -> bool {
+pub fn lacks_a_command(error: &ServerError) -> bool {
     let text = error.details().unwrap_or_default();
     error.code() == "NOPERM" && text.contains("command") || text.contains("unknown command")
 }
@@ -190,7 +190,7 @@ fn first_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::store::wire::{Value, first_reply};
+    use crate::store::wire::{Reader, Value};
 
     use super::*;
     use crate::store::server::scripts;
@@ -201,7 +201,9 @@ mod tests {
         let key = crate::rules::lock::Key::new(&"p:".parse().unwrap(), &"L".parse().unwrap());
         let call = Call::new(scripts::ACQUIRE, &key, None, 0);
         let reply = format!("-{reply}\r\n");
-        let Some(Value::ServerError(error)) = first_reply(reply.as_bytes()) else {
+        let mut reader = Reader::default();
+        reader.read_from(&mut reply.as_bytes()).unwrap();
+        let Ok(Some(Value::ServerError(error))) = reader.reply(&mut { usize::MAX }) else {
             panic!("no error: {reply}")
         };
         let failure = Failure::from(of_script(&error, &address, &call));

@@ -96,7 +96,7 @@ impl Fields {
 }
 
 /// Parses the reply of ACQUIRE.
-pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
+pub fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()?, slot: fields.slot()? },
@@ -131,7 +131,7 @@ pub(in crate::store) fn verdict(reply: Value) -> Option<Verdict> {
     }))
 }
 
-pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
+pub fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "renewed" => Some(Renewal::Renewed {
@@ -144,7 +144,7 @@ pub(in crate::store) fn renewal(reply: Value) -> Option<Renewal> {
     }
 }
 
-pub(in crate::store) fn release(reply: Value) -> Option<Release> {
+pub fn release(reply: Value) -> Option<Release> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "released" => Some(Release::Released),
@@ -153,13 +153,13 @@ pub(in crate::store) fn release(reply: Value) -> Option<Release> {
     }
 }
 
-pub(in crate::store) fn left(reply: Value) -> Option<()> {
+pub fn left(reply: Value) -> Option<()> {
     (Fields::of(reply)?.text()? == "left").then_some(())
 }
 
 /// Parses the reply of REVOKE: the lock as it was before, in the reply to the first call; and the
 /// hold to continue from, if one call was not enough.
-pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
+pub fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
     let mut fields = Fields::of(reply)?;
     let again = match fields.text()?.as_str() {
         "revoked" => false,
@@ -174,7 +174,7 @@ pub(in crate::store) fn revoked(reply: Value) -> Option<(Option<View>, Option<u6
 }
 
 /// Parses the reply of REMOVE. The inner error says where to continue.
-pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>> {
+pub fn removal(reply: Value) -> Option<Result<Removal, String>> {
     let mut fields = Fields::of(reply)?;
     Some(Ok(match fields.text()?.as_str() {
         "revoked" => Removal::Revoked(holder(fields.0.next()?)?, fields.time()?),
@@ -187,7 +187,7 @@ pub(in crate::store) fn removal(reply: Value) -> Option<Result<Removal, String>>
 }
 
 /// Parses a view, which is the reply of INSPECT and part of others.
-pub(in crate::store) fn view(reply: Value) -> Option<View> {
+pub fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::of(reply)?;
     Some(View {
         now: fields.time()?,

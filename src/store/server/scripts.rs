@@ -1,8 +1,5 @@
 //! The scripts in `lua/`, and how to call them.
 
-#[cfg(test)]
-mod test_clock;
-
 use sha1_smol::Sha1;
 
 use crate::rules::{Key, Token};
@@ -10,7 +7,7 @@ use crate::store::wire::{self, Cmd};
 
 /// A script with the parts that it needs, and the SHA-1 by which the server knows it.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Script {
+pub struct Script {
     source: &'static str,
     hash: &'static str,
 }
@@ -19,17 +16,12 @@ pub(in crate::store) struct Script {
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 impl Script {
-    #[cfg(test)]
-    pub(in crate::store) fn of(source: &'static str) -> Self {
-        Self { source, hash: "none" }
-    }
-
     pub(in crate::store) fn source(self) -> &'static str {
         self.source
     }
 }
 
-pub(in crate::store) struct Call {
+pub struct Call {
     script: Script,
     key: Key,
     arguments: Vec<Vec<u8>>,
@@ -40,12 +32,7 @@ pub(in crate::store) struct Call {
 
 impl Call {
     /// The keys and arguments that all scripts have in common; `with` adds the others.
-    pub(in crate::store) fn new(
-        script: Script,
-        key: &Key,
-        token: Option<&Token>,
-        database: u32,
-    ) -> Self {
+    pub fn new(script: Script, key: &Key, token: Option<&Token>, database: u32) -> Self {
         let token = token.map_or("", Token::as_str);
         let keys = [
             key.as_str().to_owned(),
@@ -93,7 +80,7 @@ impl Call {
 
     /// The command that runs the script: as source, which makes the server remember its hash, or by
     /// the hash, which a server that does not know it answers with NOSCRIPT.
-    pub(in crate::store) fn command(&self, as_source: bool, read_only: bool) -> Cmd {
+    pub fn command(&self, as_source: bool, read_only: bool) -> Cmd {
         let (verb, script) = match as_source {
             true => ("EVAL", self.script.source),
             false => ("EVALSHA", self.script.hash),

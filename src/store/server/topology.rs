@@ -7,7 +7,7 @@ use crate::rules::Failure;
 use crate::store::Interrupt;
 
 /// Finds the server that has a lock. Each lock is on one server at a time.
-pub(in crate::store) trait Topology: Send {
+pub trait Topology: Send {
     /// Runs a script on the server that has its lock.
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure>;
 

@@ -14,24 +14,24 @@ use mistakes::SCHEMES;
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub struct Address {
     pub(in crate::store) endpoint: Endpoint,
     /// The files for TLS; `None` for plain text.
     pub(in crate::store) tls: Option<TlsFiles>,
     pub(in crate::store) database: u32,
-    pub(in crate::store) username: Option<String>,
-    pub(in crate::store) password: Option<String>,
+    pub username: Option<String>,
+    pub password: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
 }
 
 /// A user and a password that do not come from a URL.
 #[derive(Default)]
-pub(crate) struct Credentials {
-    pub(crate) username: Option<String>,
-    pub(crate) password: Option<String>,
+pub struct Credentials {
+    pub username: Option<String>,
+    pub password: Option<String>,
     /// Where the user sets the password.
-    pub(crate) setting: &'static str,
+    pub setting: &'static str,
 }
 
 impl Address {
@@ -40,7 +40,7 @@ impl Address {
     /// # Errors
     ///
     /// One line that says what is wrong. It never repeats the URL, which may contain a password.
-    pub(in crate::store) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         Self::read(text).map_err(|what| mistakes::find(text).unwrap_or(what))
     }
 
@@ -119,7 +119,7 @@ impl Address {
 
     /// The server that this one names in a reply. An empty host means the host of this one. An
     /// error means that no server could have that name.
-    pub(in crate::store) fn named(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
+    pub fn named(&self, host: &str, port: u16) -> Result<Endpoint, Failure> {
         let host = match (host, &self.endpoint) {
             ("" | "?", Endpoint::Tcp { host, .. }) => host.clone(),
             _ => Host::named(host).ok_or_else(|| {

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 /// A host name or an IP address. It has no other characters than these, so a hostile server cannot
 /// name a host that forges a message or means something to a resolver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Host(String);
+pub struct Host(String);
 
 /// The address of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Endpoint {
+pub enum Endpoint {
     Tcp { host: Host, port: u16 },
     Unix(PathBuf),
 }

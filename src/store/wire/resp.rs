@@ -29,7 +29,7 @@ const OVERHEAD: usize = size_of::<Value>();
 
 /// Why the reader must be dropped.
 #[derive(Debug, PartialEq)]
-pub(super) enum Unusable {
+pub enum Unusable {
     /// The server sent something that is not RESP2.
     Malformed,
     /// The values would take too much memory.
@@ -41,7 +41,7 @@ use Unusable::{Malformed, TooLarge};
 /// Assembles replies. It keeps an incomplete reply, so that reading can pause after any byte, and
 /// it does not start over when more bytes arrive.
 #[derive(Default)]
-pub(super) struct Reader {
+pub struct Reader {
     bytes: Vec<u8>,
     /// The part of `bytes` that has been received but is not in any value yet.
     unread: Range<usize>,
@@ -68,7 +68,7 @@ enum Item {
 impl Reader {
     /// Reads from `source` once, and returns how many bytes it got. 0 means that the source has
     /// ended.
-    pub(super) fn read_from(&mut self, source: &mut impl Read) -> io::Result<usize> {
+    pub fn read_from(&mut self, source: &mut impl Read) -> io::Result<usize> {
         if self.unread.end == self.bytes.len() {
             // Double the unread bytes, so that moving them takes linear time in total.
             self.bytes.drain(..self.unread.start);
@@ -82,7 +82,7 @@ impl Reader {
 
     /// The next reply; `None` if it has not arrived completely. Reduces `rest` by what the values
     /// cost beside the bytes that were received.
-    pub(super) fn reply(&mut self, rest: &mut usize) -> Result<Option<Value>, Unusable> {
+    pub fn reply(&mut self, rest: &mut usize) -> Result<Option<Value>, Unusable> {
         while let Some(item) = self.item()? {
             *rest = rest.checked_sub(OVERHEAD).ok_or(TooLarge)?;
             let mut value = match item {
@@ -180,15 +180,6 @@ fn length(text: &str) -> Result<Option<usize>, Unusable> {
         ..0 => Ok(None),
         length => usize::try_from(length).map(Some).or(Err(Malformed)),
     }
-}
-
-/// The first reply in `bytes`, if they contain a complete one.
-#[cfg(any(test, fuzzing))]
-pub(in crate::store) fn first_reply(mut bytes: &[u8]) -> Option<Value> {
-    let mut reader = Reader::default();
-    while reader.read_from(&mut bytes).is_ok_and(|count| count > 0) {}
-    let mut rest = usize::MAX;
-    reader.reply(&mut rest).ok()?
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use crate::text::quoted;
 
 /// The TLS files that the user names.
 #[derive(Clone, Default)]
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     /// The certificate authorities to trust instead of the system's.
-    pub(crate) authority: Option<Pem>,
+    pub authority: Option<Pem>,
     /// The client certificate, for servers that ask for one.
-    pub(crate) identity: Option<Identity>,
+    pub identity: Option<Identity>,
 }
 
 impl TlsFiles {
@@ -35,14 +35,14 @@ impl TlsFiles {
 
 /// A client certificate and its private key.
 #[derive(Clone)]
-pub(crate) struct Identity {
-    pub(crate) certificate: Pem,
-    pub(crate) key: Pem,
+pub struct Identity {
+    pub certificate: Pem,
+    pub key: Pem,
 }
 
 /// The content of a PEM file, and its path for messages.
 #[derive(Clone)]
-pub(crate) struct Pem {
+pub struct Pem {
     text: Arc<[u8]>,
     path: PathBuf,
 }

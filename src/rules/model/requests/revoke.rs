@@ -1,7 +1,7 @@
 //! Revokes all holds with a fence up to the one that the caller has seen.
 
 use crate::rules::model::history::HISTORY_LENGTH;
-use crate::rules::model::lock::{BATCH, Hold, MAX_LISTED};
+use crate::rules::model::lock::{Hold, MAX_LISTED};
 use crate::rules::model::transaction::Transaction;
 use crate::rules::{Ending, Fence, HoldState, Outcome, Revocation, View};
 
@@ -46,7 +46,8 @@ impl Transaction<'_> {
         }
 
         self.lock.holds.sort_by(Hold::by_deadline);
-        let batch: Vec<_> = self.lock.holds.iter().skip(from).take(BATCH / 2).cloned().collect();
+        let batch: Vec<_> =
+            self.lock.holds.iter().skip(from).take(self.batch / 2).cloned().collect();
         let (mut next_hold, mut entries) = (from, Vec::new());
         for (index, hold) in batch.iter().enumerate() {
             let cooling = hold.status == HoldState::Cooling;

@@ -9,7 +9,7 @@ use crate::store::wire::{self, Address, Cmd, Value};
 
 /// What a new connection asks about the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) enum Probe {
+pub enum Probe {
     /// Whether it is a master. rlock rejects any other server.
     Role,
     /// Which run of the server program answers, and how long it has been up.
@@ -32,7 +32,7 @@ pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
 }
 
 /// Whether the reply to ROLE is that of a master.
-pub(in crate::store::server) fn is_master(role: &Value) -> bool {
+pub fn is_master(role: &Value) -> bool {
     match role {
         Value::Array(fields) => {
             matches!(fields.first(), Some(Value::BulkString(role)) if role == b"master")
@@ -43,7 +43,7 @@ pub(in crate::store::server) fn is_master(role: &Value) -> bool {
 
 impl Run {
     /// Reads the reply to INFO; `None` if a field is missing or malformed.
-    pub(in crate::store::server) fn from_info(information: &Value) -> Option<Self> {
+    pub fn from_info(information: &Value) -> Option<Self> {
         let text = match information {
             Value::BulkString(text) => String::from_utf8_lossy(text),
             _ => return None,

@@ -1,0 +1,178 @@
+//! What is under way between one client and the server, as `store::server` allows it: in order on
+//! one connection, and once more on a new one after it breaks.
+
+use std::time::Duration;
+
+use super::world::now;
+use rlock::rules::{
+    Delivery, Failure, Instant, Release, Renewal, Seen, Ticket, UserMessage, Verdict,
+};
+
+/// A lease that a request sent this long ago could win has expired.
+const LONG_AGO: Duration = Duration::from_secs(10);
+
+/// A request, and who sent it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sent {
+    pub(super) client: u8,
+    pub(super) round: u8,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    Acquire { attempt: u64, seen: Vec<Seen>, arrival: Option<Ticket> },
+    Renew,
+    Release,
+    Leave,
+}
+
+impl What {
+    fn is_undo(&self) -> bool {
+        matches!(self, Self::Release | Self::Leave)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reply {
+    Verdict(Verdict),
+    Renewal(Renewal),
+    Release(Release),
+    Left,
+}
+
+/// The request whose reply the client awaits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Awaited {
+    /// A moment before the client sent it first.
+    pub(super) sent: Instant,
+    /// What to send once more, on a new connection, if this one breaks. A request that already
+    /// travels on a new one is not repeated.
+    again: Option<Sent>,
+}
+
+/// The present connection of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Connection {
+    /// Whether it has carried a reply.
+    established: bool,
+    /// Whether a reply on it has timed out, so that only an undo may follow.
+    undo_only: bool,
+    /// What the server has not executed yet. Only the last may be awaited.
+    pub(super) requests: Vec<Sent>,
+    pub(super) reply: Option<Reply>,
+    pub(super) awaited: Option<Awaited>,
+}
+
+/// What becomes of an awaited request when its connection breaks.
+pub(super) enum Broken {
+    /// The client sent it once more, on a new connection.
+    Repeated,
+    /// The failure, and when the request was sent.
+    Failed(Failure, Instant),
+    /// The client awaited nothing.
+    Unnoticed,
+}
+
+impl Connection {
+    /// Sends a request. Returns what an old connection, which this ends, still carries.
+    pub(super) fn send(&mut self, request: Sent, now: Instant) -> Vec<Sent> {
+        let mut late = Vec::new();
+        if self.undo_only && !request.what.is_undo() {
+            late = self.close();
+        }
+        let again = self.established.then(|| request.clone());
+        self.requests.push(request);
+        self.awaited = Some(Awaited { sent: now, again });
+        late
+    }
+
+    /// Takes the next request for the server, and whether its reply is awaited.
+    pub(super) fn next_request(&mut self) -> (Sent, bool) {
+        let request = self.requests.remove(0);
+        (request, self.requests.is_empty() && self.awaited.is_some())
+    }
+
+    /// Takes the reply, and returns when its request was sent.
+    pub(super) fn take_reply(&mut self) -> Option<(Reply, Instant)> {
+        let reply = self.reply.take()?;
+        let awaited = self.awaited.take()?;
+        self.established = true;
+        Some((reply, awaited.sent))
+    }
+
+    /// The client no longer awaits the reply, and keeps the connection. Returns when it had sent
+    /// the request.
+    pub(super) fn interrupt(&mut self) -> Option<Instant> {
+        self.reply = None;
+        self.awaited.take().map(|awaited| awaited.sent)
+    }
+
+    /// The client has waited for a reply for too long. It keeps the connection to undo the request
+    /// in order, but closes it after an undo. Returns what a closed one still carries, the failure,
+    /// and when the request was sent.
+    pub(super) fn time_out(
+        &mut self,
+        is_undo: bool,
+        now: Instant,
+    ) -> (Vec<Sent>, Failure, Instant) {
+        let sent = self.interrupt().unwrap_or(now);
+        let late = if is_undo { self.close() } else { Vec::new() };
+        self.undo_only = !is_undo;
+        (late, unreachable(Delivery::Pending), sent)
+    }
+
+    pub(super) fn has_timed_out(&self, now: Instant) -> bool {
+        self.awaited.as_ref().is_some_and(|awaited| now.since(awaited.sent) > Duration::ZERO)
+    }
+
+    /// Ends the connection. Returns the requests that may still arrive.
+    pub(super) fn close(&mut self) -> Vec<Sent> {
+        let Self { requests, .. } = std::mem::take(self);
+        requests
+    }
+
+    /// The connection breaks. Returns the requests that may still arrive, and what the client makes
+    /// of it. One that is cut off cannot repeat its request.
+    pub(super) fn break_off(&mut self, cut: bool) -> (Vec<Sent>, Broken) {
+        let Some(Awaited { sent, again }) = self.awaited.take() else {
+            return (self.close(), Broken::Unnoticed);
+        };
+        let late = self.close();
+        match again.filter(|_| !cut) {
+            Some(request) => {
+                self.requests.push(request);
+                self.awaited = Some(Awaited { sent, again: None });
+                (late, Broken::Repeated)
+            }
+            None => (late, Broken::Failed(unreachable(Delivery::Lost), sent)),
+        }
+    }
+
+    pub(super) fn shift(&mut self, back: Duration) {
+        if let Some(awaited) = &mut self.awaited {
+            awaited.sent = (awaited.sent - back).max(now() - LONG_AGO);
+        }
+    }
+
+    /// The lease that the awaited request may win counts from an earlier attempt, sent at `sent`.
+    pub(super) fn sent_at(&mut self, sent: Instant) {
+        if let Some(awaited) = &mut self.awaited {
+            awaited.sent = sent;
+        }
+    }
+
+    /// The request that would be sent once more.
+    pub(super) fn repetition(&mut self) -> Option<&mut Sent> {
+        self.awaited.as_mut()?.again.as_mut()
+    }
+
+    /// How many messages are under way.
+    pub(super) fn load(&self) -> u8 {
+        self.requests.len() as u8 + u8::from(self.reply.is_some())
+    }
+}
+
+pub(super) fn unreachable(delivery: Delivery) -> Failure {
+    Failure::unreachable(UserMessage::new("away"), delivery)
+}

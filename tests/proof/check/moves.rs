@@ -1,0 +1,315 @@
+//! The moves of a client: they carry out what the waiter, the renewals, the supervisor and the
+//! attempts to release decide, and decide nothing.
+
+use nix::sys::signal::Signal;
+
+use super::client::{Client, Pending, Phase};
+use super::connection::{Broken, Reply, Sent, What, unreachable};
+use super::world::{World, now};
+use rlock::rules::renewals::Schedule;
+use rlock::rules::supervisor::{self, Machine};
+use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};
+use rlock::rules::{
+    Attempts, Delivery, Failure, Instant, Lease, LossPolicy, Next, Release, Renewal, Seen, Slot,
+    Ticket, Verdict,
+};
+
+impl World {
+    pub(super) fn start_client(&mut self, index: u8) {
+        let terms = &self.scope.clients[usize::from(index)];
+        let until = terms.wait_limit.map(|limit| now() + limit);
+        let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
+        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
+        self.follow(index, step);
+    }
+
+    /// Carries out a waiter's step.
+    fn follow(&mut self, index: u8, step: Step) {
+        let pending = match step {
+            Step::Ask { seen, arrival } => {
+                self.pend(index, Pending::Answer(seen.clone(), arrival));
+                return self.ask(index, seen, arrival);
+            }
+            Step::Sleep { at_most, .. } => Pending::Sleep(now() + at_most),
+            Step::Rest { until } => Pending::Rest(until),
+            Step::Withdraw(end) => {
+                self.pend(index, Pending::Withdrawal(end));
+                return self.send(index, What::Leave);
+            }
+            Step::End(End::Granted(lease, fence, slot)) => {
+                return match self.client(index).signaled {
+                    true => self.release(index, lease, now()),
+                    false => self.hold(index, lease, fence.0, slot),
+                };
+            }
+            Step::End(_) => return self.end(index),
+        };
+        self.pend(index, pending);
+    }
+
+    /// Makes one attempt at the lock.
+    fn ask(&mut self, index: u8, seen: Vec<Seen>, arrival: Option<Ticket>) {
+        self.client(index).attempt += 1;
+        let attempt = self.client(index).attempt;
+        self.send(index, What::Acquire { attempt, seen, arrival });
+    }
+
+    fn pend(&mut self, index: u8, next: Pending) {
+        if let Phase::Waiting(_, pending) = &mut self.client(index).phase {
+            *pending = next;
+        }
+    }
+
+    fn tell_waiter(&mut self, index: u8, event: Event) {
+        let client = self.client(index);
+        let signal = client.signaled.then_some(Stop::Signal(Signal::SIGTERM));
+        if let Phase::Waiting(waiter, _) = &mut client.phase {
+            let (_, step) = waiter.on(event, signal, now());
+            self.follow(index, step);
+        }
+    }
+
+    fn hold(&mut self, index: u8, lease: Lease, fence: u64, slot: Option<Slot>) {
+        let client = self.client(index);
+        client.mail = false;
+        client.slot = slot;
+        client.phase =
+            Phase::Holding(Machine::new(lease, LossPolicy::DEFAULT), Schedule::new(lease));
+        if let Err(property) = self.monitor.begun(self.scope, index, fence) {
+            self.broken = Some(property);
+        }
+    }
+
+    fn tell_supervisor(&mut self, index: u8, event: supervisor::Event, at: Instant) {
+        let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
+        let is_killed = machine.on(event, at).contains(&supervisor::Action::Kill);
+        if is_killed {
+            self.end_command(index, at);
+            // All that the command started dies with it.
+            for inner in (0..).take(self.clients.len()).filter(|_| index == 0) {
+                if self.scope.clients[usize::from(inner)].is_inner
+                    && self.client(inner).is_at_work()
+                {
+                    self.stop(inner, Phase::Crashed);
+                    self.monitor.died(inner);
+                }
+            }
+        }
+    }
+
+    fn end_command(&mut self, index: u8, at: Instant) {
+        let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
+        machine.on(supervisor::Event::Ended, at);
+        if machine.awaits_descendants() {
+            machine.on(supervisor::Event::DescendantsGone, at);
+        }
+        assert!(machine.is_over(), "the command has ended");
+        let lease = machine.lease();
+        // Cuts a renewal short.
+        self.client(index).connection.interrupt();
+        self.release(index, lease, at);
+    }
+
+    fn release(&mut self, index: u8, lease: Lease, at: Instant) {
+        let attempts = Attempts::new(Some(lease.deadline()), at);
+        self.client(index).phase = Phase::Releasing(attempts, None);
+        self.send(index, What::Release);
+    }
+
+    pub(super) fn finish(&mut self, index: u8) {
+        self.end_command(index, now());
+    }
+
+    /// Sends a request. One that cannot reach the server fails at once.
+    fn send(&mut self, index: u8, what: What) {
+        let client = self.client(index);
+        if client.cut {
+            return self.failed(index, unreachable(Delivery::NotSent), now());
+        }
+        let sent = Sent { client: index, round: client.round, what };
+        let late = client.connection.send(sent, now());
+        self.late.push(late);
+    }
+
+    /// What the client awaited has failed.
+    fn failed(&mut self, index: u8, failure: Failure, sent: Instant) {
+        match self.clients[usize::from(index)].phase.clone() {
+            Phase::Waiting(_, Pending::Answer(..)) => {
+                self.tell_waiter(index, Event::Answered { sent, answer: Err(failure) });
+            }
+            Phase::Waiting(_, Pending::Withdrawal(end)) => {
+                self.tell_waiter(index, Event::Withdrawn(end, Err(failure)));
+            }
+            Phase::Holding(..) => self.renewed(index, sent, Err(failure)),
+            Phase::Releasing(..) => self.released(index, Err(failure)),
+            // The checker itself is wrong if it fails a request that nobody sent.
+            phase => panic!("nothing was awaited in {phase:?}"),
+        }
+    }
+
+    pub(super) fn read_reply(&mut self, index: u8) {
+        let Some((reply, sent)) = self.client(index).connection.take_reply() else { return };
+        match (reply, self.clients[usize::from(index)].phase.clone()) {
+            // As `store::decided` does, though that gives up after many attempts.
+            (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen, arrival))) => {
+                self.ask(index, seen, arrival);
+                self.client(index).connection.sent_at(sent);
+            }
+            (Reply::Verdict(Verdict::Answer(answer)), Phase::Waiting(..)) => {
+                self.tell_waiter(index, Event::Answered { sent, answer: Ok(answer) });
+            }
+            (Reply::Left, Phase::Waiting(_, Pending::Withdrawal(end))) => {
+                self.tell_waiter(index, Event::Withdrawn(end, Ok(())));
+            }
+            (Reply::Renewal(renewal), Phase::Holding(..)) => {
+                self.renewed(index, sent, Ok(renewal));
+            }
+            (Reply::Release(release), Phase::Releasing(..)) => {
+                self.released(index, Ok(release));
+            }
+            // A server of the checker gives no other reply.
+            (reply, phase) => panic!("{reply:?} was not awaited in {phase:?}"),
+        }
+    }
+
+    fn renewed(&mut self, index: u8, sent: Instant, answer: Result<Renewal, Failure>) {
+        let Phase::Holding(_, schedule) = &mut self.client(index).phase else { return };
+        if let Some(event) = schedule.answered(sent, answer, now()) {
+            self.tell_supervisor(index, event, now());
+        }
+    }
+
+    fn released(&mut self, index: u8, answer: Result<Release, Failure>) {
+        let Phase::Releasing(attempts, again) = &mut self.client(index).phase else { return };
+        match attempts.answered(answer, now()) {
+            Next::Done(_) | Next::Failed(_) => self.end(index),
+            Next::Again(_, at) => *again = Some(at),
+        }
+    }
+
+    pub(super) fn wake(&mut self, index: u8) {
+        self.client(index).mail = false;
+        self.tell_waiter(index, Event::Woken(Ok(())));
+    }
+
+    pub(super) fn time_out(&mut self, index: u8) {
+        let client = self.client(index);
+        let is_undo = matches!(
+            client.phase,
+            Phase::Releasing(..) | Phase::Waiting(_, Pending::Withdrawal(_))
+        );
+        let (late, failure, sent) = client.connection.time_out(is_undo, now());
+        self.late.push(late);
+        self.failed(index, failure, sent);
+    }
+
+    pub(super) fn break_off(&mut self, index: u8) {
+        let client = self.client(index);
+        let (was_asleep, cut) = (client.is_asleep(), client.cut);
+        let (late, broken) = client.connection.break_off(cut);
+        self.late.push(late);
+        match broken {
+            Broken::Failed(failure, sent) => self.failed(index, failure, sent),
+            Broken::Unnoticed if was_asleep => {
+                self.tell_waiter(index, Event::Woken(Err(unreachable(Delivery::Lost))));
+            }
+            Broken::Unnoticed | Broken::Repeated => {}
+        }
+    }
+
+    pub(super) fn signal(&mut self, index: u8) {
+        let client = self.client(index);
+        client.signaled = true;
+        let Phase::Waiting(_, pending) = &client.phase else { return };
+        match pending {
+            Pending::Answer(..) => {
+                let sent = client.connection.interrupt().unwrap_or(now());
+                let answer = Err(Failure::Interrupted { sent: true });
+                self.tell_waiter(index, Event::Answered { sent, answer });
+            }
+            // A blocking command ends with its connection.
+            Pending::Sleep(_) => {
+                client.connection.close();
+                let interrupted = Err(Failure::Interrupted { sent: true });
+                self.tell_waiter(index, Event::Woken(interrupted));
+            }
+            Pending::Rest(_) => self.tell_waiter(index, Event::Woken(Ok(()))),
+            Pending::Withdrawal(_) => {}
+        }
+    }
+
+    pub(super) fn crash(&mut self, index: u8) {
+        let client = self.client(index);
+        if client.waits() {
+            self.monitor.shaken = true;
+        }
+        self.stop(index, Phase::Crashed);
+        self.monitor.died(index);
+    }
+
+    fn end(&mut self, index: u8) {
+        let rounds = self.scope.clients[usize::from(index)].requests.len();
+        let next = usize::from(self.client(index).round) + 1;
+        self.stop(index, if next < rounds { Phase::Idle } else { Phase::Ended });
+        if next < rounds {
+            self.client(index).round += 1;
+        }
+    }
+
+    /// The process ends. What it has sent may still arrive.
+    fn stop(&mut self, index: u8, phase: Phase) {
+        let client = self.client(index);
+        let (round, cut) = (client.round, client.cut);
+        let late = client.connection.close();
+        *client = Client { round, phase, cut, ..Client::default() };
+        if client.has_ended() {
+            client.cut = false;
+        }
+        self.late.push(late);
+        self.monitor.ended(index);
+    }
+
+    pub(super) fn resume(&mut self, index: u8) {
+        self.client(index).paused = false;
+        self.supervise(index, now());
+        self.act_on_time(index);
+    }
+
+    /// Lets the supervisor act on the time that has passed, at the moment that it had set, or at
+    /// `earliest` if that is later.
+    pub(super) fn supervise(&mut self, index: u8, earliest: Instant) {
+        while let Client { paused: false, phase: Phase::Holding(machine, _), .. } =
+            self.client(index)
+            && let Some(at) = machine.wake_at().filter(|at| *at <= now())
+        {
+            self.tell_supervisor(index, supervisor::Event::Tick, at.max(earliest));
+        }
+    }
+
+    /// Does what is due: a waiter asks again, a lease is renewed, a release is repeated.
+    pub(super) fn act_on_time(&mut self, index: u8) {
+        let client = self.client(index);
+        if client.paused {
+            return;
+        }
+        let is_idle = client.connection.awaited.is_none();
+        match &mut client.phase {
+            Phase::Waiting(_, Pending::Sleep(until)) if *until <= now() => {
+                self.tell_waiter(index, Event::Woken(Ok(())));
+            }
+            Phase::Waiting(_, Pending::Rest(until)) if *until <= now() => {
+                self.tell_waiter(index, Event::Woken(Ok(())));
+            }
+            Phase::Holding(_, schedule)
+                if is_idle && schedule.next().is_some_and(|next| next <= now()) =>
+            {
+                self.send(index, What::Renew);
+            }
+            Phase::Releasing(_, again) if again.is_some_and(|again| again <= now()) => {
+                *again = None;
+                self.send(index, What::Release);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What must never happen: one function for each promise.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::client::Client;
+use super::monitor::{Call, Fact, Monitor, facts};
+use super::scope::{Scope, stranger, whose};
+use super::search::Play;
+use super::world::{NOW, TICK_MILLIS, World};
+use rlock::rules::model::lock::CLAIM_WINDOW;
+use rlock::rules::{HoldState, Mode, Outcome, Slot};
+
+/// A promise. If a search ends without a broken promise, all of them are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Property {
+    HoldersExcludeEachOther,
+    EachHolderHasItsSlot,
+    FencesGrow,
+    FirstComeFirstServed,
+    TheNewestWins,
+    NoLockIsIdleBesideAWaiter,
+    ADeadHoldEndsInTime,
+    AtLeastIsKept,
+    ARevokedHolderStops,
+    WhatIsOverStaysOver,
+    NothingIsLeft,
+    NothingIsStuck,
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HoldersExcludeEachOther => "two commands run that exclude each other",
+            Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
+            Self::FencesGrow => "a fencing token did not grow",
+            Self::FirstComeFirstServed => "a living waiter was overtaken",
+            Self::TheNewestWins => "not the newest request with --supersede remains",
+            Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
+            Self::ADeadHoldEndsInTime => {
+                "a hold lasts longer than its holder's last request allows"
+            }
+            Self::AtLeastIsKept => "the lock was granted before --at-least ended",
+            Self::ARevokedHolderStops => "a command runs on although its hold was revoked",
+            Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
+            Self::NothingIsLeft => "something is left when all have ended",
+            Self::NothingIsStuck => "no way leads from here to the end",
+        })
+    }
+}
+
+impl Property {
+    /// The one that a call breaks.
+    pub(super) fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Self> {
+        let broken = [
+            (Self::FencesGrow, fence_does_not_grow(monitor, call)),
+            (Self::TheNewestWins, call.granted().any(|fact| monitor.is_superseded(&fact))),
+            (Self::FirstComeFirstServed, is_overtaken(monitor, call)),
+            (Self::ADeadHoldEndsInTime, lasts_too_long(call)),
+            (Self::AtLeastIsKept, is_granted_too_early(monitor, call)),
+        ];
+        broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
+    }
+
+    /// The one that is broken once what a call did is known.
+    pub(super) fn broken_after(monitor: &Monitor, call: &Call<'_>) -> Option<Self> {
+        is_back(monitor, call).then_some(Self::WhatIsOverStaysOver)
+    }
+
+    /// The one that a state breaks.
+    pub(super) fn broken_in(world: &World) -> Option<Self> {
+        let broken = [
+            (Self::HoldersExcludeEachOther, rivals_run(world)),
+            (Self::EachHolderHasItsSlot, slots_are_mixed_up(world)),
+            (Self::ARevokedHolderStops, revoked_runs_on(world)),
+            (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
+        ];
+        broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
+    }
+}
+
+/// Whether two clients can never hold the lock together.
+fn exclude_each_other(scope: &Scope, one: usize, other: usize) -> bool {
+    let is_inner = |one: usize, other: usize| one == 0 && scope.clients[other].is_inner;
+    let nested = is_inner(one, other) || is_inner(other, one);
+    let (one, other) = (&scope.clients[one], &scope.clients[other]);
+    let same_owner = nested || one.is_owned && other.is_owned || one.is_inner && other.is_inner;
+    !same_owner && (one.mode != other.mode || one.mode == Mode::Exclusive)
+}
+
+/// Two commands run that exclude each other, or more than there are slots.
+fn rivals_run(world: &World) -> bool {
+    let running = running(world);
+    let slots = |client: usize| world.scope.clients[client].mode.slots();
+    running.iter().enumerate().any(|(index, &one)| {
+        let rival = |&&other: &&usize| exclude_each_other(world.scope, one, other);
+        let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
+        running[..index].iter().any(|other| rival(&other))
+            || slots(one).is_some_and(|slots| beside > slots.get() as usize)
+    })
+}
+
+/// Two commands run with the same number, or one has no number from 1 to N, or not that of its
+/// hold.
+fn slots_are_mixed_up(world: &World) -> bool {
+    let most = |client: usize| {
+        let slots = world.scope.clients[client].mode.slots();
+        slots.and_then(|slots| Slot::new(slots.get()))
+    };
+    let running = running(world).into_iter().filter(|client| most(*client).is_some());
+    let running: Vec<usize> = running.collect();
+    let number = |client: usize| world.clients[client].slot;
+    running.iter().enumerate().any(|(index, &one)| {
+        let hold = world.lock.holds.iter().find(|hold| {
+            let (client, round, is_whole) = whose(&hold.token);
+            is_whole && (client, round) == (one, world.clients[one].round)
+        });
+        !(Slot::new(1)..=most(one)).contains(&number(one))
+            || hold.is_some_and(|hold| hold.slot != number(one))
+            || running[..index].iter().any(|&other| number(other) == number(one))
+    })
+}
+
+/// The clients whose commands run.
+///
+/// These do not count, as docs/promises.md says: a holder that was paused beyond its lease, and two
+/// holders for up to a third of the TTL and the time to stop after the server lost its data. Each
+/// message that was late or lost may cost the old holder a tick more. An old holder that is cut off
+/// or paused stops only with its lease.
+fn running(world: &World) -> Vec<usize> {
+    let grace = |client: usize| {
+        let ttl = world.scope.ttl(client);
+        if world.is_cut_or_paused() {
+            ttl
+        } else {
+            ttl / 3 + kill_after(ttl) + millis(world.slack())
+        }
+    };
+    let running = (0..world.clients.len())
+        .filter(|client| world.clients[*client].holds() && !world.clients[*client].overslept());
+    let running: Vec<usize> = running.collect();
+    match world.monitor.forgot {
+        Some(ticks) if running.iter().all(|&client| millis(ticks) <= grace(client)) => Vec::new(),
+        _ => running,
+    }
+}
+
+/// A command must be told to stop at its next renewal, and end in time. Each message that was late
+/// or lost may cost a tick more; a client that is paused or cut off only has to stop with its
+/// lease.
+fn revoked_runs_on(world: &World) -> bool {
+    let is_late = |index: usize, ticks: u8| {
+        let ttl = world.scope.ttl(index);
+        let grace = ttl / 3 + kill_after(ttl) + millis(world.slack());
+        !world.is_cut_or_paused() && millis(ticks) > grace
+    };
+    let clients = world.clients.iter().zip(&world.monitor.clients).enumerate();
+    clients
+        .filter(|(_, (client, _))| client.holds())
+        .any(|(index, (_, watched))| watched.revoked.is_some_and(|ticks| is_late(index, ticks)))
+}
+
+fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
+    let mut last = monitor.granted;
+    call.granted().any(|fact| {
+        let grows = fact.fence > last;
+        last = last.max(fact.fence);
+        !grows
+    })
+}
+
+/// A newcomer was granted the lock before a waiter that is alive. A client that may enter what its
+/// owner holds is allowed to overtake.
+fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
+    let granted: Vec<Fact> = call.granted().collect();
+    granted.iter().filter(|fact| !call.scope.clients[fact.client].may_enter()).any(|fact| {
+        let of = |client: u8, fact: &Fact| usize::from(client) == fact.client;
+        let earlier = monitor.order.iter().take_while(|place| !of(place.client, fact));
+        let is_granted = |client| granted.iter().any(|fact| of(client, fact));
+        let mut earlier = earlier.filter(|place| place.counts(call.scope));
+        let is_next = call.scope.clients[fact.client].is_next();
+        earlier.any(|place| !is_granted(place.client) && place.precedes(call.scope, is_next))
+    })
+}
+
+/// A hold may last for a TTL from its holder's last request, or until `--at-least` ends, and a
+/// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
+fn lasts_too_long(call: &Call<'_>) -> bool {
+    facts(call.after).any(|fact| {
+        let terms = &call.scope.clients[fact.client];
+        let longest = call.scope.ttl(fact.client).max(terms.at_least).as_millis() as u64;
+        let is_caller = call.caller == Some((fact.client, fact.round));
+        let old = call.before.iter().find(|old| {
+            (old.client, old.round, old.is_whole) == (fact.client, fact.round, fact.is_whole)
+        });
+        let limit = match old {
+            _ if is_caller || !fact.is_whole => NOW + longest,
+            Some(old) => old.deadline,
+            None => NOW + CLAIM_WINDOW,
+        };
+        fact.deadline > limit
+    })
+}
+
+fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
+    call.granted().any(|fact| {
+        monitor.clients.iter().enumerate().any(|(other, watched)| {
+            let kept = watched.kept.is_some_and(|(until, is_claimed)| is_claimed && until >= NOW);
+            other != fact.client && exclude_each_other(call.scope, other, fact.client) && kept
+        })
+    })
+}
+
+/// A token that was released or given up is in the queue, or holds the lock. While its hold cools,
+/// it keeps others out and nothing more.
+fn is_back(monitor: &Monitor, call: &Call<'_>) -> bool {
+    let is_over = |token: &str| {
+        let (client, round, is_whole) = whose(token);
+        is_whole && monitor.clients[client].over >> round & 1 == 1
+    };
+    call.after.queue.iter().any(|waiter| is_over(&waiter.token))
+        || (call.after.holds.iter())
+            .any(|hold| hold.status != HoldState::Cooling && is_over(&hold.token))
+}
+
+/// All clients have ended, and all leases have expired. The next call must find the lock free.
+fn is_something_left(world: &World) -> bool {
+    let mut lock = world.lock.clone();
+    lock.at(NOW).release(&stranger(), Outcome::Unknown);
+    !lock.holds.is_empty()
+        || !lock.queue.is_empty()
+        || lock.guard.is_some()
+        || lock.written.is_some()
+        || lock.notified.is_some()
+        || lock.mode.is_some()
+}
+
+impl World {
+    /// How many times a renewal may have been late or lost so far. The first loss of the server's
+    /// data does not count: what it costs is known.
+    fn slack(&self) -> u8 {
+        let (all, left) = (self.scope.budget, self.left);
+        let losses = all.losses - left.losses + all.told_losses - left.told_losses;
+        let restarts = all.restarts - left.restarts + losses.saturating_sub(1);
+        all.delays - left.delays + all.breaks - left.breaks + restarts
+    }
+
+    /// Whether a client has been cut off or paused so far.
+    fn is_cut_or_paused(&self) -> bool {
+        let (all, left) = (self.scope.budget, self.left);
+        all.cuts > left.cuts || all.pauses > left.pauses
+    }
+
+    /// A second is about to pass. The lock must not be idle all the time beside a living waiter: a
+    /// waiter looks at it when the lease ends, and is told when it becomes the head or is granted
+    /// the lock. Only where a waiter died, or a message was lost or late, the heartbeats have to
+    /// help.
+    pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
+        let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
+        let queued = self.monitor.order.iter().map(|place| usize::from(place.client));
+        let is_unused = facts(&self.lock).all(|fact| {
+            let client = &self.clients[fact.client];
+            let is_its_own = fact.is_whole && client.round == fact.round;
+            let sleeps_on_it = waits(client) && is_its_own && client.load() == 0;
+            fact.deadline < NOW || sleeps_on_it
+        });
+        let granted = facts(&self.lock).map(|fact| fact.client);
+        let idle = is_unused
+            && self.lock.guard.as_ref().is_none_or(|guard| guard.value != "theirs")
+            && queued.chain(granted).any(|client| waits(&self.clients[client]))
+            && self.clients.iter().all(|client| client.load() == 0);
+        self.monitor.idle = if idle { self.monitor.idle + 1 } else { 0 };
+        let heartbeat = (0..self.clients.len()).map(|client| self.scope.ttl(client) / 3).max();
+        let delays = self.scope.budget.delays - self.left.delays;
+        // The longest pause of a waiter that could not reach the server.
+        let away = millis(if self.scope.budget.cuts > self.left.cuts { 2 } else { 0 });
+        let bound = match self.monitor.shaken {
+            true => heartbeat.unwrap_or_default() + millis(1 + delays) + away,
+            false => Duration::ZERO,
+        };
+        match millis(self.monitor.idle) > bound {
+            true => Err(Property::NoLockIsIdleBesideAWaiter),
+            false => Ok(()),
+        }
+    }
+}
+
+fn millis(ticks: u8) -> Duration {
+    Duration::from_millis(u64::from(ticks) * TICK_MILLIS)
+}
+
+/// The time that a command has to end, as the supervisor limits it.
+fn kill_after(ttl: Duration) -> Duration {
+    rlock::rules::policy::LossPolicy::DEFAULT.kill_after.min(ttl / 3)
+}

@@ -1,0 +1,26 @@
+//! Plays every history of a few clients and a quorum of three servers, as its parent does with one
+//! server: every order of messages and every dead, frozen or forgetful server that a scope allows.
+//!
+//! What is played is the code that ships: `rules::quorum::Acquisition` with its votes, the waiter
+//! of `wait`, the lock model for each server, and the decisions about renewals. The files here do
+//! the work of `store::quorum`'s driver and threads.
+//!
+//! What keeps the number of states small:
+//!
+//! - Time passes in ticks of a second, as for one server. Shorter pauses end at any moment before.
+//! - Servers are the same, so they are sorted.
+//! - Fencing tokens and tickets keep their order, and whether one follows another directly. All are
+//!   ahead of the servers' clocks, so each new one is the previous one plus one.
+
+mod acquisition;
+mod action;
+mod canonical;
+mod client;
+mod monitor;
+mod moves;
+mod scope;
+mod scopes;
+mod server;
+mod stories;
+mod trace;
+mod world;

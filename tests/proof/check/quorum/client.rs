@@ -1,0 +1,122 @@
+//! The state of one client: the state machines that it runs, and what it awaits.
+
+use std::time::Duration;
+
+use super::scope::SERVERS;
+use crate::check::shift::Shift;
+use crate::check::world::now;
+use rlock::rules::quorum::Acquisition;
+use rlock::rules::waiter::Waiter;
+use rlock::rules::{Instant, Lease, Renewal};
+
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Client {
+    pub(super) phase: Phase,
+    /// The number of its last request.
+    pub(super) attempt: u64,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+#[expect(clippy::large_enum_variant, reason = "most clients of most states are at work")]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Acquiring(Waiter, Acquisition, Doing),
+    /// Its command runs.
+    Holding(Lease, Option<Renewing>),
+    Ended(How),
+}
+
+/// What a request does.
+#[derive(Clone, Debug, Hash)]
+pub(super) enum Doing {
+    /// An attempt, which began at the first time and waits for replies until the second.
+    Attempt(Instant, Instant),
+    /// A sleep between two attempts, until this time.
+    Sleep(Instant),
+    /// A pause, because too few servers answered.
+    Rest(Instant),
+}
+
+/// A renewal under way.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Renewing {
+    pub(super) sent: Instant,
+    pub(super) asked: [bool; SERVERS],
+    /// `None` for a failure.
+    pub(super) answers: [Option<Option<Renewal>>; SERVERS],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum How {
+    /// It had the lock.
+    Done,
+    /// It did not wait, and another client was first.
+    Busy,
+    /// Too few servers could be used.
+    Failed,
+    /// A newer request ended it.
+    Superseded,
+    /// Any other end, which is a fault.
+    Refused,
+    Signaled,
+    Crashed,
+}
+
+impl Client {
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Holding(..))
+    }
+
+    pub(super) fn is_acquiring(&self) -> bool {
+        matches!(self.phase, Phase::Acquiring(..))
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether it reads replies and messages.
+    pub(super) fn reads(&self) -> bool {
+        !matches!(
+            self.phase,
+            Phase::Idle | Phase::Acquiring(_, _, Doing::Rest(_)) | Phase::Ended(_)
+        )
+    }
+
+    /// When it acts without a reply.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Acquiring(_, _, Doing::Attempt(_, until) | Doing::Sleep(until))
+            | Phase::Acquiring(_, _, Doing::Rest(until)) => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Whether it may act before the next tick although nothing arrives.
+    pub(super) fn is_in_a_hurry(&self, tick: Duration) -> bool {
+        self.until().is_some_and(|until| until < now() + tick)
+    }
+
+    pub(super) fn shift(&mut self, back: Duration) {
+        match &mut self.phase {
+            Phase::Acquiring(waiter, acquisition, doing) => {
+                waiter.shift(back);
+                acquisition.shift(back);
+                match doing {
+                    Doing::Attempt(began, until) => {
+                        (*began, *until) = (*began - back, *until - back);
+                    }
+                    Doing::Sleep(until) | Doing::Rest(until) => *until = *until - back,
+                }
+            }
+            Phase::Holding(lease, renewing) => {
+                lease.shift(back);
+                if let Some(renewing) = renewing {
+                    renewing.sent = renewing.sent - back;
+                }
+            }
+            Phase::Idle | Phase::Ended(_) => {}
+        }
+    }
+}

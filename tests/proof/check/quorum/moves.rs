@@ -1,0 +1,283 @@
+//! The moves of a client: they carry out what the waiter, the acquisition and the decisions about
+//! renewals say, as `store::quorum` does, and decide nothing.
+
+use nix::sys::signal::Signal;
+
+use super::client::{Client, Doing, How, Phase, Renewing};
+use super::scope::SERVERS;
+use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, heard, part_of};
+use super::world::{IO_TIMEOUT, World, run_id};
+use crate::check::world::{TICK, now};
+use rlock::rules::quorum::{
+    Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
+};
+use rlock::rules::waiter::{self, Event, Stop, Waiter};
+use rlock::rules::{Answer, Failure, Lease, QuorumOp, Renewal, UserMessage};
+
+impl World {
+    pub(super) fn start_client(&mut self, index: usize) {
+        self.monitor.started(index, self.status());
+        let request = &self.scope.clients[index].request;
+        let (waiter, step) = Waiter::new(request.ttl, None);
+        let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, 0, now());
+        let doing = Doing::Rest(now());
+        self.clients[index].phase = Phase::Acquiring(waiter, acquisition, doing);
+        self.follow(index, step);
+    }
+
+    /// Carries out a waiter's step.
+    fn follow(&mut self, index: usize, step: waiter::Step) {
+        let Phase::Acquiring(_, acquisition, doing) = &mut self.clients[index].phase else {
+            return;
+        };
+        match step {
+            waiter::Step::Ask { .. } => {
+                let (orders, step) = acquisition.begin(now());
+                *doing = Doing::Attempt(now(), now());
+                self.carry_out(index, orders, step);
+            }
+            waiter::Step::Sleep { at_most, .. } => {
+                let until = now() + at_most;
+                let (orders, step) = acquisition.rest(until, now());
+                *doing = Doing::Sleep(until);
+                self.carry_out(index, orders, step);
+            }
+            waiter::Step::Rest { until } => *doing = Doing::Rest(until),
+            waiter::Step::Withdraw(end) => {
+                self.post(index, What::Leave);
+                self.on(index, Event::Withdrawn(end, Ok(())), None);
+            }
+            waiter::Step::End(end) => {
+                let how = match end {
+                    waiter::End::Granted(lease, fence, _) => {
+                        return self.hold(index, lease, fence.0);
+                    }
+                    waiter::End::Busy(_) => How::Busy,
+                    waiter::End::Failed(_) => How::Failed,
+                    waiter::End::Stopped(_) => How::Signaled,
+                    waiter::End::Superseded(_) => {
+                        self.post(index, What::Leave);
+                        How::Superseded
+                    }
+                    _ => How::Refused,
+                };
+                self.clients[index].phase = Phase::Ended(how);
+            }
+        }
+    }
+
+    /// Tells the waiter what came of its last step.
+    fn on(&mut self, index: usize, event: Event, stop: Option<Stop>) {
+        if let Phase::Acquiring(waiter, ..) = &mut self.clients[index].phase {
+            let (_, step) = waiter.on(event, stop, now());
+            self.follow(index, step);
+        }
+    }
+
+    /// As `Quorum::carry_out`.
+    fn carry_out(&mut self, index: usize, orders: Vec<Order>, step: Step) {
+        for Order { member, round, what } in orders {
+            match part_of(what) {
+                Ok(part) => self.send(index, member, What::Ask(part), round, true),
+                Err(at_most) => self.servers[member].listen(index, round, now() + at_most),
+            }
+        }
+        let Phase::Acquiring(_, _, doing) = &mut self.clients[index].phase else { return };
+        match (step, doing) {
+            (Step::Wait(until), Doing::Attempt(_, next) | Doing::Sleep(next)) => {
+                *next = until;
+                if until <= now() {
+                    self.act_on_time(index);
+                }
+            }
+            (Step::End(end), Doing::Attempt(sent, _)) => {
+                let sent = *sent;
+                self.attempted(index, sent, end);
+            }
+            (Step::End(_), _) => self.on(index, Event::Woken(Ok(())), None),
+            (Step::Wait(_), Doing::Rest(_)) => {}
+        }
+    }
+
+    /// As `Quorum::attempt`.
+    fn attempted(&mut self, index: usize, sent: rlock::rules::instant::Instant, end: End) {
+        let answer = match end {
+            End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
+            End::Queued { view, position, sleep, .. } => {
+                Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle: None })
+            }
+            End::Refused(answer) => Ok(*answer),
+            End::TooFew(usable) => {
+                let Phase::Acquiring(_, acquisition, _) = &self.clients[index].phase else {
+                    return;
+                };
+                let (votes, names) = (acquisition.votes(), std::iter::repeat(""));
+                let failure = votes.too_few(names, usable, acquisition.required());
+                Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
+            }
+            End::Woken => Err(Failure::Interrupted { sent: true }),
+        };
+        // A failure says itself whether the waiter has to withdraw the request.
+        let continues =
+            matches!(answer, Ok(Answer::Granted { .. } | Answer::Queued { .. }) | Err(_));
+        if !continues {
+            self.post(index, What::Leave);
+        }
+        if let (Ok(Answer::Granted { fence, .. }), Phase::Acquiring(_, acquisition, _)) =
+            (&answer, &self.clients[index].phase)
+        {
+            let fence = *fence;
+            for member in acquisition.not_asked_to_commit() {
+                self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+            }
+        }
+        self.on(index, Event::Answered { sent, answer }, None);
+    }
+
+    fn send(&mut self, index: usize, member: usize, what: What, round: u64, awaits: bool) {
+        let client = &mut self.clients[index];
+        client.attempt += ATTEMPTS + 1;
+        let awaited = awaits.then_some(now());
+        self.servers[member].send(index, Sent { what, round, attempt: client.attempt, awaited });
+    }
+
+    /// Sends something to all servers, behind what they have not answered, without awaiting a
+    /// reply.
+    fn post(&mut self, index: usize, what: What) {
+        for member in 0..SERVERS {
+            self.servers[member].lines[index].withdraw();
+            self.send(index, member, what, 0, false);
+        }
+    }
+
+    pub(super) fn signal(&mut self, index: usize) {
+        let Phase::Acquiring(_, _, doing) = &self.clients[index].phase else { return };
+        let failure = Failure::Interrupted { sent: true };
+        let event = match doing {
+            Doing::Attempt(sent, _) => Event::Answered { sent: *sent, answer: Err(failure) },
+            Doing::Sleep(_) => Event::Woken(Err(failure)),
+            Doing::Rest(_) => Event::Woken(Ok(())),
+        };
+        self.on(index, event, Some(Stop::Signal(Signal::SIGTERM)));
+    }
+
+    pub(super) fn crash(&mut self, index: usize) {
+        self.clients[index].phase = Phase::Ended(How::Crashed);
+        self.servers.iter_mut().for_each(|server| server.lines[index].withdraw());
+    }
+
+    fn hold(&mut self, index: usize, lease: Lease, fence: u64) {
+        self.granted(index, fence);
+        self.clients[index].phase = Phase::Holding(lease, None);
+    }
+
+    /// The command ends.
+    pub(super) fn finish(&mut self, index: usize) {
+        self.post(index, What::Release);
+        self.clients[index].phase = Phase::Ended(How::Done);
+    }
+
+    /// The client reads a reply.
+    pub(super) fn read_reply(&mut self, index: usize, member: usize) {
+        let Some(Replied { round, reply, since }) = self.servers[member].lines[index].reply.take()
+        else {
+            return;
+        };
+        match (&mut self.clients[index].phase, reply) {
+            (Phase::Acquiring(_, acquisition, _), LastReply::To(reply)) => {
+                let run = since.map(|since| Run { id: run_id(member), since });
+                let (orders, step) = acquisition.replied(member, round, reply, run, now());
+                self.carry_out(index, orders, step);
+            }
+            (Phase::Holding(_, Some(renewing)), LastReply::Renewal(renewal)) => {
+                renewing.answers[member] = Some(renewal);
+                let asked = renewing.asked.iter().zip(&renewing.answers);
+                if asked.into_iter().all(|(asked, answer)| !asked || answer.is_some()) {
+                    self.decide_renewal(index);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message wakes the client.
+    pub(super) fn hear(&mut self, index: usize, member: usize) {
+        let server = &mut self.servers[member];
+        let since = Some(server.since);
+        let line = &mut server.lines[index];
+        if let Some((round, _)) = line.listening.take() {
+            let reply = LastReply::To(heard(line.mail.remove(0)));
+            line.reply = Some(Replied { round, reply, since });
+            self.read_reply(index, member);
+        }
+    }
+
+    /// The time of the last step has come.
+    pub(super) fn act_on_time(&mut self, index: usize) {
+        match &mut self.clients[index].phase {
+            Phase::Acquiring(_, acquisition, Doing::Attempt(_, until) | Doing::Sleep(until))
+                if *until <= now() =>
+            {
+                let (orders, step) = acquisition.progress(now());
+                self.carry_out(index, orders, step);
+            }
+            Phase::Acquiring(_, _, Doing::Rest(until)) if *until <= now() => {
+                self.on(index, Event::Woken(Ok(())), None);
+            }
+            Phase::Holding(lease, _) if lease.deadline() <= now() => self.finish(index),
+            Phase::Holding(lease, renewing) => match renewing {
+                Some(renewing) if renewing.sent + TICK <= now() => self.decide_renewal(index),
+                None if lease.renew_at() <= now() && self.scope.clients[index].renews => {
+                    self.renew(index);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn renew(&mut self, index: usize) {
+        let mut asked = [false; SERVERS];
+        for (member, asked) in asked.iter_mut().enumerate() {
+            if !self.servers[member].lines[index].is_busy() {
+                *asked = true;
+                self.send(index, member, What::Renew, 0, true);
+            }
+        }
+        if let Phase::Holding(_, renewing) = &mut self.clients[index].phase {
+            *renewing = Some(Renewing { sent: now(), asked, answers: Default::default() });
+        }
+    }
+
+    /// As `Quorum::renew`.
+    fn decide_renewal(&mut self, index: usize) {
+        let Client { phase: Phase::Holding(lease, renewing), .. } = &mut self.clients[index] else {
+            return;
+        };
+        let Some(Renewing { sent, asked, answers }) = renewing.take() else { return };
+        let mut votes = Votes::new(SERVERS);
+        votes.asked = asked.to_vec();
+        for (vote, answer) in votes.votes.iter_mut().zip(answers) {
+            let failed = || Failure::Unavailable(UserMessage::new("no answer"));
+            *vote = answer.map(|answer| answer.ok_or_else(failed));
+        }
+        match decide_renewal(&votes) {
+            RenewalDecision::Renewed { lost, fence, .. } => {
+                *lease = Lease::new(sent, lease.ttl());
+                for member in lost {
+                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+                }
+            }
+            RenewalDecision::NotHeld(_) => self.finish(index),
+            RenewalDecision::TooFew { lost, .. } => {
+                let fence = votes.values().find_map(|(_, renewal)| match renewal {
+                    Renewal::Renewed { fence, .. } => Some(*fence),
+                    Renewal::NotHeld(_) => None,
+                });
+                for (member, fence) in lost.into_iter().filter_map(|lost| Some((lost, fence?))) {
+                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One server of the quorum, and what is under way between it and each client.
+
+use std::time::Duration;
+
+use crate::check::world::{NOW, TICK, now};
+use rlock::rules::model::lock::Waiter;
+use rlock::rules::model::{Lock, Message};
+use rlock::rules::quorum::{MemberRequest as Order, Reply};
+use rlock::rules::{
+    Answer, Delivery, Failure, Fence, Instant, Outcome, QuorumOp, Renewal, Request, Token,
+    UserMessage, Verdict, View,
+};
+
+/// How far the clock of a server that is ahead is ahead.
+pub(super) const AHEAD: Duration = Duration::from_secs(2 * 24 * 3_600);
+
+/// How many attempts one order may take.
+pub(super) const ATTEMPTS: u64 = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum State {
+    Up,
+    /// It refuses connections, forever.
+    Dead,
+    /// It answers each request with an error, forever.
+    Refusing,
+    /// Requests pile up until it thaws.
+    Frozen,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Server {
+    pub(super) state: State,
+    /// What its clock always shows: when time passes, all else moves back. In milliseconds.
+    pub(super) clock: u64,
+    pub(super) lock: Lock,
+    /// When its present run began.
+    pub(super) since: Instant,
+    /// One for each client.
+    pub(super) lines: Vec<Line>,
+}
+
+/// What is under way between the server and one client.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct Line {
+    /// In order.
+    pub(super) requests: Vec<Sent>,
+    /// What old connections still carry, in order.
+    pub(super) late: Vec<Sent>,
+    pub(super) reply: Option<Replied>,
+    /// The client waits for a message: the round, and until when.
+    pub(super) listening: Option<(u64, Instant)>,
+    /// Messages to the client, each with the fencing token of a call.
+    pub(super) mail: Vec<Option<u64>>,
+    /// Whether the server has executed the client's farewell or release.
+    pub(super) is_over: bool,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Sent {
+    pub(super) what: What,
+    pub(super) round: u64,
+    pub(super) attempt: u64,
+    /// When it was sent, if the client awaits a reply.
+    pub(super) awaited: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum What {
+    Ask(QuorumOp),
+    Renew,
+    Release,
+    Leave,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Replied {
+    pub(super) round: u64,
+    pub(super) reply: LastReply,
+    /// When the run of the server began, if it answered.
+    pub(super) since: Option<Instant>,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(super) enum LastReply {
+    To(Reply),
+    Renewal(Option<Renewal>),
+}
+
+impl Server {
+    pub(super) fn new(clients: usize, since: Instant) -> Self {
+        let lines = vec![Line::default(); clients];
+        Self { state: State::Up, clock: NOW, lock: Lock::default(), since, lines }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Executes a request of a client, and puts the reply under way if the client awaits it.
+    /// Returns whether another client is now believed alive for longer than before.
+    pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
+        let (token, lock, now) = (&request.token, &mut self.lock, self.clock);
+        let before: Vec<_> = lock.queue.clone();
+        let said = match sent.what {
+            What::Ask(part) => LastReply::To(ask(lock, request, part, sent, now)),
+            What::Renew => LastReply::Renewal(Some(lock.at(now).renew(token, Some(request.ttl)))),
+            What::Release => {
+                lock.at(now).release(token, Outcome::Unknown);
+                LastReply::Renewal(None)
+            }
+            What::Leave => {
+                lock.at(now).leave(token, request.ttl);
+                LastReply::Renewal(None)
+            }
+        };
+        let line = &mut self.lines[client];
+        if matches!(sent.what, What::Ask(_) | What::Leave) {
+            line.mail.clear();
+        }
+        line.is_over |= matches!(sent.what, What::Release | What::Leave);
+        if sent.awaited.is_some() {
+            line.reply = Some(Replied { round: sent.round, reply: said, since: Some(self.since) });
+        }
+        for mail in std::mem::take(&mut self.lock.mail) {
+            let to = crate::check::scope::whose(&mail.token).0;
+            let nominated = match mail.message {
+                Message::Nominated(fence) => Some(fence),
+                Message::Head | Message::Look => None,
+            };
+            self.lines[to].mail.push(nominated);
+        }
+        let revived = |waiter: &Waiter| {
+            let then = before.iter().find(|before| before.token == waiter.token);
+            waiter.token != token.as_str() && then.is_some_and(|then| then.alive < waiter.alive)
+        };
+        self.lock.queue.iter().any(revived)
+    }
+
+    /// A client sends something, which a dead server does not receive.
+    pub(super) fn send(&mut self, client: usize, sent: Sent) {
+        match self.state {
+            State::Dead => self.lines[client].fail(&sent, unreachable(Delivery::NotSent)),
+            State::Refusing => {
+                let refused = Failure::misconfigured("refused", "correct it");
+                self.lines[client].fail(&sent, refused);
+            }
+            State::Up | State::Frozen => self.lines[client].requests.push(sent),
+        }
+    }
+
+    /// A client waits for a message.
+    pub(super) fn listen(&mut self, client: usize, round: u64, until: Instant) {
+        let line = &mut self.lines[client];
+        match self.state {
+            State::Dead | State::Refusing => {
+                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
+            }
+            State::Up | State::Frozen => line.listening = Some((round, until)),
+        }
+    }
+
+    /// Breaks all connections, for good or because the server restarts.
+    pub(super) fn break_off(&mut self) {
+        for line in &mut self.lines {
+            line.late.clear();
+            line.mail.clear();
+            line.is_over = false;
+            for sent in std::mem::take(&mut line.requests) {
+                line.fail(&sent, unreachable(Delivery::Pending));
+            }
+            if let Some((round, _)) = line.listening.take() {
+                line.reply = Some(failed(round, unreachable(Delivery::NotSent)));
+            }
+        }
+    }
+
+    /// How many messages from a client, and to one that reads them, time would delay.
+    pub(super) fn load(&self, client: usize, reads: bool) -> u8 {
+        let line = &self.lines[client];
+        let requests = if self.is_up() { line.requests.len() as u8 } else { 0 };
+        requests + u8::from(reads && line.reply.is_some()) + u8::from(reads && self.hears(client))
+    }
+
+    /// Whether a message is under way to a client that waits for it.
+    pub(super) fn hears(&self, client: usize) -> bool {
+        let line = &self.lines[client];
+        self.is_up() && line.listening.is_some() && !line.mail.is_empty()
+    }
+}
+
+impl Line {
+    /// Whether the client awaits something, so that it sends nothing else.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.requests.is_empty() || self.reply.is_some() || self.listening.is_some()
+    }
+
+    /// The client stops waiting for an answer.
+    pub(super) fn withdraw(&mut self) {
+        let asked = self.requests.iter().find(|sent| sent.awaited.is_some()).map(|sent| sent.round);
+        let listening = self.listening.take().map(|(round, _)| round);
+        if let Some(round) = asked.or(listening) {
+            self.reply = Some(failed(round, unreachable(Delivery::Pending)));
+        }
+        self.requests.iter_mut().for_each(|sent| sent.awaited = None);
+    }
+
+    /// A request does not arrive.
+    fn fail(&mut self, sent: &Sent, failure: Failure) {
+        if sent.awaited.is_some() {
+            let failed = match sent.what {
+                What::Ask(_) => failed(sent.round, failure),
+                _ => Replied { round: 0, reply: LastReply::Renewal(None), since: None },
+            };
+            self.reply = Some(failed);
+        }
+    }
+
+    /// Time has passed: what a frozen server has not answered in time fails, but may still arrive.
+    pub(super) fn time_out(&mut self, io_timeout: std::time::Duration, is_up: bool) {
+        let is_late = |sent: &Sent| sent.awaited.is_some_and(|at| at + io_timeout <= now());
+        if self.requests.iter().any(is_late) {
+            let late: Vec<Sent> = std::mem::take(&mut self.requests);
+            late.iter()
+                .filter(|sent| is_late(sent))
+                .for_each(|sent| self.fail(sent, unreachable(Delivery::Pending)));
+            self.late.extend(late.into_iter().map(|sent| Sent { awaited: None, ..sent }));
+        }
+        if let Some((round, until)) = self.listening {
+            if is_up && until <= now() {
+                self.listening = None;
+                let reply = LastReply::To(Reply::Heard(None));
+                self.reply = Some(Replied { round, reply, since: None });
+            } else if until + io_timeout <= now() {
+                self.listening = None;
+                self.reply = Some(failed(round, unreachable(Delivery::Pending)));
+            }
+        }
+    }
+}
+
+fn unreachable(delivery: Delivery) -> Failure {
+    Failure::unreachable(UserMessage::new("no answer"), delivery)
+}
+
+fn failed(round: u64, failure: Failure) -> Replied {
+    Replied { round, reply: LastReply::To(Reply::Failed(failure)), since: None }
+}
+
+/// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
+fn ask(lock: &mut Lock, request: &Request, part: QuorumOp, sent: &Sent, now: u64) -> Reply {
+    let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
+    let request = Request { quorum_op: Some(part), heartbeat, ..request.clone() };
+    for more in 0..ATTEMPTS {
+        match lock.at(now).acquire(&request, sent.attempt + more, &[]) {
+            Verdict::Again if sent.awaited.is_some() => {}
+            Verdict::Again => break,
+            Verdict::Answer(answer) => return Reply::Answer(answer),
+            Verdict::Proposed(mut place) => {
+                // Time passes only in ticks.
+                let ticks = place.sleep.as_nanos().div_ceil(TICK.as_nanos()) as u32;
+                place.sleep = TICK * ticks;
+                return Reply::Proposed(place);
+            }
+            Verdict::FenceAhead { now, .. } => return Reply::Behind(AHEAD, now),
+        }
+    }
+    Reply::Heard(None)
+}
+
+/// What a client sends for an order, or until when it listens.
+pub(super) fn part_of(order: Order) -> Result<QuorumOp, std::time::Duration> {
+    match order {
+        Order::Ask(part) => Ok(part),
+        Order::Listen(at_most) => Err(at_most),
+    }
+}
+
+/// A message, as a client reads it.
+pub(super) fn heard(fence: Option<u64>) -> Reply {
+    Reply::Heard(fence.map(Fence))
+}
+
+/// Whether a token has a place with an agreed ticket.
+pub(super) fn has_agreed_place(lock: &Lock, token: &Token) -> bool {
+    let is_agreed = |origin| origin == rlock::rules::model::lock::Origin::Agreed;
+    lock.queue.iter().any(|waiter| waiter.token == token.as_str() && is_agreed(waiter.origin))
+}
+
+/// The view in an answer.
+pub(super) fn view_of(reply: &mut Reply) -> Option<&mut View> {
+    match reply {
+        Reply::Proposed(place) => Some(&mut place.view),
+        Reply::Answer(Answer::Busy(view) | Answer::Queued { view, .. }) => Some(view),
+        _ => None,
+    }
+}

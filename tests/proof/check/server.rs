@@ -1,0 +1,91 @@
+//! The moves of the server: it executes requests and revocations, and restarts.
+
+use super::connection::{Reply, Sent, What};
+use super::monitor::{Call, Fact, facts};
+use super::scope::whose;
+use super::world::{NOW, World};
+use rlock::rules::model::Lock;
+use rlock::rules::{Answer, Fence, Outcome, Request, Revocation, Verdict};
+
+impl World {
+    /// The server executes a request.
+    pub(super) fn execute(&mut self, sent: &Sent) -> Reply {
+        let terms = &self.scope.clients[usize::from(sent.client)];
+        let request = &terms.requests[usize::from(sent.round)];
+        let (token, lock) = (&request.token, &mut self.lock);
+        let before: Vec<Fact> = facts(lock).collect();
+        let reply = match &sent.what {
+            What::Acquire { attempt, seen, arrival } => {
+                let request = Request { arrival: *arrival, ..request.clone() };
+                Reply::Verdict(lock.at(NOW).acquire(&request, *attempt, seen))
+            }
+            What::Renew => Reply::Renewal(lock.at(NOW).renew(token, Some(request.ttl))),
+            What::Release => Reply::Release(lock.at(NOW).release(token, Outcome::Unknown)),
+            What::Leave => {
+                lock.at(NOW).leave(token, request.ttl);
+                Reply::Left
+            }
+        };
+        let is_granted = matches!(reply, Reply::Verdict(Verdict::Answer(Answer::Granted { .. })));
+        self.judge(&before, Some(sent), Some(&reply));
+        self.deliver_mail();
+        if is_granted || sent.what == What::Leave {
+            let client = self.client(sent.client);
+            client.mail &= client.round != sent.round;
+        }
+        reply
+    }
+
+    pub(super) fn revoke(&mut self, revocation: Revocation) {
+        let before: Vec<Fact> = facts(&self.lock).collect();
+        self.monitor.all_revoked(&self.lock);
+        self.lock.at(NOW).revoke(Fence(u64::MAX), revocation, "operator");
+        self.judge(&before, None, None);
+        self.deliver_mail();
+    }
+
+    /// Judges a call of the server.
+    fn judge(&mut self, before: &[Fact], sent: Option<&Sent>, reply: Option<&Reply>) {
+        let Self { scope, clients, lock: after, monitor, .. } = self;
+        let caller = sent.map(|sent| (usize::from(sent.client), sent.round));
+        let is_alive = caller.is_none_or(|(client, round)| {
+            clients[client].round == round && !clients[client].has_ended()
+        });
+        let call = Call { scope, caller, is_alive, before, after };
+        if let Err(property) = monitor.executed(&call, sent, reply) {
+            self.broken.get_or_insert(property);
+        }
+    }
+
+    /// Puts what the last call has sent into mailboxes.
+    fn deliver_mail(&mut self) {
+        for mail in std::mem::take(&mut self.lock.mail) {
+            let (client, round, _) = whose(&mail.token);
+            if self.clients[client].round == round {
+                self.clients[client].mail = true;
+            }
+        }
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.monitor.shaken = true;
+        // What the old process had not executed is lost with it.
+        self.late.clear();
+        for index in 0..self.clients.len() as u8 {
+            self.client(index).connection.requests.clear();
+            self.break_off(index);
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        match self.left.losses {
+            0 => self.left.told_losses -= 1,
+            _ => self.left.losses -= 1,
+        }
+        let told = self.are_all_told();
+        self.lock = Lock::default();
+        self.clients.iter_mut().for_each(|client| client.mail = false);
+        self.monitor.forgotten(told);
+        self.restart();
+    }
+}

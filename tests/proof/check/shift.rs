@@ -1,0 +1,61 @@
+//! Time passes: all times move back.
+
+use std::time::Duration;
+
+use rlock::rules::renewals::Schedule;
+use rlock::rules::supervisor::{self, Machine};
+use rlock::rules::waiter::Waiter;
+use rlock::rules::{Attempts, Instant, Lease};
+
+pub(super) trait Shift {
+    /// Moves all times to a clock that shows this much less.
+    fn shift(&mut self, back: Duration);
+}
+
+impl Shift for Instant {
+    fn shift(&mut self, back: Duration) {
+        *self = *self - back;
+    }
+}
+
+impl<T: Shift> Shift for Option<T> {
+    fn shift(&mut self, back: Duration) {
+        self.iter_mut().for_each(|it| it.shift(back));
+    }
+}
+
+impl Shift for Lease {
+    fn shift(&mut self, back: Duration) {
+        self.sent.shift(back);
+    }
+}
+
+impl Shift for Schedule {
+    fn shift(&mut self, back: Duration) {
+        self.next.shift(back);
+    }
+}
+
+impl Shift for Attempts {
+    fn shift(&mut self, back: Duration) {
+        self.until.shift(back);
+    }
+}
+
+impl Shift for Waiter {
+    fn shift(&mut self, back: Duration) {
+        self.until.shift(back);
+        self.seen.iter_mut().for_each(|(then, _)| then.shift(back));
+    }
+}
+
+impl Shift for Machine {
+    /// It also blanks what is only shown.
+    fn shift(&mut self, back: Duration) {
+        self.lease.shift(back);
+        self.unanswered = None;
+        if let supervisor::Phase::Stopping { kill_at, .. } = &mut self.phase {
+            kill_at.shift(back);
+        }
+    }
+}
