@@ -465,7 +465,7 @@ fn a_piped_list_is_not_truncated() {
     acquire(&server, &["--shared"], &name);
     let mut list = server.rlock(["inspect"]);
     let table = run(list.env("COLUMNS", "40")).out();
-    for whole in ["LABEL", &name, " and 1 more ", &label] {
+    for whole in ["LABEL", &name, " 2 holders: ", &label] {
         assert!(table.contains(whole), "{whole}: {table}");
     }
 }

@@ -118,7 +118,7 @@ fn a_list_has_labels_if_the_terminal_is_wide_enough() {
         table
     };
     let (narrow, wide) = (list(""), list("COLUMNS=200"));
-    assert!(!narrow.contains("https") && narrow.contains(" and 1 more "), "{narrow}");
+    assert!(!narrow.contains("https") && narrow.contains(" 2 holders: "), "{narrow}");
     assert!(wide.contains("LABEL") && wide.contains(label), "{wide}");
     let wide = list("stty cols 200;");
     assert!(wide.contains(label), "{wide}");
