@@ -57,7 +57,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "exec -w 5M L true",
         "--wait: exceeds the limit of 7d: '5M'; use 'm' for minutes ('M' is months)",
     ),
-    ("exec --ttl 9ms L true", "--ttl: below the limit of 100ms: '9ms'; use a longer lease"),
+    ("exec --ttl 9ms L true", "--ttl: below the limit of 100ms: '9ms'; use a longer duration"),
     (
         "exec -E 256 L true",
         "--conflict-exit-code: not an exit status: '256'; use a number from 0 to 255",
