@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::rules::{
-    Answer, ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal,
-    Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, Verdict, View, Waiter,
+    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal, Reason,
+    Release, Removal, Renewal, ServerTime, Slot, Ticket, Verdict, View, Waiter, variant,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
@@ -88,7 +88,7 @@ impl Fields {
 
     fn reason(&mut self) -> Option<Reason> {
         // Later versions of rlock may have more endings.
-        let ending = Ending::named(&self.text()?);
+        let ending = variant(&self.text()?);
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
         Some(Reason::new(ending, ago, Operator::from_line(&self.text()?)))
     }
@@ -236,14 +236,7 @@ pub(in crate::store) fn view(reply: Value) -> Option<View> {
     let mut fields = Fields::named(reply, VIEW)?;
     Some(View {
         now: fields.at("now").time()?,
-        state: match fields.at("state").text()?.as_str() {
-            "free" => State::Free,
-            "held" => State::Held,
-            "revoked" => State::Revoked,
-            "cooling" => State::Cooling,
-            "foreign" => State::Foreign,
-            _ => return None,
-        },
+        state: variant(&fields.at("state").text()?)?,
         mode: fields.at("mode").mode()?,
         ttl: u64::try_from(fields.at("left").integer()?).ok().map(Duration::from_millis),
         fence: fields.at("fence").text()?.parse().ok().map(Fence),
@@ -278,9 +271,7 @@ fn holder(reply: Value) -> Option<Holder> {
         deadline: fields.at("deadline").time()?,
         state: match fields.at("status").text()?.as_str() {
             "" => HoldState::Held,
-            "revoked" => HoldState::Revoked,
-            "cooling" => HoldState::Cooling,
-            _ => return None,
+            status => variant(status)?,
         },
         waited: waited(&fields.at("since").text()?, acquired),
         slot: fields.at("slot").text()?.parse().ok(),
