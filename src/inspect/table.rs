@@ -119,28 +119,15 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
     widths
 }
 
-/// `3 locks: 2 held, 1 revoked; 4 waiting; 1 needs attention`.
+/// `3 locks; 4 waiting; 1 needs attention`.
 pub(crate) fn summary(locks: &[Inspected]) -> String {
     if locks.is_empty() {
         return String::new();
     }
-    let count = |state| locks.iter().filter(|lock| lock.view.state == state).count();
-    let kinds = [
-        (State::Held, "held"),
-        (State::Revoked, "revoked"),
-        (State::Cooling, "cooling"),
-        (State::Foreign, "foreign"),
-    ];
-    let kinds: Vec<String> = kinds
-        .into_iter()
-        .map(|(state, word)| (count(state), word))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
     let waiting: usize = locks.iter().map(|lock| lock.view.waiters.len()).sum();
     let alarming = locks.iter().filter(|lock| lock.needs_attention()).count();
     let plural = if locks.len() == 1 { "" } else { "s" };
-    let mut line = format!("{} lock{plural}: {}", locks.len(), kinds.join(", "));
+    let mut line = format!("{} lock{plural}", locks.len());
     if waiting > 0 {
         line += &format!("; {waiting} waiting");
     }
