@@ -13,8 +13,8 @@ use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    HoldState, Holder, Id, Instant, Key, Kind, Operator, Removal, Revocation, ServerTime, State,
-    show,
+    HoldState, Holder, Id, Instant, Key, Kind, Label, Operator, Removal, Revocation, ServerTime,
+    State, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
@@ -127,7 +127,8 @@ fn report_line(HoldArgs { name, json, .. }: &HoldArgs, line: &str) -> Result<(),
 /// How to revoke, and the operator with the reason, as stores keep them.
 fn how(options: &Release) -> (Revocation, String) {
     let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
-    (revocation, Operator::to_line(&identity::of_operator(), options.reason.as_ref()))
+    let reason = options.reason.as_ref().map(Label::to_string);
+    (revocation, Operator { name: Some(identity::of_operator()), reason }.to_line())
 }
 
 /// Waits until none of the revoked holders has the lock. Unless they are `all`, waits for any other

@@ -57,12 +57,10 @@ impl From<HistoryEntry> for String {
     fn from(entry: HistoryEntry) -> Self {
         let HistoryEntry { ending, at, outcome, id, acquired, waited, fence, mode, .. } = entry;
         let since = waited.map_or(Self::new(), |waited| (acquired - waited).0.to_string());
-        let Operator { name, reason } = entry.operator;
-        let (ending, by, reason) = (ending, name.unwrap_or_default(), reason.unwrap_or_default());
-        let (at, acquired, about) = (at.0, acquired.0, entry.client.to_lines());
+        let (at, acquired) = (at.0, acquired.0);
+        let (by, about) = (entry.operator.to_line(), entry.client.to_lines());
         format!(
-            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n\
-             {by}\t{reason}\n{about}"
+            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n{by}\n{about}"
         )
     }
 }

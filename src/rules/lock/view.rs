@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Fence, HistoryEntry, Label, Mode, Slot, millis, show};
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -91,11 +91,9 @@ pub struct Operator {
 
 impl Operator {
     /// The form that stores keep: one line.
-    pub fn to_line(name: &str, reason: Option<&Label>) -> String {
-        match reason {
-            Some(reason) => format!("{name}\t{reason}"),
-            None => name.to_owned(),
-        }
+    pub fn to_line(&self) -> String {
+        let [name, reason] = [&self.name, &self.reason].map(|text| text.as_deref().unwrap_or(""));
+        format!("{name}\t{reason}")
     }
 
     /// Parses the form that stores keep.
