@@ -11,8 +11,9 @@ local MAX_REMINDED = 3
 local function cut(text) return string.sub(text, 1, MAX_DETAIL) end
 
 -- A waiter, and whether it is presumed alive:
---   { id, mode, about, since, 'next' with --next or '' }
+--   { id, mode, about, since, next }
 -- An id is the first 8 characters of a token: enough to tell holds apart, but not to release one.
+-- `next` is 'next' with --next, else ''.
 local function shown_waiter(token, score)
   local details = details_of(token)
   return { string.sub(token, 1, 8), cut(details.mode), cut(details.about), cut(details.since),
@@ -20,8 +21,9 @@ local function shown_waiter(token, score)
 end
 
 -- A hold, and its state:
---   { id, owner, mode, about, fence, acquired, renewed, deadline, status: '' if held,
---     time of its first request or '', number of its slot or '' }
+--   { id, owner, mode, about, fence, acquired, renewed, deadline, status, since, slot }
+-- `status` is '' if it is held. `since` is the time of its first request, and `slot` its number; each
+-- can be ''.
 local function shown_hold(token, deadline)
   local details = details_of(token)
   local its_state = hold_state(details)
@@ -45,10 +47,11 @@ end
 
 -- The lock with up to `holders_at_most` holders, from the one at `holders_from` (nil: those whose
 -- leases last longest). Only inspect fills in the waiters and the history:
---   { now, 'free' | 'held' | 'cooling' | 'revoked' | 'foreign', mode or '',
---     ms until it is free (-1: never, -2: it is), last fence or '', generation or '',
---     number of holders, { holder ... }, number of waiters, { waiter ... }, { history entry ... } }
--- Holders are as shown_hold() shows them.
+--   { now, state, mode, left, fence, generation, holder_count, holders, waiter_count, waiters,
+--     history }
+-- `state` is 'free', 'held', 'cooling', 'revoked' or 'foreign'. `left` is ms until it is free (-1:
+-- never, -2: it is). `fence` is the last one. `mode`, `fence` and `generation` can be ''. Holders are
+-- as shown_hold() shows them.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
   local state, number, left = lock.foreign and 'foreign' or 'free', 0, nil

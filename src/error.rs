@@ -19,8 +19,6 @@ pub enum Error {
     Config(String),
     /// No server can serve the request.
     Store(Failure),
-    /// The server stopped answering while rlock was queued.
-    LostWhileQueued(Failure),
     /// Another client holds the lock. `waited`: how long this one waited before it gave up.
     Busy { view: Box<View>, asked: Mode, waited: Option<Duration> },
     /// An enclosing command holds the lock, so waiting would deadlock. `reentrant`: although the
@@ -83,12 +81,10 @@ impl Error {
         match self {
             // As if it had ended before rlock looked for it.
             Self::Usage(_) | Self::ProcessEnded => (exit::USAGE, "usage"),
-            Self::Config(_)
-            | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_))
-            | Self::LostWhileQueued(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
+            Self::Config(_) | Self::Store(Failure::Misconfigured { .. } | Failure::TooLarge(_)) => {
                 (exit::CONFIG, "config")
             }
-            Self::Store(_) | Self::LostWhileQueued(_) => (exit::UNREACHABLE, "unreachable"),
+            Self::Store(_) => (exit::UNREACHABLE, "unreachable"),
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock => {
                 (exit::BUSY, "busy")
             }
@@ -120,7 +116,7 @@ impl Error {
     /// The problem without the remedy of a failed store, for a message with another ending.
     pub(crate) fn problem(&self) -> String {
         match self {
-            Self::Store(failure) | Self::LostWhileQueued(failure) => failure.problem().to_owned(),
+            Self::Store(failure) => failure.problem().to_owned(),
             error => error.to_string(),
         }
     }
@@ -149,7 +145,7 @@ impl fmt::Display for Error {
         match self {
             Self::Usage(fault) => fault.fmt(f),
             Self::Config(what) => f.write_str(what),
-            Self::Store(failure) | Self::LostWhileQueued(failure) => failure.fmt(f),
+            Self::Store(failure) => failure.fmt(f),
             Self::Busy { view, asked, waited, .. } => {
                 write!(f, "{view}{}; ", view.mismatch(*asked))?;
                 match waited {

@@ -27,7 +27,7 @@ pub use instant::Instant;
 pub use lease::Lease;
 pub use lock::pattern::{Pattern, Subject};
 pub use lock::view::{
-    Ending, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter,
+    Ending, HoldState, Holder, Operator, Reason, ServerTime, State, View, Waiter, variant,
 };
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,

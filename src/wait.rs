@@ -143,7 +143,8 @@ fn ended(
         End::Superseded(newer) => Error::Superseded(Box::new(newer)),
         End::Removed(operator) => Error::Removed(operator),
         End::Failed(failure) => failure.into(),
-        End::LostWhileQueued(failure) => Error::LostWhileQueued(failure),
+        // The server has reported a holder that may still hold the lock.
+        End::LostWhileQueued(failure) => failure.if_others(true).into(),
         End::Stopped(Stop::Signal(signal)) => Error::Stopped(signal),
         End::Stopped(Stop::ProcessEnded) => Error::ProcessEnded,
     })

@@ -126,7 +126,7 @@ fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
 }
 
 #[test]
-fn a_forced_release_survives_an_unanswered_look_and_ends_with_the_lease() {
+fn a_forced_release_survives_an_unanswered_look() {
     let server = server();
     let force = ["release", "--force", "--io-timeout", "300ms", "L"];
     let mut stuck = support::holder_that_cleans_up(&server, "L");
@@ -141,15 +141,6 @@ fn a_forced_release_survives_an_unanswered_look_and_ends_with_the_lease() {
     let told = forced.end();
     assert_eq!(told.code(), 0, "{told:?}");
     assert!(told.err().contains("released the lock"), "{told:?}");
-
-    acquire(&server, &["--ttl", "3s"], "L");
-    let mut forced = Running::start(&mut server.rlock(force));
-    forced.told("waiting up to ");
-    server.signal("STOP");
-    let told = forced.end();
-    assert_eq!(told.code(), 0, "{told:?}");
-    assert!(told.err().ends_with("; the revoked leases have expired"), "{told:?}");
-    server.signal("CONT");
 }
 
 #[test]

@@ -113,12 +113,12 @@ fn a_list_has_labels_if_the_terminal_is_wide_enough() {
     let mut list = |setting: &str| {
         terminal.enters(&format!("{setting} $rlock inspect"));
         terminal.sees("NAME");
-        let table = terminal.sees("1 lock: 1 held");
+        let table = terminal.sees("1 lock");
         terminal.sees("$ ");
         table
     };
     let (narrow, wide) = (list(""), list("COLUMNS=200"));
-    assert!(!narrow.contains("https") && narrow.contains(" and 1 more "), "{narrow}");
+    assert!(!narrow.contains("https") && narrow.contains(" 2 holders: "), "{narrow}");
     assert!(wide.contains("LABEL") && wide.contains(label), "{wide}");
     let wide = list("stty cols 200;");
     assert!(wide.contains(label), "{wide}");
@@ -155,7 +155,7 @@ fn a_watch_of_a_long_list_keeps_its_summary() {
     }
     let mut terminal = Terminal::start(&server);
     terminal.enters("stty rows 8; $rlock inspect -W");
-    let frame = terminal.sees("9 locks: 9 held");
+    let frame = terminal.sees("9 locks");
     assert!(frame.contains("lock-4 ") && frame.contains("(5 more lines)"), "{frame}");
     assert!(!frame.contains("lock-5"), "{frame}");
     terminal.types(INTERRUPT);
@@ -168,12 +168,12 @@ fn a_watch_keeps_the_last_list_while_the_server_is_unreachable() {
     support::acquire(&server, &["--ttl", "1h"], "L");
     let mut terminal = Terminal::start(&server);
     terminal.enters("$rlock inspect --watch=50ms");
-    terminal.sees("1 lock: 1 held");
+    terminal.sees("1 lock");
     server.kill();
     terminal.sees("; retrying");
     terminal.sees("\x1b[H");
     let frame = terminal.sees("; retrying");
-    for part in ["NAME", "L  ", "1 lock: 1 held", " old: "] {
+    for part in ["NAME", "L  ", "1 lock", " old: "] {
         assert!(frame.contains(part), "{part:?}: {frame:?}");
     }
     server.start_again();

@@ -58,9 +58,7 @@ pub(super) fn run(
     match ready {
         Ok(group) => command.group = group,
         Err(error) => {
-            let (store, ends) = (&mut *grant.store, grant.acquired.lease.deadline());
-            let outcome = Outcome::Unknown;
-            let _ = release(store, &grant.request, outcome, ends, &mut grant.signals, report);
+            grant.give_up(report);
             return Err(error);
         }
     }

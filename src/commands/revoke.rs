@@ -13,8 +13,8 @@ use crate::exit::{self, Exit};
 use crate::inspect::json::{HolderDocument, WaiterDocument};
 use crate::report::Report;
 use crate::rules::{
-    HoldState, Holder, Id, Instant, Key, Kind, Operator, Removal, Revocation, ServerTime, State,
-    View, show,
+    HoldState, Holder, Id, Instant, Key, Kind, Label, Operator, Removal, Revocation, ServerTime,
+    State, show,
 };
 use crate::store::Store;
 use crate::system::poll::ready;
@@ -23,10 +23,6 @@ use crate::text::Line;
 /// The pause between two checks for whether the revoked holders are gone. No message announces
 /// that.
 const CHECK_EVERY: Duration = Duration::from_millis(250);
-
-/// If the attempts to look at the lock end this close to the end of the revoked leases, waiting for
-/// that end takes no longer than another attempt.
-const SOON: Duration = Duration::from_secs(1);
 
 /// A revocation, or the removal of one client, is not known to have happened yet.
 const RETRY: Retry<'_> = Retry { pending: "not revoked", ends: None, signals: None };
@@ -56,7 +52,7 @@ pub(super) fn run(
         report_line(&options.hold, &format!("revoked {more} more"))?;
     }
     if revocation == Revocation::Graceful {
-        Awaited::new(&before.holders, more > 0, before.now).until_gone(store, key, report)?;
+        until_gone(&before.holders, more == 0, store, key, report)?;
     }
     if options.hold.json {
         let revoked = Some(HolderDocument::all(&before));
@@ -96,8 +92,7 @@ pub(super) fn run_for_one(
         Removal::Revoked(holder, now) => {
             report_line(&options.hold, &revoked(holder, *now))?;
             if revocation == Revocation::Graceful {
-                let revoked = std::slice::from_ref(holder);
-                Awaited::new(revoked, false, *now).until_gone(store, key, report)?;
+                until_gone(std::slice::from_ref(holder), true, store, key, report)?;
             }
             Document { revoked: Some(vec![HolderDocument::new(holder, *now)]), ..done }
         }
@@ -132,85 +127,45 @@ fn report_line(HoldArgs { name, json, .. }: &HoldArgs, line: &str) -> Result<(),
 /// How to revoke, and the operator with the reason, as stores keep them.
 fn how(options: &Release) -> (Revocation, String) {
     let revocation = if options.now { Revocation::Now } else { Revocation::Graceful };
-    (revocation, Operator::to_line(&identity::of_operator(), options.reason.as_ref()))
+    let reason = options.reason.as_ref().map(Label::to_string);
+    (revocation, Operator { name: Some(identity::of_operator()), reason }.to_line())
 }
 
-/// Holders that were revoked, and may not have released the lock yet.
-struct Awaited<'a> {
-    holders: Vec<&'a Holder>,
-    /// When their leases have expired, because nothing renews them. `None` if there are others,
-    /// which the reply did not list.
-    ends: Option<Instant>,
-}
-
-impl<'a> Awaited<'a> {
-    /// `now` is the server's time of the reply, which has just arrived.
-    fn new(revoked: &'a [Holder], has_others: bool, now: ServerTime) -> Self {
-        // A holder that has released the lock needs no wait.
-        let holders: Vec<&Holder> =
-            revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
-        let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
-        let ends = Instant::now() + left.unwrap_or_default();
-        Self { holders, ends: (!has_others).then_some(ends) }
-    }
-
-    /// Waits until none of them has the lock.
-    fn until_gone(
-        mut self,
-        store: &mut dyn Store,
-        key: &Key,
-        report: &Report,
-    ) -> Result<(), Error> {
-        let mut announced = false;
-        while !self.holders.is_empty() || self.ends.is_none() {
-            let Some(view) = self.look(store, key, report)? else { return Ok(()) };
-            let (still, gone): (Vec<_>, Vec<_>) = self
-                .holders
-                .into_iter()
-                .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
-            for holder in gone {
-                report.note(format_args!("{} released the lock", holder.client));
-            }
-            self.holders = still;
-            // Not every holder was listed: any other revoked one counts too.
-            let is_other =
-                |holder: &&Holder| self.ends.is_none() && holder.state == HoldState::Revoked;
-            let first =
-                self.holders.first().copied().or_else(|| view.holders.iter().find(is_other));
-            let Some(first) = first else { return Ok(()) };
-            if !announced {
-                report.note(still_held(first, view.now));
-                announced = true;
-            }
-            pause_until(Instant::now() + CHECK_EVERY)?;
+/// Waits until none of the revoked holders has the lock. Unless they are `all`, waits for any other
+/// revoked hold too.
+fn until_gone(
+    revoked: &[Holder],
+    all: bool,
+    store: &mut dyn Store,
+    key: &Key,
+    report: &Report,
+) -> Result<(), Error> {
+    // A holder that has released the lock needs no wait.
+    let mut awaited: Vec<&Holder> =
+        revoked.iter().filter(|holder| holder.state != HoldState::Cooling).collect();
+    let mut announced = false;
+    while !awaited.is_empty() || !all {
+        let retry = Retry { pending: "not confirmed", ends: None, signals: None };
+        let view = retry.run(store, report, |store| store.inspect(key)).map_err(|failure| {
+            failure.reworded(|what| format!("revoked, but not awaited: {what}"))
+        })?;
+        let (still, gone): (Vec<_>, Vec<_>) = awaited
+            .into_iter()
+            .partition(|holder| view.holders.iter().any(|other| other.id == holder.id));
+        for holder in gone {
+            report.note(format_args!("{} released the lock", holder.client));
         }
-        Ok(())
-    }
-
-    /// The lock as it is now; `None` if the server does not answer before all their leases have
-    /// expired.
-    fn look(
-        &self,
-        store: &mut dyn Store,
-        key: &Key,
-        report: &Report,
-    ) -> Result<Option<View>, Error> {
-        let retry = Retry { pending: "not confirmed", ends: self.ends, signals: None };
-        let failure = match retry.run(store, report, |store| store.inspect(key)) {
-            Ok(view) => return Ok(Some(view)),
-            Err(failure) => failure,
-        };
-        match self.ends.filter(|ends| failure.is_transient() && ends.since(Instant::now()) < SOON) {
-            Some(ends) => {
-                pause_until(ends)?;
-                report.note(format_args!("{}; the revoked leases have expired", failure.problem()));
-                Ok(None)
-            }
-            None => {
-                Err(failure.reworded(|what| format!("revoked, but not awaited: {what}")).into())
-            }
+        awaited = still;
+        let is_other = |holder: &&Holder| !all && holder.state == HoldState::Revoked;
+        let first = awaited.first().copied().or_else(|| view.holders.iter().find(is_other));
+        let Some(first) = first else { return Ok(()) };
+        if !announced {
+            report.note(still_held(first, view.now));
+            announced = true;
         }
+        ready([], Some(Instant::now() + CHECK_EVERY)).context("cannot wait")?;
     }
+    Ok(())
 }
 
 /// What the operator reads about a hold that was revoked and still has the lock.
@@ -226,9 +181,4 @@ fn still_held(holder: &Holder, now: ServerTime) -> String {
         }
     };
     format!("{wait}; if it is dead, use --now")
-}
-
-fn pause_until(moment: Instant) -> Result<(), Error> {
-    ready([], Some(moment)).context("cannot wait")?;
-    Ok(())
 }

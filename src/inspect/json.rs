@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Inspected;
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Kind, Mode, Operator, Outcome, Owner,
-    Prefix, ServerTime, Slot, State, View, Waiter, millis,
+    ClientInfo, Ending, Fence, HistoryEntry, Holder, Key, Mode, Operator, Outcome, Owner, Prefix,
+    ServerTime, Slot, State, View, Waiter, millis,
 };
 
 /// One lock.
@@ -39,7 +39,6 @@ pub(crate) struct HolderDocument<'a> {
     waited_ms: Option<u64>,
     renewed_at: String,
     ttl_ms: u64,
-    kind: Kind,
     slot: Option<Slot>,
 }
 
@@ -71,7 +70,6 @@ struct HistoryDocument<'a> {
     mode: &'static str,
     #[serde(flatten)]
     client: &'a ClientInfo,
-    kind: Kind,
 }
 
 /// All locks, in the order given, with their history if requested.
@@ -117,7 +115,6 @@ impl<'a> HolderDocument<'a> {
             waited_ms: holder.waited.map(millis),
             renewed_at: rfc3339(holder.renewed),
             ttl_ms: millis(holder.deadline.since(now)),
-            kind: holder.client.kind,
             slot: holder.slot,
         }
     }
@@ -158,7 +155,6 @@ impl<'a> HistoryDocument<'a> {
             fence: entry.fence,
             mode: entry.mode.name(),
             client: &entry.client,
-            kind: entry.client.kind,
         }
     }
 }

@@ -72,7 +72,7 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
 fn ended(entry: &HistoryEntry, view: &View) -> String {
     let ago = show(view.now.since(entry.at));
     let held = show(entry.at.since(entry.acquired));
-    let (client, ending) = (&entry.client, entry.ending.name());
+    let (client, ending) = (&entry.client, entry.ending);
     let outcome = match entry.outcome {
         Outcome::Unknown => String::new(),
         Outcome::Lost => ", command stopped".into(),

@@ -8,17 +8,38 @@ use crate::rules::UserMessage;
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A duration given on the command line or in the environment: at most a week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BoundedDuration(Duration);
+/// A duration given on the command line or in the environment: from this many milliseconds to a
+/// week, in whole milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounded<const LEAST: u64>(Duration);
 
-impl BoundedDuration {
+pub type BoundedDuration = Bounded<0>;
+
+/// A time to wait for a reply or between two frames.
+pub type Timeout = Bounded<1>;
+
+/// The length of a lease.
+pub type Ttl = Bounded<100>;
+
+impl<const LEAST: u64> Bounded<LEAST> {
     pub fn get(self) -> Duration {
         self.0
     }
+
+    pub fn as_millis(self) -> u64 {
+        millis(self.0)
+    }
 }
 
-impl FromStr for BoundedDuration {
+impl Timeout {
+    pub const DEFAULT: Self = Self(Duration::from_secs(2));
+}
+
+impl Ttl {
+    pub const DEFAULT: Self = Self(Duration::from_secs(30));
+}
+
+impl<const LEAST: u64> FromStr for Bounded<LEAST> {
     type Err = UserMessage;
 
     fn from_str(text: &str) -> Result<Self, UserMessage> {
@@ -32,19 +53,12 @@ impl FromStr for BoundedDuration {
             Some(duration) if duration > WEEK => {
                 Err(fault("exceeds the limit of 7d", "use a shorter duration"))
             }
-            Some(duration) => Ok(Self(duration)),
+            Some(duration) if millis(duration) < LEAST => {
+                Err(fault(&format!("below the limit of {LEAST}ms"), "use a longer duration"))
+            }
+            Some(duration) => Ok(Self(Duration::from_millis(millis(duration)))),
         }
     }
-}
-
-/// Parses a duration of at least this many milliseconds.
-fn at_least(least: u64, text: &str, remedy: &str) -> Result<Duration, UserMessage> {
-    let BoundedDuration(duration) = text.parse()?;
-    if duration < Duration::from_millis(least) {
-        let problem = format!("below the limit of {least}ms");
-        return Err(UserMessage::of_value(problem, text).with_remedy(remedy));
-    }
-    Ok(duration)
 }
 
 /// A duration in milliseconds.
@@ -64,51 +78,6 @@ fn parse(text: &str) -> Option<Duration> {
     match is_bare {
         true => text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         false => humantime::parse_duration(text).ok(),
-    }
-}
-
-/// A time to wait for a reply or between two frames: 1 ms to a week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeout(Duration);
-
-impl Timeout {
-    pub const DEFAULT: Self = Self(Duration::from_secs(2));
-
-    pub fn get(self) -> Duration {
-        self.0
-    }
-}
-
-impl FromStr for Timeout {
-    type Err = UserMessage;
-
-    fn from_str(text: &str) -> Result<Self, UserMessage> {
-        at_least(1, text, "use a longer duration").map(Self)
-    }
-}
-
-/// The length of a lease: 100 ms to a week, in whole milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ttl(Duration);
-
-impl Ttl {
-    pub const DEFAULT: Self = Self(Duration::from_secs(30));
-
-    pub fn get(self) -> Duration {
-        self.0
-    }
-
-    pub fn as_millis(self) -> u64 {
-        millis(self.0)
-    }
-}
-
-impl FromStr for Ttl {
-    type Err = UserMessage;
-
-    fn from_str(text: &str) -> Result<Self, UserMessage> {
-        let duration = at_least(100, text, "use a longer lease")?;
-        Ok(Self(Duration::from_millis(millis(duration))))
     }
 }
 

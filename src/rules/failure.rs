@@ -8,7 +8,7 @@ use crate::rules::UserMessage;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// Connecting failed, the connection broke, or no reply arrived in time. `others_answer`:
-    /// sentinels or other nodes of the cluster answered.
+    /// sentinels or other nodes of the cluster answered, or the server itself did before.
     Unreachable { fault: UserMessage, delivery: Delivery, others_answer: bool },
     /// The server answers but cannot serve locks now: it is loading, out of memory, busy with a
     /// script, or too recently started to vote. Or too few servers of a quorum can.
@@ -104,7 +104,8 @@ impl Failure {
         matches!(self, Self::Unreachable { delivery: Delivery::NotSent | Delivery::Pending, .. })
     }
 
-    /// The same failure, of one server among others. `answer`: at least one of them has answered.
+    /// The same failure, of one server among others. `answer`: one of them has answered, or the
+    /// server itself did before.
     pub fn if_others(mut self, answer: bool) -> Self {
         if let Self::Unreachable { others_answer, .. } = &mut self {
             *others_answer |= answer;

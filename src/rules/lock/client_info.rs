@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rules::UserMessage;
+use serde::{Deserialize, Serialize};
+
+use crate::rules::{UserMessage, variant};
 use crate::text::{at_most, printable};
 
 /// The longest host, user or program name that is shown, in bytes.
@@ -14,7 +16,7 @@ const LONGEST_NAME: usize = 255;
 /// A short text from the user, shown to waiters and in inspect: a job's URL, a ticket. Any text is
 /// accepted, because a label must not make a command fail. Characters that would break a line
 /// become spaces, and the text is cut at 1,000 bytes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Label(String);
 
 impl Label {
@@ -43,7 +45,7 @@ impl From<OsString> for Label {
 }
 
 /// Which command requested a hold, and therefore what renews it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// `exec` renews it.
@@ -53,6 +55,12 @@ pub enum Kind {
     Acquire,
     /// The keeper of `acquire --while-pid` renews it.
     WhilePid,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// A process ID. Never 0 or negative, because kill(2) reads those as process groups.
@@ -78,15 +86,13 @@ impl FromStr for ProcessId {
 }
 
 /// What others see of a holder or a waiter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct ClientInfo {
     pub host: String,
     pub user: String,
     pub pid: u32,
     /// The name of the program, without its arguments, which may contain secrets.
     pub command: String,
-    /// Not in the JSON of a waiter.
-    #[serde(skip)]
     pub kind: Kind,
     pub label: Option<Label>,
 }
@@ -94,18 +100,14 @@ pub struct ClientInfo {
 impl ClientInfo {
     /// The form that stores keep: one field per line, the label last. Later versions may add lines.
     pub fn to_lines(&self) -> String {
-        let kind = match self.kind {
-            Kind::Exec => "exec",
-            Kind::Acquire => "acquire",
-            Kind::WhilePid => "while-pid",
-        };
         let label = self.label.as_ref().map_or("", |label| &label.0);
         format!(
-            "{}\n{}\n{}\n{}\n{kind}\n{label}",
+            "{}\n{}\n{}\n{}\n{}\n{label}",
             shown_name(&self.host),
             shown_name(&self.user),
             self.pid,
             shown_name(&self.command),
+            self.kind,
         )
     }
 
@@ -119,11 +121,7 @@ impl ClientInfo {
             user: shown_name(next()),
             pid: next().parse().unwrap_or(0),
             command: shown_name(next()),
-            kind: match next() {
-                "exec" => Kind::Exec,
-                "while-pid" => Kind::WhilePid,
-                _ => Kind::Acquire,
-            },
+            kind: variant(next()).unwrap_or_default(),
             label: Some(next())
                 .filter(|label| !label.is_empty())
                 .and_then(|label| label.parse().ok()),

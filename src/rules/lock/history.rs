@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime};
+use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, variant};
 use crate::text::printable;
 
 /// An entry in the history of a lock: how a hold ended.
@@ -32,7 +32,7 @@ impl HistoryEntry {
         let mut lines = lines.splitn(9, '\n');
         let mut next = || lines.next().unwrap_or_default();
         let number = |text: &str| text.parse().unwrap_or(0);
-        let ending = Ending::named(next())?;
+        let ending = variant(next())?;
         let (at, outcome, id) = (ServerTime(number(next())), next().into(), printable(next()));
         let times = next();
         let (acquired, since) = times.split_once(' ').unwrap_or((times, ""));
@@ -57,13 +57,10 @@ impl From<HistoryEntry> for String {
     fn from(entry: HistoryEntry) -> Self {
         let HistoryEntry { ending, at, outcome, id, acquired, waited, fence, mode, .. } = entry;
         let since = waited.map_or(Self::new(), |waited| (acquired - waited).0.to_string());
-        let Operator { name, reason } = entry.operator;
-        let (ending, by, reason) =
-            (ending.name(), name.unwrap_or_default(), reason.unwrap_or_default());
-        let (at, acquired, about) = (at.0, acquired.0, entry.client.to_lines());
+        let (at, acquired) = (at.0, acquired.0);
+        let (by, about) = (entry.operator.to_line(), entry.client.to_lines());
         format!(
-            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n\
-             {by}\t{reason}\n{about}"
+            "{ending}\n{at}\n{outcome}\n{id}\n{acquired} {since}\n{fence}\n{mode}\n{by}\n{about}"
         )
     }
 }

@@ -78,14 +78,9 @@ impl FromStr for Token {
         if text.is_empty() {
             return Err(UserMessage::new("empty").with_remedy("check whether acquire succeeded"));
         }
-        let is_uuid = text.len() == 36
-            && text.bytes().enumerate().all(|(at, byte)| match at {
-                8 | 13 | 18 | 23 => byte == b'-',
-                _ => matches!(byte, b'0'..=b'9' | b'a'..=b'f'),
-            });
-        match is_uuid {
-            true => Ok(Self(text.to_owned())),
-            false => {
+        match uuid::Uuid::try_parse(text) {
+            Ok(uuid) if uuid.to_string() == text => Ok(Self(text.to_owned())),
+            _ => {
                 Err(UserMessage::new("not a token")
                     .with_remedy("use the token that acquire printed"))
             }

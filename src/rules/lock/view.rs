@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Fence, HistoryEntry, Label, Mode, Slot, millis, show};
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -90,11 +91,9 @@ pub struct Operator {
 
 impl Operator {
     /// The form that stores keep: one line.
-    pub fn to_line(name: &str, reason: Option<&Label>) -> String {
-        match reason {
-            Some(reason) => format!("{name}\t{reason}"),
-            None => name.to_owned(),
-        }
+    pub fn to_line(&self) -> String {
+        let [name, reason] = [&self.name, &self.reason].map(|text| text.as_deref().unwrap_or(""));
+        format!("{name}\t{reason}")
     }
 
     /// Parses the form that stores keep.
@@ -137,25 +136,15 @@ pub enum Ending {
     Lost,
 }
 
-impl Ending {
-    /// The names that stores and users see.
-    const NAMES: [(Self, &str); 7] = [
-        (Self::Released, "released"),
-        (Self::Expired, "expired"),
-        (Self::Revoked, "revoked"),
-        (Self::Deleted, "deleted"),
-        (Self::Overwritten, "overwritten"),
-        (Self::Forgotten, "forgotten"),
-        (Self::Lost, "lost"),
-    ];
-
-    pub fn name(self) -> &'static str {
-        Self::NAMES.into_iter().find(|(ending, _)| *ending == self).map_or("", |(_, name)| name)
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
+}
 
-    pub fn named(text: &str) -> Option<Self> {
-        Self::NAMES.into_iter().find(|(_, name)| *name == text).map(|(ending, _)| ending)
-    }
+/// The variant of this name in JSON, which is also what stores keep.
+pub fn variant<T: DeserializeOwned>(name: &str) -> Option<T> {
+    T::deserialize(IntoDeserializer::<value::Error>::into_deserializer(name)).ok()
 }
 
 /// Why a token does not hold the lock.
@@ -235,7 +224,7 @@ impl fmt::Display for Reason {
 }
 
 /// Whether a lock is held, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     #[default]

@@ -3,25 +3,66 @@
 use std::time::Duration;
 
 use crate::rules::{
-    Answer, ClientInfo, Ending, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal,
-    Reason, Release, Removal, Renewal, ServerTime, Slot, State, Ticket, Verdict, View, Waiter,
+    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal, Reason,
+    Release, Removal, Renewal, ServerTime, Slot, Ticket, Verdict, View, Waiter, variant,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
 
-/// Reads an array from front to back.
-struct Fields(std::vec::IntoIter<Value>);
+// The fields of a view, a holder and a waiter, by the names and in the order of `lua/view.lua`.
+const VIEW: &[&str] = &[
+    "now",
+    "state",
+    "mode",
+    "left",
+    "fence",
+    "generation",
+    "holder_count",
+    "holders",
+    "waiter_count",
+    "waiters",
+    "history",
+];
+const HOLDER: &[&str] = &[
+    "id", "owner", "mode", "about", "fence", "acquired", "renewed", "deadline", "status", "since",
+    "slot",
+];
+const WAITER: &[&str] = &["id", "mode", "about", "since", "next"];
+
+/// Reads an array from front to back, or the fields that have names in any order.
+struct Fields {
+    values: Vec<Value>,
+    names: &'static [&'static str],
+    next: usize,
+}
 
 impl Fields {
     fn of(value: Value) -> Option<Self> {
+        Self::named(value, &[])
+    }
+
+    fn named(value: Value, names: &'static [&'static str]) -> Option<Self> {
         match value {
-            Value::Array(values) => Some(Self(values.into_iter())),
+            Value::Array(values) => Some(Self { values, names, next: 0 }),
             _ => None,
         }
     }
 
+    /// Continues at the field with this name.
+    fn at(&mut self, name: &str) -> &mut Self {
+        let at = self.names.iter().position(|other| *other == name);
+        self.next = at.unwrap_or(usize::MAX);
+        self
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        let value = std::mem::replace(self.values.get_mut(self.next)?, Value::Nil);
+        self.next += 1;
+        Some(value)
+    }
+
     fn text(&mut self) -> Option<String> {
-        match self.0.next()? {
+        match self.value()? {
             Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Value::SimpleString(text) => Some(text),
             // A detail can be lost, for instance if the server evicted the key.
@@ -31,7 +72,7 @@ impl Fields {
     }
 
     fn integer(&mut self) -> Option<i64> {
-        match self.0.next()? {
+        match self.value()? {
             Value::Int(number) => Some(number),
             _ => None,
         }
@@ -47,7 +88,7 @@ impl Fields {
 
     fn reason(&mut self) -> Option<Reason> {
         // Later versions of rlock may have more endings.
-        let ending = Ending::named(&self.text()?);
+        let ending = variant(&self.text()?);
         let ago = u64::try_from(self.integer()?).ok().map(Duration::from_millis);
         Some(Reason::new(ending, ago, Operator::from_line(&self.text()?)))
     }
@@ -66,7 +107,7 @@ impl Fields {
     /// The number of a granted slot, if there is one. A command that relies on it must not get
     /// anything else.
     fn slot(&mut self) -> Option<Option<Slot>> {
-        if self.0.as_slice().is_empty() {
+        if self.next == self.values.len() {
             return Some(None);
         }
         self.text()?.parse().ok().map(Some)
@@ -84,8 +125,12 @@ impl Fields {
         }
     }
 
+    fn array(&mut self) -> Option<Vec<Value>> {
+        Some(Self::of(self.value()?)?.values)
+    }
+
     fn list<T>(&mut self, read: impl Fn(Value) -> Option<T>) -> Option<Vec<T>> {
-        let values = Fields::of(self.0.next()?)?.0;
+        let values = self.array()?;
         // Without spare capacity, because a list of locks has thousands of these.
         let mut list = Vec::with_capacity(values.len());
         for value in values {
@@ -100,11 +145,11 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
     let mut fields = Fields::of(reply)?;
     Some(Verdict::Answer(match fields.text()?.as_str() {
         "granted" => Answer::Granted { fence: fields.fence()?, slot: fields.slot()? },
-        "busy" => Answer::Busy(view(fields.0.next()?)?),
+        "busy" => Answer::Busy(view(fields.value()?)?),
         "nested" => Answer::Nested,
         "upgrade" => Answer::Upgrade,
         "queued" => Answer::Queued {
-            view: view(fields.0.next()?)?,
+            view: view(fields.value()?)?,
             position: fields.count()?,
             sleep: fields.millis()?,
             arrival: fields.text().and_then(|ticket| ticket.parse().ok()).map(Ticket),
@@ -115,7 +160,7 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
         "removed" => Answer::Removed(Operator::from_line(&fields.text()?)),
         "proposed" => {
             return Some(Verdict::Proposed(Proposal {
-                view: view(fields.0.next()?)?,
+                view: view(fields.value()?)?,
                 position: fields.count()?,
                 sleep: fields.millis()?,
                 ticket: Ticket(fields.fence()?.0),
@@ -166,7 +211,7 @@ pub fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
         "again" => true,
         _ => return None,
     };
-    let before = match fields.0.next()? {
+    let before = match fields.value()? {
         Value::Array(none) if none.is_empty() => None,
         first => Some(view(first)?),
     };
@@ -177,10 +222,10 @@ pub fn revoked(reply: Value) -> Option<(Option<View>, Option<u64>)> {
 pub fn removal(reply: Value) -> Option<Result<Removal, String>> {
     let mut fields = Fields::of(reply)?;
     Some(Ok(match fields.text()?.as_str() {
-        "revoked" => Removal::Revoked(holder(fields.0.next()?)?, fields.time()?),
-        "removed" => Removal::Removed(waiter(fields.0.next()?)?, fields.time()?),
-        "unknown" => Removal::Unknown(view(fields.0.next()?)?),
-        "several" => Removal::Several(view(fields.0.next()?)?),
+        "revoked" => Removal::Revoked(holder(fields.value()?)?, fields.time()?),
+        "removed" => Removal::Removed(waiter(fields.value()?)?, fields.time()?),
+        "unknown" => Removal::Unknown(view(fields.value()?)?),
+        "several" => Removal::Several(view(fields.value()?)?),
         "again" => return Some(Err(fields.text()?)),
         _ => return None,
     }))
@@ -188,27 +233,20 @@ pub fn removal(reply: Value) -> Option<Result<Removal, String>> {
 
 /// Parses a view, which is the reply of INSPECT and part of others.
 pub fn view(reply: Value) -> Option<View> {
-    let mut fields = Fields::of(reply)?;
+    let mut fields = Fields::named(reply, VIEW)?;
     Some(View {
-        now: fields.time()?,
-        state: match fields.text()?.as_str() {
-            "free" => State::Free,
-            "held" => State::Held,
-            "revoked" => State::Revoked,
-            "cooling" => State::Cooling,
-            "foreign" => State::Foreign,
-            _ => return None,
-        },
-        mode: fields.mode()?,
-        ttl: u64::try_from(fields.integer()?).ok().map(Duration::from_millis),
-        fence: fields.text()?.parse().ok().map(Fence),
-        generation: fields.text()?,
-        holder_count: fields.count()?,
-        holders: fields.list(holder)?,
-        waiter_count: fields.count()?,
-        waiters: fields.list(waiter)?,
+        now: fields.at("now").time()?,
+        state: variant(&fields.at("state").text()?)?,
+        mode: fields.at("mode").mode()?,
+        ttl: u64::try_from(fields.at("left").integer()?).ok().map(Duration::from_millis),
+        fence: fields.at("fence").text()?.parse().ok().map(Fence),
+        generation: fields.at("generation").text()?,
+        holder_count: fields.at("holder_count").count()?,
+        holders: fields.at("holders").list(holder)?,
+        waiter_count: fields.at("waiter_count").count()?,
+        waiters: fields.at("waiters").list(waiter)?,
         // Later versions of rlock may have more endings; skip those entries.
-        history: Fields::of(fields.0.next()?)?.0.filter_map(history_entry).collect(),
+        history: fields.at("history").array()?.into_iter().filter_map(history_entry).collect(),
     })
 }
 
@@ -220,43 +258,51 @@ fn history_entry(reply: Value) -> Option<HistoryEntry> {
 }
 
 fn holder(reply: Value) -> Option<Holder> {
-    let mut fields = Fields::of(reply)?;
-    let (id, owner) = (printable(&fields.text()?), fields.text()?);
-    let mode = fields.mode()?.unwrap_or(Mode::Exclusive);
-    let client = ClientInfo::from_lines(&fields.text()?);
-    let (fence, acquired) = (Fence(fields.number()?), fields.time()?);
+    let mut fields = Fields::named(reply, HOLDER)?;
+    let acquired = fields.at("acquired").time()?;
     Some(Holder {
-        id,
-        owner,
-        mode,
-        client,
-        fence,
+        id: printable(&fields.at("id").text()?),
+        owner: fields.at("owner").text()?,
+        mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
+        client: ClientInfo::from_lines(&fields.at("about").text()?),
+        fence: Fence(fields.at("fence").number()?),
         acquired,
-        renewed: fields.time()?,
-        deadline: fields.time()?,
-        state: match fields.text()?.as_str() {
+        renewed: fields.at("renewed").time()?,
+        deadline: fields.at("deadline").time()?,
+        state: match fields.at("status").text()?.as_str() {
             "" => HoldState::Held,
-            "revoked" => HoldState::Revoked,
-            "cooling" => HoldState::Cooling,
-            _ => return None,
+            status => variant(status)?,
         },
-        waited: waited(&fields.text()?, acquired),
-        slot: fields.text()?.parse().ok(),
+        waited: waited(&fields.at("since").text()?, acquired),
+        slot: fields.at("slot").text()?.parse().ok(),
     })
 }
 
 fn waiter(reply: Value) -> Option<Waiter> {
-    let mut fields = Fields::of(reply)?;
+    let mut fields = Fields::named(reply, WAITER)?;
     Some(Waiter {
-        id: printable(&fields.text()?),
-        mode: fields.mode()?.unwrap_or(Mode::Exclusive),
-        client: ClientInfo::from_lines(&fields.text()?),
-        since: fields.time()?,
-        next: !fields.text()?.is_empty(),
+        id: printable(&fields.at("id").text()?),
+        mode: fields.at("mode").mode()?.unwrap_or(Mode::Exclusive),
+        client: ClientInfo::from_lines(&fields.at("about").text()?),
+        since: fields.at("since").time()?,
+        next: !fields.at("next").text()?.is_empty(),
     })
 }
 
 /// How long a holder waited for its grant; `None` if the time of its first request is unknown.
 fn waited(since: &str, acquired: ServerTime) -> Option<Duration> {
     since.parse().ok().map(|since| acquired.since(ServerTime(since)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_comments_of_a_script_name_the_fields_of_its_reply() {
+        let script = include_str!("../../../lua/view.lua").replace("\n--     ", " ");
+        let named = script.split("--   { ").skip(1).filter_map(|rest| rest.split_once(" }"));
+        let named: Vec<Vec<&str>> = named.map(|(names, _)| names.split(", ").collect()).collect();
+        assert_eq!(named, [WAITER, HOLDER, VIEW]);
+    }
 }
