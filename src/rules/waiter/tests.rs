@@ -110,7 +110,9 @@ fn the_last_reply_describes_the_lock_when_the_wait_limit_ends() {
 impl Waiter {
     /// Moves the wait limit to a clock that shows this much less.
     pub fn shift(&mut self, back: Duration) {
-        self.until = self.until.map(|until| until - back);
+        for until in [&mut self.until, &mut self.start_until] {
+            *until = until.map(|until| until - back);
+        }
         if let Some((then, _)) = &mut self.seen {
             *then = *then - back;
         }
