@@ -22,6 +22,8 @@ pub struct Terms {
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
     pub(crate) wait_limit: WaitLimit,
+    /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
+    pub(crate) start_limit: Option<Duration>,
     /// With the owner and the label of the environment, if no option sets them.
     pub(crate) options: cli::Terms,
 }
@@ -35,11 +37,11 @@ impl Terms {
     ) -> Result<Self, Error> {
         let wait =
             if options.nonblock { None } else { setting(options.wait, "RLOCK_WAIT", str::parse)? };
-        let wait_limit = match wait.map(BoundedDuration::get) {
-            _ if options.nonblock => WaitLimit::None,
-            Some(Duration::ZERO) => WaitLimit::None,
-            Some(duration) => WaitLimit::For(duration),
-            None => WaitLimit::Forever,
+        let (wait_limit, start_limit) = match wait.map(BoundedDuration::get) {
+            _ if options.nonblock => (WaitLimit::None, None),
+            Some(Duration::ZERO) => (WaitLimit::None, None),
+            Some(duration) => (WaitLimit::For(duration), Some(duration)),
+            None => (WaitLimit::Forever, None),
         };
         if options.supersede && wait_limit == WaitLimit::None {
             let fault = UserMessage::new("--supersede requires waiting");
@@ -56,7 +58,7 @@ impl Terms {
             setting(options.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
         let server = Server::resolve(common, Some(ttl), min_replicas, read_once)?;
         options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
-        Ok(Self { server, mode, ttl, wait_limit, options })
+        Ok(Self { server, mode, ttl, wait_limit, start_limit, options })
     }
 }
 

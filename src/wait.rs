@@ -28,12 +28,14 @@ pub(crate) struct Acquired {
 }
 
 /// Requests a lock until the server grants it, the wait limit passes, a signal arrives, or the
-/// process ends whose pidfd is `needed_by`. On failure it withdraws the request, if it can still
+/// process ends whose pidfd is `needed_by`. Until `start_limit` has passed, it tries again to get a
+/// first answer. On failure it withdraws the request, if it can still
 /// reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
     wait_limit: WaitLimit,
+    start_limit: Option<Duration>,
     signals: &mut Signals,
     needed_by: Option<BorrowedFd<'_>>,
     report: &Report,
@@ -48,7 +50,8 @@ pub(crate) fn acquire(
     // How many waiters were ahead of this one at last.
     let mut ahead = u64::MAX;
     let mut request = request.clone();
-    let (mut waiter, mut step) = Waiter::new(request.ttl, until);
+    let (waiter, mut step) = Waiter::new(request.ttl, until);
+    let mut waiter = waiter.with_start_until(start_limit.map(|limit| started + limit));
     loop {
         let stops = Some(Interrupter::either(signals.arrival(), needed_by));
         let event = match step {

@@ -857,10 +857,10 @@ fn a_bounded_wait_outlasts_the_absence_of_a_replica() {
     fails(&mut exec(&["-n"]), 69, &["0 of 1 replicas"]);
     let output = run(&mut exec(&["--io-timeout", "1s", "-w", "2s"]));
     assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("still waiting, retrying"), "{output:?}");
+    assert!(output.err().contains("; retrying"), "{output:?}");
     assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
     let mut waits = Running::start(&mut exec(&["-w", "1m"]));
-    waits.told("still waiting, retrying");
+    waits.told("; retrying");
     replica.signal("CONT");
     let told = waits.end();
     assert_eq!(told.code(), 0, "{told:?}");

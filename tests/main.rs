@@ -38,6 +38,7 @@ mod sandboxes;
 mod sentinel;
 mod signals;
 mod slots;
+mod starts;
 mod terminal;
 mod terminal_table;
 mod tls;

@@ -144,10 +144,11 @@ fn a_frozen_minority_delays_no_command_and_executes_its_requests_on_resuming() {
 #[test]
 fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
     let mut servers = servers(3);
-    for server in &mut servers {
-        server.kill();
-        server.start_again();
-    }
+    servers.iter_mut().for_each(Server::kill);
+    let mut begun =
+        Running::start(&mut at(&servers, &["exec", "-w", "1m", "M", "echo", "ENTERED"]));
+    begun.told("0 of 3 servers usable");
+    servers.iter_mut().for_each(Server::start_again);
     let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
     assert_eq!(output.code(), 69, "{output:?}");
     let output = run(&mut at(&servers, &["exec", "-w", "500ms", "L", "true"]));
@@ -158,6 +159,7 @@ fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
     let mut patient = Running::start(&mut at(&servers, &["exec", "L", "echo", "ENTERED"]));
     patient.told("cannot vote yet");
     assert_eq!(patient.end().out(), "ENTERED");
+    assert_eq!(begun.end().out(), "ENTERED");
 }
 
 #[test]

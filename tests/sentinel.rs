@@ -208,6 +208,24 @@ fn a_waiter_keeps_its_position_and_a_holder_its_lock_through_a_failover() {
 }
 
 #[test]
+fn commands_that_start_during_a_failover_and_wait_all_run() {
+    let mut service = Service::start(1, &[], &[]);
+    let old = service.master_port();
+    service.master().kill();
+    let start = |number: usize| {
+        let exec = ["exec", "-w", "30s", &format!("L{}", number % 2), "echo", "RUNS"];
+        Running::start(&mut on(&service, &exec))
+    };
+    let before: Vec<Running> = (0..4).map(start).collect();
+    until("a sentinel names another master", || service.master_port() != old);
+    let after: Vec<Running> = (4..8).map(start).collect();
+    for exec in before.into_iter().chain(after) {
+        let output = exec.end();
+        assert_eq!((output.code(), output.out().as_str()), (0, "RUNS"), "{output:?}");
+    }
+}
+
+#[test]
 fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
     let service = Service::start(2, &[], &[]);
     // A replica that has just connected takes a second to confirm anything.

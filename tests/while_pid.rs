@@ -58,6 +58,24 @@ fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
     assert!(output.err().contains("; check the "), "{output:?}");
 }
 
+#[test]
+fn a_keeper_outlasts_a_short_outage_while_it_starts() {
+    let server = Server::on_tcp(&[]);
+    let (wire, flights) = measured_wire(&server);
+    let before = wire.flights();
+    // Keeps the request of the keeper back until it is held back altogether.
+    wire.delay(Duration::from_millis(500));
+    let mut script = script(&server, "true");
+    script.env("RLOCK_URL", wire.url()).env("RLOCK_IO_TIMEOUT", "2s").env("TTL", "60s");
+    let script = Running::start(&mut script);
+    until("the keeper asks", || wire.flights() > before + flights);
+    wire.part(true);
+    until("the keeper asks again", || wire.flights() > before + flights + 1);
+    wire.part(false);
+    let output = script.finish();
+    assert_eq!((output.code(), output.out().as_str()), (0, "HELD"), "{output:?}");
+}
+
 /// A process for a keeper to watch.
 fn sleeper() -> Process {
     Process::start(Command::new("sleep").arg("600"))

@@ -168,6 +168,9 @@ pub struct Terms {
     ///
     /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock. If the server
     /// stops answering, rlock gives up at most one --io-timeout after DURATION.
+    ///
+    /// With --wait, rlock also waits for a server that cannot be reached or cannot grant locks yet.
+    /// Otherwise, or with --on-unreachable run, it fails immediately.
     #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
     pub(crate) wait: Option<BoundedDuration>,
     /// Wait ahead of all waiters that do not use --next

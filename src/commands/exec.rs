@@ -27,7 +27,11 @@ pub(super) fn run(
         on_lost: options.on_lost.unwrap_or_default(),
         kill_after: options.kill_after.map_or(LossPolicy::DEFAULT.kill_after, BoundedDuration::get),
     };
-    let terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
+    let mut terms = Terms::resolve(&options.common, options.terms, ReadOnce::new())?;
+    let on_unreachable = options.on_unreachable.unwrap_or_default();
+    if on_unreachable == OnUnreachable::Run {
+        terms.start_limit = None;
+    }
     let mut arguments = options.command;
     // There is at least one word.
     let program = arguments.remove(0);
@@ -37,7 +41,7 @@ pub(super) fn run(
     let variables = vec![(SLOT, None)];
     let mut command = Command { program, arguments, group: None, variables };
     let granted = Grant::obtain(&terms, Token::fresh(), client, None, inherited, report);
-    let mut grant = match (granted, options.on_unreachable.unwrap_or_default()) {
+    let mut grant = match (granted, on_unreachable) {
         (Ok(grant), _) => grant,
         (Err(error), OnUnreachable::Run) if error.is_unreachable() => {
             let problem = error.problem();

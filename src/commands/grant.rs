@@ -61,6 +61,7 @@ impl Grant {
             &mut *store,
             &request,
             terms.wait_limit,
+            terms.start_limit,
             &mut signals,
             needed_by,
             report,

@@ -155,8 +155,9 @@ pub(super) fn run(
     // setsid(2) works because a process that was just started does not lead a group.
     let _ = setsid();
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
-    // The lock is held already.
+    // The lock is held already, and for at least this much longer.
     terms.wait_limit = WaitLimit::None;
+    terms.start_limit = Some(terms.ttl.get() / 2);
     let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;
     // By this name a release finds it.

@@ -113,7 +113,12 @@ pub enum Note {
 pub struct Waiter {
     ttl: Ttl,
     pub until: Option<Instant>,
-    contact: Contact,
+    /// Until when to try again before the first answer; `None` if the first failure is final.
+    pub start_until: Option<Instant>,
+    /// Whether the server has answered, and so has reported a holder that may still hold the lock.
+    has_answered: bool,
+    /// Set while the server does not answer.
+    outage: Option<Outage>,
     /// Whether the server may have the request, so that a failure must withdraw it.
     maybe_queued: bool,
     /// Whether the request was just repeated on a new connection.
@@ -126,27 +131,22 @@ pub struct Waiter {
     notes: Vec<Note>,
 }
 
-/// The waiter's contact with the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Contact {
-    /// The server has not answered yet.
-    None,
-    Queued,
-    /// Probably still queued, but the server does not answer.
-    Lost {
-        noted: bool,
-        back_off: BackOff,
-    },
+struct Outage {
+    is_noted: bool,
+    back_off: BackOff,
 }
 
 impl Waiter {
     /// A waiter for a lease of this length, and its first step. Without `until` it waits
-    /// indefinitely.
+    /// indefinitely, but not for a first answer.
     pub fn new(ttl: Ttl, until: Option<Instant>) -> (Self, Step) {
         let waiter = Self {
             ttl,
             until,
-            contact: Contact::None,
+            start_until: until,
+            has_answered: false,
+            outage: None,
             maybe_queued: false,
             repeated: false,
             seen: None,
@@ -154,6 +154,11 @@ impl Waiter {
             notes: Vec::new(),
         };
         (waiter, Step::Ask { seen: Vec::new(), arrival: None })
+    }
+
+    /// Sets another limit for the first answer.
+    pub fn with_start_until(self, start_until: Option<Instant>) -> Self {
+        Self { start_until, ..self }
     }
 
     /// Handles the result of the last step. `stop` is what has happened meanwhile and ends the
@@ -165,8 +170,10 @@ impl Waiter {
             Event::Woken(Err(failure)) => self.ride_out(failure, now),
             Event::Withdrawn(end, Ok(())) => Step::End(end),
             Event::Withdrawn(end, Err(failure)) => {
-                self.notes.push(Note::NotWithdrawn(failure));
-                Step::End(end)
+                self.notes.push(Note::NotWithdrawn(failure.clone()));
+                // Its last view of the lock was old.
+                let is_lost = matches!(end, End::TimedOut(_)) && failure.is_transient();
+                Step::End(if is_lost { End::LostWhileQueued(failure) } else { end })
             }
         };
         let step = match (stop, step) {
@@ -194,8 +201,7 @@ impl Waiter {
             return self.ask(now);
         }
         self.repeated = false;
-        if answer.is_ok() && matches!(self.contact, Contact::Lost { .. }) {
-            self.contact = Contact::Queued;
+        if answer.is_ok() && self.outage.take().is_some() {
             self.notes.push(Note::Back);
         }
         match answer {
@@ -210,7 +216,7 @@ impl Waiter {
                 if self.arrival.is_none() && arrival.is_some() {
                     // It cancels older requests only now.
                     self.arrival = arrival;
-                    self.contact = Contact::Queued;
+                    self.has_answered = true;
                     return self.ask(now);
                 }
                 self.queued(view, position, sleep, obstacle, now)
@@ -237,7 +243,7 @@ impl Waiter {
         obstacle: Option<Failure>,
         now: Instant,
     ) -> Step {
-        self.contact = Contact::Queued;
+        self.has_answered = true;
         let left = self.until.map_or(Duration::MAX, |until| until.since(now));
         let sleep = sleep.min(left);
         // The store itself reports the obstacle, and the position means nothing until it is gone.
@@ -279,38 +285,29 @@ impl Waiter {
         holders.filter(|seen| !seen.left.is_zero()).collect()
     }
 
-    /// Asks again after a failure. A queued waiter does so until its wait limit: the server keeps
-    /// its position for a while, and the request stays the same. So does a waiter whose grant too
-    /// few replicas have confirmed: it keeps the grant, and asks for the confirmation again. The
-    /// first failure causes neither a message nor a pause.
+    /// Asks again after a failure that may pass, until the limit of this wait: the request stays the
+    /// same, the server keeps its position for a while, and a grant that too few replicas have
+    /// confirmed is kept. The first failure causes neither a message nor a pause.
     fn ride_out(&mut self, failure: Failure, now: Instant) -> Step {
         if matches!(failure, Failure::Interrupted { .. }) {
             return self.ask(now);
         }
-        let in_time = self.until.is_none_or(|until| now < until);
-        let is_retried = match self.contact {
-            // Without a wait limit, a request that never succeeded fails at once.
-            Contact::None => self.until.is_some() && matches!(failure, Failure::Unconfirmed(_)),
-            Contact::Queued | Contact::Lost { .. } => failure.is_transient(),
-        };
-        match self.contact {
-            Contact::None | Contact::Queued if in_time && is_retried => {
-                self.notes.push(Note::Retrying(failure));
-                self.contact = Contact::Lost { noted: false, back_off: BACK_OFF };
-                self.ask(now)
-            }
-            Contact::Lost { noted, mut back_off } if in_time && is_retried => {
-                if !noted {
-                    self.notes.push(Note::Away(failure));
-                }
-                let again = now + back_off.pause();
-                self.contact = Contact::Lost { noted: true, back_off };
-                Step::Rest { until: self.until.map_or(again, |until| until.min(again)) }
-            }
-            // A server that has answered once has reported a holder that may still hold the lock.
-            Contact::Queued | Contact::Lost { .. } => self.withdraw(End::LostWhileQueued(failure)),
-            Contact::None => self.withdraw(End::Failed(failure)),
+        let until = if self.has_answered { self.until } else { self.start_until };
+        let is_in_time = until.map_or(self.has_answered, |until| now < until);
+        if !is_in_time || !failure.is_transient() {
+            let end = if self.has_answered { End::LostWhileQueued } else { End::Failed };
+            return self.withdraw(end(failure));
         }
+        let Some(outage) = &mut self.outage else {
+            self.notes.push(Note::Retrying(failure));
+            self.outage = Some(Outage { is_noted: false, back_off: BACK_OFF });
+            return self.ask(now);
+        };
+        if !std::mem::replace(&mut outage.is_noted, true) {
+            self.notes.push(Note::Away(failure));
+        }
+        let again = now + outage.back_off.pause();
+        Step::Rest { until: until.map_or(again, |until| until.min(again)) }
     }
 
     /// Ends the wait. If the server may have the request, withdraws it first.

@@ -72,7 +72,8 @@ impl<'a> Messages<'a> {
                 self.away.get_or_insert(Away::new(now, &failure));
             }
             Note::Away(failure) => {
-                self.report.note(format_args!("{}; still waiting, retrying", failure.problem()));
+                let waiting = if self.begun { "still waiting, " } else { "" };
+                self.report.note(format_args!("{}; {waiting}retrying", failure.problem()));
                 self.away.get_or_insert(Away::new(now, &failure)).noted = true;
             }
             Note::Back => {

@@ -11,11 +11,11 @@ use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their
 /// replies are not awaited, so this takes no time unless the host is overloaded.
-const FAREWELL: Duration = Duration::from_millis(500);
+pub(super) const FAREWELL: Duration = Duration::from_millis(500);
 
 /// The wait at the end of the process for replies that a majority has made unnecessary: a member
 /// that is merely slower then keeps its connection until it has read the request.
-pub(super) const LAST_REPLIES: Duration = Duration::from_millis(10);
+const LAST_REPLIES: Duration = Duration::from_millis(10);
 
 impl Quorum {
     /// Posts to the members that are busy, because what they are busy with no longer matters.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::member::{Member, MemberStore};
-use super::posting::{LAST_REPLIES, leaving};
+use super::posting::{FAREWELL, leaving};
 use super::{Granted, Quorum};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{
@@ -132,7 +132,7 @@ impl Store for Quorum {
         self.granted = None;
         // Those that only listen for a message can be asked at once.
         self.members.iter().for_each(Member::withdraw);
-        self.settle_down(LAST_REPLIES);
+        self.settle_down(FAREWELL);
         let posted = self.post_if_busy(|| leaving(request));
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);

@@ -45,6 +45,7 @@ impl Shift for Attempts {
 impl Shift for Waiter {
     fn shift(&mut self, back: Duration) {
         self.until.shift(back);
+        self.start_until.shift(back);
         self.seen.iter_mut().for_each(|(then, _)| then.shift(back));
     }
 }
