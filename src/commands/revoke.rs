@@ -81,7 +81,7 @@ pub(super) fn run_for_one(
             let (client, waited) = (&waiter.client, show(now.since(waiter.since)));
             let line = format!("removed {client} from the queue after {waited}, id {id}");
             report_line(&options.hold, &line)?;
-            let removed = Some(WaiterDocument::removed(waiter, *now));
+            let removed = Some(WaiterDocument::new(waiter, None, *now));
             Document { status: "removed", removed, ..done }
         }
         Removal::Gone => {

@@ -44,8 +44,7 @@ pub(crate) struct HolderDocument<'a> {
 
 #[derive(Serialize)]
 pub(crate) struct WaiterDocument<'a> {
-    /// Not for one that is removed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Unknown for one that was removed.
     position: Option<usize>,
     id: &'a str,
     mode: &'static str,
@@ -91,7 +90,7 @@ pub fn documents<'a>(
             .waiters
             .iter()
             .zip(1..)
-            .map(|(waiter, position)| WaiterDocument::new(waiter, position, view.now))
+            .map(|(waiter, position)| WaiterDocument::new(waiter, Some(position), view.now))
             .collect(),
         history: with_history
             .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
@@ -121,14 +120,9 @@ impl<'a> HolderDocument<'a> {
 }
 
 impl<'a> WaiterDocument<'a> {
-    /// A waiter that was removed from the queue.
-    pub(crate) fn removed(waiter: &'a Waiter, now: ServerTime) -> Self {
-        Self { position: None, ..Self::new(waiter, 0, now) }
-    }
-
-    fn new(waiter: &'a Waiter, position: usize, now: ServerTime) -> Self {
+    pub(crate) fn new(waiter: &'a Waiter, position: Option<usize>, now: ServerTime) -> Self {
         Self {
-            position: Some(position),
+            position,
             id: &waiter.id,
             mode: waiter.mode.name(),
             client: &waiter.client,

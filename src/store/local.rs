@@ -236,7 +236,7 @@ impl Store for Local {
         let names: BTreeMap<Name, Key> = keys
             .iter()
             .filter_map(|key| key.strip_prefix(prefix.as_str())?.parse::<Name>().ok())
-            .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name)))
+            .filter(|name| pattern.is_none_or(|pattern| pattern.matches(name.as_str())))
             .map(|name| (name.clone(), Key::new(prefix, &name)))
             .collect();
         let mut listing = Listing::default();

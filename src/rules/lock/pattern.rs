@@ -1,7 +1,8 @@
 //! The argument of `inspect`: one lock, or all locks whose names match a pattern.
 
-use std::fmt;
 use std::str::FromStr;
+
+pub use glob::Pattern;
 
 use crate::rules::{Name, UserMessage};
 
@@ -9,6 +10,7 @@ use crate::rules::{Name, UserMessage};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     One(Name),
+    /// With the wildcards of a shell: `*`, `?`, `[a-c]`, `[!a]`.
     Matching(Pattern),
 }
 
@@ -35,39 +37,15 @@ impl FromStr for Subject {
         // A URL is not a pattern, whatever its password contains: the name is rejected with a
         // remedy.
         if text.contains(['*', '?', '[']) && !text.contains("://") {
-            Ok(Self::Matching(text.parse()?))
+            let pattern = Pattern::new(text).map_err(|error| {
+                let fault = UserMessage::of_value("not a pattern", text)
+                    .reworded(|what| format!("{what} ({})", error.msg));
+                fault.with_remedy("use *, ? and [a-c] only")
+            });
+            pattern.map(Self::Matching)
         } else {
             Ok(Self::One(text.parse()?))
         }
-    }
-}
-
-/// A pattern with the wildcards of a shell: `*`, `?`, `[a-c]`, `[!a]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(glob::Pattern);
-
-impl Pattern {
-    pub fn matches(&self, name: &Name) -> bool {
-        self.0.matches(name.as_str())
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = UserMessage;
-
-    fn from_str(text: &str) -> Result<Self, UserMessage> {
-        let pattern = glob::Pattern::new(text);
-        pattern.map(Self).map_err(|error| {
-            let fault = UserMessage::of_value("not a pattern", text)
-                .reworded(|what| format!("{what} ({})", error.msg));
-            fault.with_remedy("use *, ? and [a-c] only")
-        })
     }
 }
 
@@ -78,7 +56,7 @@ mod tests {
     #[test]
     fn a_pattern_matches_whole_names() {
         let matches = |pattern: &str, name: &str| {
-            pattern.parse::<Pattern>().unwrap().matches(&name.parse().unwrap())
+            Pattern::new(pattern).unwrap().matches(name.parse::<Name>().unwrap().as_str())
         };
         assert!(matches("deploy:*", "deploy:prod/eu"));
         assert!(matches("job-[0-9]", "job-7") && !matches("job-[!0-9]", "job-7"));

@@ -70,7 +70,9 @@ fn names(
             String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
         };
         let found = keys.into_iter().filter_map(name);
-        names.extend(found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name))));
+        names.extend(
+            found.filter(|name| pattern.is_none_or(|pattern| pattern.matches(name.as_str()))),
+        );
         if is_last || names.len() > MAX_LOCKS {
             // SCAN may return a key twice.
             names.sort_unstable();
