@@ -162,7 +162,7 @@ impl Topology for Sentinel {
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.append(&mut self.master.link.diagnostics);
+        diagnostics.append(&mut self.master.diagnostics);
         diagnostics
     }
 }
