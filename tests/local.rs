@@ -713,56 +713,6 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
 }
 
 #[test]
-fn a_file_that_is_too_large_but_cannot_be_replaced_is_still_used() {
-    let group = Group::new();
-    let [one, other] = Group::USERS;
-    // With the sticky bit, only the owner of a file can replace it. A full disk has the same effect.
-    fs::set_permissions(group.locks(), fs::Permissions::from_mode(0o3770)).unwrap();
-    assert_eq!(run(&mut group.rlock(one, &["exec", "L", "true"])).code(), 0);
-    // As if many waiters had left.
-    let state = group.locks().join(".rlock:L.state");
-    let small = fs::read(&state).unwrap();
-    let mut large = Vec::new();
-    for part in small.chunks(small.len() / 2) {
-        large.extend(part);
-        large.resize(large.len().next_multiple_of(65_536), 0);
-    }
-    fs::write(&state, &large).unwrap();
-    let is_large = || fs::metadata(&state).unwrap().len() == large.len() as u64;
-
-    let acquired = run(&mut group.rlock(other, &["acquire", "L"]));
-    let token = acquired.out();
-    assert_eq!(acquired.code(), 0, "{acquired:?}");
-    for words in [["renew", "L", &token], ["release", "L", &token]] {
-        let output = run(&mut group.rlock(other, &words));
-        assert_eq!(output.code(), 0, "{output:?}");
-    }
-    if nix::unistd::geteuid().is_root() {
-        assert!(is_large());
-    }
-    assert_eq!(run(&mut group.rlock(one, &["exec", "L", "true"])).code(), 0);
-    assert!(!is_large());
-    let left = fs::read_dir(group.locks()).unwrap().count();
-    assert_eq!(left, 3, "no draft is left behind, beside the two files of the lock and .swept");
-}
-
-#[test]
-fn a_lock_file_becomes_accessible_to_the_group_at_its_next_use() {
-    let group = Group::new();
-    let [one, other] = Group::USERS;
-    let mode = |mode| fs::set_permissions(group.locks(), fs::Permissions::from_mode(mode)).unwrap();
-    mode(0o770);
-    assert_eq!(run(&mut group.rlock(one, &["exec", "L", "true"])).code(), 0);
-    mode(0o2770);
-    for user in [one, other] {
-        let output = run(&mut group.rlock(user, &["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{output:?}");
-    }
-    let state = fs::metadata(group.locks().join(".rlock:L.state")).unwrap();
-    assert_eq!(state.permissions().mode() & 0o777, 0o660);
-}
-
-#[test]
 fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
     let group = Group::new();
     let [one, other] = Group::USERS;

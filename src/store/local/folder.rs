@@ -47,13 +47,6 @@ impl Folder {
         if self.is_shared() { own | Mode::S_IRGRP | Mode::S_IWGRP } else { own }
     }
 
-    /// Whether a file has the mode that a new one would get. A directory may become shared, or stop
-    /// being shared, after the file was made.
-    pub(super) fn has_mode(&self, file: &FileStat) -> bool {
-        let permissions = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO;
-        Mode::from_bits_truncate(file.st_mode) & permissions == self.mode()
-    }
-
     /// The status of a file, not following a link; `None` if it is missing.
     pub(super) fn status_of(&self, name: &str) -> io::Result<Option<FileStat>> {
         match fstatat(&self.descriptor, name, AtFlags::AT_SYMLINK_NOFOLLOW) {

@@ -61,7 +61,7 @@ fn remove_if_unused(directory: &Directory, folder: &Arc<Folder>, name: &str, clo
     }
     if let Some(encoded) = encoded {
         let place = Place::new(folder.clone(), encoded, directory.path());
-        if let Ok(Some(file)) = LockFile::open_idle(place, clock) {
+        if let Some(file) = LockFile::open_idle(place, clock) {
             let moment = file.now().saturating_sub(millis(DAY));
             let _ = file.remove_if_unused_since(moment);
         }
