@@ -29,19 +29,6 @@ const PAGE: usize = 4096;
 /// of a shared directory can make a file of any size.
 pub(super) const LARGEST: u64 = 64 << 20;
 
-/// The size of each part of a new file.
-fn part_size(content: &[u8]) -> usize {
-    (HEADER + content.len()).next_power_of_two().max(PAGE)
-}
-
-/// Fails if a new file with this state would be too large to be read again.
-pub(super) fn check_size(content: &[u8]) -> io::Result<()> {
-    if 2 * part_size(content) as u64 <= LARGEST {
-        return Ok(());
-    }
-    Err(io::Error::new(io::ErrorKind::StorageFull, "lock file would exceed 64 MiB"))
-}
-
 /// The part of a file for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopySlot {
@@ -76,7 +63,8 @@ impl CopySlot {
 /// The file has both parts from the start, so that later changes need no space on the disk. If they
 /// did, a power failure might leave the old part of a copy without the new part.
 pub fn new_file(content: &[u8]) -> Vec<u8> {
-    let slot = CopySlot { sequence: 1, offset: 0, size: part_size(content) };
+    let size = (HEADER + content.len()).next_power_of_two().max(PAGE);
+    let slot = CopySlot { sequence: 1, offset: 0, size };
     let mut file = [&slot.header(content), content].concat();
     file.resize(2 * slot.size, 0);
     file

@@ -45,14 +45,10 @@ impl Place {
 }
 
 impl Directory {
-    /// A directory that the user chose and may share with other users.
-    pub(in crate::store) fn chosen(path: PathBuf) -> Self {
-        Self { path, private: false }
-    }
-
-    /// A directory that other users must not be able to read or write.
-    pub(in crate::store) fn private(path: PathBuf) -> Self {
-        Self { path, private: true }
+    /// A directory that the user chose and may share with other users, or a private one, which they
+    /// must not be able to read or write.
+    pub(in crate::store) fn new(path: &Path, private: bool) -> Self {
+        Self { path: path.to_owned(), private }
     }
 
     /// The path as the user gave it, or the default one.
@@ -161,7 +157,7 @@ mod tests {
     #[test]
     fn each_key_has_its_own_file_name_which_decodes_to_it() {
         let root = tempfile::tempdir().unwrap();
-        let directory = Directory::chosen(root.path().to_owned());
+        let directory = Directory::new(root.path(), false);
         let long = "ä".repeat(100);
         for name in ["a", ".hidden", "..", "a/b", "%2E", "+", "a+", "x.lock", "ä%", &long] {
             let key = Key::new(&"rlock:".parse().unwrap(), &name.parse().unwrap());

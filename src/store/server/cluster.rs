@@ -185,7 +185,7 @@ impl Cluster {
 fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
     let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
-    masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
+    masters.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,

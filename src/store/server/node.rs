@@ -23,7 +23,7 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub struct Node {
-    address: Address,
+    pub(super) address: Address,
     io_timeout: Duration,
     tls: Option<Tls>,
     probe: Option<Probe>,
@@ -101,11 +101,6 @@ impl Node {
             _ => None,
         };
         Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
-    }
-
-    /// The address with its credentials.
-    pub(in crate::store) fn address(&self) -> &Address {
-        &self.address
     }
 
     /// Where the server listens; it also names the server in messages.

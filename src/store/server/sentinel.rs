@@ -98,7 +98,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
         answer => {
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
-            sentinel.address().named(&host, port)
+            sentinel.address.named(&host, port)
         }
     }
 }
