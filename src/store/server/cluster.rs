@@ -46,13 +46,12 @@ impl Cluster {
         })
     }
 
-    fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
-        if let Some(index) = self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
-            return Ok(index);
-        }
-        let node = self.nodes[0].sibling(endpoint)?;
-        self.nodes.push(node);
-        Ok(self.nodes.len() - 1)
+    fn index_of(&mut self, endpoint: Endpoint) -> usize {
+        let known = self.nodes.iter().position(|node| *node.endpoint() == endpoint);
+        known.unwrap_or_else(|| {
+            self.nodes.push(self.nodes[0].sibling(endpoint));
+            self.nodes.len() - 1
+        })
     }
 
     fn diagnostic(&mut self, at: usize, what: &str) {
@@ -94,9 +93,8 @@ impl Cluster {
 
     /// All nodes, on other connections.
     fn others(&self) -> Vec<(usize, Node)> {
-        let other = |node: &Node| node.sibling(node.endpoint().clone()).ok();
-        let nodes = self.nodes.iter().enumerate();
-        nodes.filter_map(|(index, node)| Some((index, other(node)?))).collect()
+        let nodes = self.nodes.iter().map(|node| node.sibling(node.endpoint().clone()));
+        nodes.enumerate().collect()
     }
 
     /// Runs a script on the node that has its lock. `may_run`: a node did not answer, and may yet
@@ -140,7 +138,7 @@ impl Cluster {
                     redirections += 1;
                     let way = if ask { "ASK" } else { "MOVED" };
                     self.diagnostic(at, &format!("{way} {node}"));
-                    (at, asking) = (self.index_of(node)?, ask);
+                    (at, asking) = (self.index_of(node), ask);
                     if !ask {
                         self.owner = Some(at);
                     }
@@ -177,7 +175,7 @@ impl Cluster {
         let answer = first("node", self.others(), ask_for_masters, &mut self.diagnostics, limit);
         let (index, node, masters) = answer.map_err(Failure::worst)?;
         self.nodes[index] = node;
-        masters.into_iter().map(|master| self.index_of(master)).collect()
+        Ok(masters.into_iter().map(|master| self.index_of(master)).collect())
     }
 }
 

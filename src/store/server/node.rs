@@ -14,7 +14,7 @@ use crate::report::Diagnostic;
 use crate::rules::quorum::Run;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Tls, Value};
+use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Tls, TlsFiles, Value};
 use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
@@ -61,10 +61,7 @@ impl Node {
         io_timeout: Duration,
         probe: Option<Probe>,
     ) -> Result<Self, String> {
-        let tls = match (&address.endpoint, &address.tls) {
-            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host.as_str(), files)?),
-            _ => None,
-        };
+        let tls = address.tls.as_ref().map(TlsFiles::prepare).transpose()?;
         Ok(Self::with(address, tls, io_timeout, probe))
     }
 
@@ -89,18 +86,9 @@ impl Node {
         }
     }
 
-    /// Another server with the same credentials and TLS files. An error means that no certificate
-    /// could be valid for its host.
-    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, Failure> {
-        let failure =
-            |what| Failure::Misconfigured { fault: UserMessage::new(what), executed: false };
-        let tls = match (&endpoint, &self.tls) {
-            (Endpoint::Tcp { host, .. }, Some(tls)) => {
-                Some(tls.for_host(host.as_str()).map_err(failure)?)
-            }
-            _ => None,
-        };
-        Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
+    /// Another server with the same credentials and TLS files.
+    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Self {
+        Self::with(self.address.at(endpoint), self.tls.clone(), self.io_timeout, self.probe)
     }
 
     /// Where the server listens; it also names the server in messages.

@@ -57,7 +57,7 @@ impl Sentinel {
     ) -> Result<&mut Node, Failure> {
         let mut asked = Vec::new();
         for (index, sentinel) in self.sentinels.iter_mut().enumerate() {
-            let another = sentinel.sibling(sentinel.endpoint().clone())?;
+            let another = sentinel.sibling(sentinel.endpoint().clone());
             asked.push((index, mem::replace(sentinel, another)));
         }
         let service = Arc::clone(&self.service);
@@ -71,7 +71,7 @@ impl Sentinel {
         if *self.master.endpoint() != master {
             let what = format!("sentinel {}: {master} is the master", sentinel.endpoint());
             self.diagnostics.push(Diagnostic::Detail(what));
-            self.master = self.master.sibling(master)?;
+            self.master = self.master.sibling(master);
         }
         self.sentinels[index] = sentinel;
         Ok(&mut self.master)
