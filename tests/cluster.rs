@@ -105,7 +105,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let exec = ["exec", "-n", "--io-timeout", "600ms", "--ttl", "60s", &name, "true"];
     assert_eq!(run(&mut at(&cluster.url(), &exec)).code(), 69);
     owner.signal("CONT");
-    until("all have arrived", || owner.calls_of("eval") > 1);
+    until("both have arrived", || owner.calls_of("evalsha") > 0 && owner.calls_of("eval") > 0);
     assert_eq!(owner.cli(&["EXISTS", &format!("rlock:{name}")]), "0");
 }
 
@@ -232,18 +232,16 @@ fn locks_exclude_each_other_while_slots_move() {
 }
 
 #[test]
-fn a_frozen_node_in_the_url_delays_a_request_by_only_50_ms() {
+fn a_frozen_node_in_the_url_delays_nothing() {
     let cluster = Cluster::start(3, 0);
     let names = names(&cluster, 3);
     cluster.node(0).signal("STOP");
     let url = cluster.url();
     let mut longer = LongerWait::of("20s");
     for name in &names[1..] {
-        let exec = ["exec", "-v", "-n", "--ttl", "240s", "--io-timeout", "60s", name, "true"];
+        let exec = ["exec", "-n", "--ttl", "240s", "--io-timeout", "60s", name, "true"];
         let output = run(&mut at(&url, &exec));
         assert_eq!(output.code(), 0, "{output:?}");
-        let told = format!("{}: silent, but ", cluster.address(0));
-        assert!(output.err().contains(&told), "{output:?}");
     }
     longer.is_not_over();
     // Other nodes answer, so the command does not run without a lock.
@@ -256,7 +254,7 @@ fn a_frozen_node_in_the_url_delays_a_request_by_only_50_ms() {
 }
 
 #[test]
-fn a_release_that_reaches_a_slow_master_twice_succeeds() {
+fn a_release_that_is_redirected_to_a_slow_master_succeeds() {
     let cluster = Cluster::start(3, 0);
     let name = names(&cluster, 1).remove(0);
     let token = run(&mut at(&cluster.url(), &["acquire", "--ttl", "240s", &name])).out();

@@ -71,7 +71,7 @@ fn sentinels_and_their_master_delay_nothing_for_longer_than_the_limit_and_one_ti
 #[test]
 fn a_cluster_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     let cluster = Cluster::start(3, 0);
-    let problem = "did not answer within 3s";
+    let problem = "within 3s";
     ends_after_one_timeout(&cluster.url(), PATIENT, "5900ms", problem, |name| {
         (0..3).for_each(|node| cluster.node(node).signal(name));
     });

@@ -4,8 +4,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use rustix::fs::{Mode, OFlags, mkdirat, openat};
-
 use crate::local::{Local, age};
 use crate::support::{Finished, READY, Running, binary, rlock, run};
 
@@ -93,12 +91,9 @@ fn a_holder_whose_files_are_deleted_is_told_so() {
 }
 
 #[test]
-fn a_state_file_of_any_size_and_folders_of_any_depth_end_no_command() {
+fn a_state_file_of_any_size_ends_no_command() {
     let local = Local::new();
-    let long = "ä".repeat(100);
-    for name in ["L", &long] {
-        assert_eq!(run(&mut local.rlock(&["exec", name, "true"])).code(), 0);
-    }
+    assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
     // Without a limit, reading it would take 60 s and 6 GB.
     let state = File::options().write(true).open(local.state()).unwrap();
     state.set_len(3 << 31).unwrap();
@@ -106,22 +101,6 @@ fn a_state_file_of_any_size_and_folders_of_any_depth_end_no_command() {
     assert_eq!(output.code(), 78, "{output:?}");
     let part = format!("{}: lock file exceeds 64 MiB; ", local.state().display());
     assert!(output.err().contains(&part), "{output:?}");
-
-    // Many more levels than a name may need.
-    let folder = format!("{}+", "a".repeat(200));
-    let mut level = File::open(local.locks()).unwrap();
-    for _ in 0..1_000 {
-        mkdirat(&level, &*folder, Mode::RWXU).unwrap();
-        level = openat(&level, &*folder, OFlags::RDONLY, Mode::empty()).unwrap().into();
-    }
-    fs::remove_file(local.state()).unwrap();
-    fs::remove_file(local.locks().join("rlock:L.lock")).unwrap();
-    age(&local.locks().join(".swept"));
-    let script = format!("ulimit -s 512; {0} exec {long} true && {0} inspect", binary());
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).env("RLOCK_URL", format!("local:{}", local.locks().display()));
-    let output = run(&mut shell);
-    assert_eq!(output.code(), 0, "{output:?}");
 }
 
 #[test]

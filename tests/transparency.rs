@@ -86,12 +86,6 @@ fn a_command_may_leave_its_group_and_session_as_under_flock() {
 }
 
 #[test]
-fn a_soft_limit_on_file_sizes_is_for_the_command_alone() {
-    // The state of a lock on `local:` takes 12 KiB.
-    same_as_under_flock("ulimit -S -f 4", "ulimit -S -f");
-}
-
-#[test]
 fn with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it() {
     let server = Server::start();
     // A shell cannot ignore SIGCHLD for its children, Perl can.
@@ -273,7 +267,6 @@ support::also_on_local! {
     rlock_exits_with_every_status_of_its_command,
     rlock_dies_by_the_signal_that_killed_its_command,
     ignored_signals_stay_ignored_and_others_do_not,
-    a_soft_limit_on_file_sizes_is_for_the_command_alone,
     a_command_may_leave_its_group_and_session_as_under_flock,
     with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it,
     blocked_signals_stay_blocked,

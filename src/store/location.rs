@@ -202,13 +202,13 @@ impl Sentinels {
 /// directory to each process that changes its own.
 fn local(path: &Path, default: Option<&Path>) -> Result<Directory, String> {
     if path.is_absolute() {
-        return Ok(Directory::chosen(path.to_owned()));
+        return Ok(Directory::new(path, false));
     }
     if !path.as_os_str().is_empty() {
         return Err("the directory of local: is not absolute; use local:/DIRECTORY".into());
     }
     match default {
-        Some(default) => Ok(Directory::private(default.to_owned())),
+        Some(default) => Ok(Directory::new(default, true)),
         None => Err("local: has no default directory without HOME; use local:/DIRECTORY".into()),
     }
 }

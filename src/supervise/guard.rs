@@ -2,8 +2,9 @@
 //! renewed, and the state machine that learns in time what becomes of it.
 
 use std::io;
+use std::iter::from_fn;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use nix::sys::signal::Signal;
@@ -15,6 +16,7 @@ use crate::rules::supervisor::{Action, Event, Machine};
 use crate::rules::{Instant, LockOutcome, LossPolicy};
 use crate::store::Store;
 use crate::system::call::Named;
+use crate::system::channel::{Receiver, channel};
 use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
 use crate::system::poll::{Want, ready};
@@ -28,7 +30,7 @@ pub(crate) struct Guard {
     pub(super) lock: LockOutcome,
     alarm: Alarm,
     continue_timer: ContinueTimer,
-    store: Sender<Box<dyn Store>>,
+    store: mpsc::Sender<Box<dyn Store>>,
     thread: JoinHandle<Option<Box<dyn Store>>>,
     events: Receiver<Event>,
     wakeups: Wakeups,
@@ -49,8 +51,8 @@ impl Guard {
 
     fn start(hold: RenewableHold, machine: Machine, report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
-        let (sender, events) = channel();
-        let (store, receiver) = channel();
+        let (sender, events) = channel()?;
+        let (store, receiver) = mpsc::channel();
         let renewer = Renewer { hold, sender, wakeups: wakeups.clone(), report };
         let run = move || receiver.recv().ok().map(|store| renewer.run(store));
         let thread = thread::start("renewer", run).named("clone")?;
@@ -99,13 +101,12 @@ impl Guard {
         until: Option<Instant>,
     ) -> io::Result<(Vec<Event>, bool)> {
         self.alarm.set(self.machine.wake_at())?;
-        let (alarm, arrival) = (self.alarm.as_fd(), self.wakeups.arrival.as_fd());
+        let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
         let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
         let wanted = wanted.map(|descriptor| (descriptor, Want::Read));
         let [_, _, signaled, _] = ready(wanted, until)?;
-        self.wakeups.arrival.clear();
         // A renewal comes first: it may have been in time even if this runs late.
-        let events = self.events.try_iter().chain([Event::Tick]).collect();
+        let events = from_fn(|| self.events.next()).chain([Event::Tick]).collect();
         Ok((events, signaled))
     }
 

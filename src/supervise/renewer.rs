@@ -2,13 +2,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::mpsc::Sender;
 
 use crate::report::Report;
 use crate::rules::renewals::Schedule;
 use crate::rules::supervisor::Event;
 use crate::rules::{Instant, Key, Lease, Token};
 use crate::store::Store;
+use crate::system::channel::Sender;
 use crate::system::poll::{Want, ready};
 use crate::system::wakeup::Wakeup;
 
@@ -19,11 +19,9 @@ pub(crate) struct RenewableHold {
     pub(crate) lease: Lease,
 }
 
-/// How the supervisor and the renewing thread wake each other.
+/// How the supervisor wakes the renewing thread.
 #[derive(Clone)]
 pub(super) struct Wakeups {
-    /// Wakes the supervisor, because there are events.
-    pub(super) arrival: Wakeup,
     /// Wakes the thread, which then asks the server at once.
     pub(super) hurry: Wakeup,
     /// Wakes the thread, which then cancels the request under way and ends.
@@ -32,7 +30,7 @@ pub(super) struct Wakeups {
 
 impl Wakeups {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { arrival: Wakeup::new()?, hurry: Wakeup::new()?, stop: Wakeup::new()? })
+        Ok(Self { hurry: Wakeup::new()?, stop: Wakeup::new()? })
     }
 }
 
@@ -59,7 +57,7 @@ impl Renewer {
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
             self.report.diagnostics(store.diagnostics());
             match schedule.answered(sent, answer, Instant::now()) {
-                Some(event) => self.send(event),
+                Some(event) => self.sender.send(event),
                 None => break,
             }
         }
@@ -79,11 +77,5 @@ impl Renewer {
             // stops.
             Err(_) => true,
         }
-    }
-
-    fn send(&self, event: Event) {
-        // This fails only if the supervisor has ended.
-        let _ = self.sender.send(event);
-        self.wakeups.arrival.wake();
     }
 }

@@ -9,8 +9,8 @@ use crate::rules::supervisor::STOPPING;
 /// The signals that end a process that does not handle them. They end a wait, and rlock passes them
 /// on to a command so that it does not end before the command. Timer signals are included, because
 /// `perl -e 'alarm 60; exec …'` is a common way to limit a command's time. Excluded are the signals
-/// of a fault in rlock itself, those that no process can handle, and the real-time signals, which
-/// have no effect while a command runs.
+/// of a fault in rlock itself, those that no process can handle, and SIGSTKFLT and the real-time
+/// signals, which have no effect while a command runs.
 pub(super) const ENDING: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -25,16 +25,6 @@ pub(super) const ENDING: &[Signal] = &[
     Signal::SIGIO,
     Signal::SIGPWR,
     Signal::SIGABRT,
-    // Other architectures do not have this signal.
-    #[cfg(not(any(
-        target_arch = "mips",
-        target_arch = "mips32r6",
-        target_arch = "mips64",
-        target_arch = "mips64r6",
-        target_arch = "sparc",
-        target_arch = "sparc64"
-    )))]
-    Signal::SIGSTKFLT,
 ];
 
 /// The other signals that matter only while a command runs.

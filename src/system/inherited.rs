@@ -1,5 +1,5 @@
 //! The state that a process inherits besides arguments and environment: ignored signals, blocked
-//! signals, the limit on file sizes, closed descriptors. rlock restores it for the command.
+//! signals, closed descriptors. rlock restores it for the command.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -7,7 +7,6 @@ use std::os::fd::IntoRawFd;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::system::call::Named;
@@ -18,8 +17,6 @@ use crate::system::disposition::{CHANGED, handled, is_ignored, set_ignored};
 pub(crate) struct Inherited {
     blocked: SigSet,
     ignored: SigSet,
-    /// The soft and the hard limit on file sizes, if rlock has raised the soft one.
-    file_size: Option<(rlim_t, rlim_t)>,
 }
 
 impl Inherited {
@@ -40,7 +37,7 @@ impl Inherited {
         set_ignored(Signal::SIGPIPE, true)?;
         set_ignored(Signal::SIGXFSZ, true)?;
         occupy_standard_descriptors()?;
-        Ok(Self { blocked, ignored, file_size: raise_file_size_limit() })
+        Ok(Self { blocked, ignored })
     }
 
     /// Whether a signal has its usual effect on a process in this state.
@@ -53,9 +50,6 @@ impl Inherited {
     pub(crate) fn restore(&self) -> Result<(), Errno> {
         for signal in CHANGED {
             set_ignored(signal, self.ignored.contains(signal))?;
-        }
-        if let Some((soft, hard)) = self.file_size {
-            setrlimit(Resource::RLIMIT_FSIZE, soft, hard)?;
         }
         self.blocked.thread_set_mask()
     }
@@ -78,15 +72,4 @@ fn occupy_standard_descriptors() -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Raises the soft limit on file sizes to the hard one. The limit is meant for what the command
-/// writes, while rlock writes lock files. Returns both limits if the soft one was lower. A sandbox
-/// may refuse the calls, so without them the limit just stays as it is.
-fn raise_file_size_limit() -> Option<(rlim_t, rlim_t)> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
-    if soft == hard {
-        return None;
-    }
-    setrlimit(Resource::RLIMIT_FSIZE, hard, hard).ok().map(|()| (soft, hard))
 }

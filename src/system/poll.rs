@@ -22,7 +22,7 @@ pub type Interrupt<'a> = Option<Interrupter<'a>>;
 /// Cuts a wait short when one of these becomes readable.
 #[derive(Clone, Copy, Default)]
 pub struct Interrupter<'a> {
-    stops: [Option<BorrowedFd<'a>>; 3],
+    stops: [Option<BorrowedFd<'a>>; 2],
 }
 
 impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
@@ -34,13 +34,7 @@ impl<'a> From<BorrowedFd<'a>> for Interrupter<'a> {
 impl<'a> Interrupter<'a> {
     /// Whichever of the two becomes readable first.
     pub(crate) fn either(one: BorrowedFd<'a>, other: Option<BorrowedFd<'a>>) -> Self {
-        Self { stops: [Some(one), other, None] }
-    }
-
-    /// `interrupt`, and one more reason to cut the wait short.
-    pub(crate) fn or(interrupt: Interrupt<'a>, stop: BorrowedFd<'a>) -> Self {
-        let [one, other, _] = interrupt.unwrap_or_default().stops;
-        Self { stops: [one, other, Some(stop)] }
+        Self { stops: [Some(one), other] }
     }
 }
 
@@ -60,10 +54,10 @@ pub(crate) fn wait(
     until: Instant,
 ) -> io::Result<Woken> {
     let stops = interrupt.unwrap_or_default().stops;
-    let [one, other, last] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
-    Ok(match poll([descriptor, one, other, last], Some(until))? {
-        [is_ready, false, false, false] if is_ready => Woken::Ready,
-        [_, false, false, false] => Woken::TimedOut,
+    let [one, other] = stops.map(|stop| stop.map(|stop| (stop, Want::Read)));
+    Ok(match poll([descriptor, one, other], Some(until))? {
+        [is_ready, false, false] if is_ready => Woken::Ready,
+        [_, false, false] => Woken::TimedOut,
         _ => Woken::Interrupted,
     })
 }

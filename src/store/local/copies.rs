@@ -29,19 +29,6 @@ const PAGE: usize = 4096;
 /// of a shared directory can make a file of any size.
 pub(super) const LARGEST: u64 = 64 << 20;
 
-/// The size of each part of a new file.
-fn part_size(content: &[u8]) -> usize {
-    (HEADER + content.len()).next_power_of_two().max(PAGE)
-}
-
-/// Fails if a new file with this state would be too large to be read again.
-pub(super) fn check_size(content: &[u8]) -> io::Result<()> {
-    if 2 * part_size(content) as u64 <= LARGEST {
-        return Ok(());
-    }
-    Err(io::Error::new(io::ErrorKind::StorageFull, "lock file would exceed 64 MiB"))
-}
-
 /// The part of a file for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CopySlot {
@@ -56,11 +43,6 @@ pub(super) struct CopySlot {
 impl CopySlot {
     pub(super) fn fits(&self, content: &[u8]) -> bool {
         HEADER + content.len() <= self.size
-    }
-
-    /// Whether the copy fits, and would not leave most of the file unused.
-    pub(super) fn suits(&self, content: &[u8]) -> bool {
-        self.fits(content) && part_size(content) >= self.size / 8
     }
 
     pub(super) fn write(&self, file: &File, content: &[u8]) -> io::Result<()> {
@@ -81,7 +63,8 @@ impl CopySlot {
 /// The file has both parts from the start, so that later changes need no space on the disk. If they
 /// did, a power failure might leave the old part of a copy without the new part.
 pub fn new_file(content: &[u8]) -> Vec<u8> {
-    let slot = CopySlot { sequence: 1, offset: 0, size: part_size(content) };
+    let size = (HEADER + content.len()).next_power_of_two().max(PAGE);
+    let slot = CopySlot { sequence: 1, offset: 0, size };
     let mut file = [&slot.header(content), content].concat();
     file.resize(2 * slot.size, 0);
     file
@@ -184,7 +167,7 @@ mod tests {
                 prop_assert_eq!(&content_of(&file), old);
                 let (_, slot) = newest(&file).unwrap();
                 let copy = copy(new, slot);
-                if !slot.suits(new) {
+                if !slot.fits(new) {
                     file = new_file(new);
                     continue;
                 }
@@ -250,16 +233,5 @@ mod tests {
             // A digit of the header may change between upper and lower case.
             prop_assert!(newest(&file).is_none_or(|it| at < HEADER && it.0 == content));
         }
-    }
-
-    #[test]
-    fn a_file_that_is_much_too_large_for_its_state_is_replaced() {
-        let slot = CopySlot { sequence: 1, offset: 0, size: 131_072 };
-        let suits = |length: usize| slot.suits(&vec![0; length - HEADER]);
-        assert_eq!(new_file(&[0; 100_000]).len(), 2 * slot.size);
-        assert!(suits(131_072) && suits(16_384) && suits(8_193));
-        assert!(!suits(131_073) && !suits(8_192));
-        let smallest = CopySlot { size: PAGE, ..slot };
-        assert!(smallest.suits(b""));
     }
 }

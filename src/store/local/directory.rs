@@ -10,15 +10,9 @@ use nix::unistd::geteuid;
 
 use super::failure::{self, NAME_ANOTHER};
 use super::folder::Folder;
-use super::names::{
-    self, GUARD, PIECE, STATE, decoded, encoded, hidden, hidden_as, is_draft, is_mail, piece,
-};
+use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
 use crate::rules::{Failure, Key, UserMessage};
-
-/// The deepest folder is in this many others. A key has at most 400 bytes, and each may need three
-/// in a file name. The last piece is that of a file.
-const MOST_FOLDERS: usize = (3 * 400_usize).div_ceil(PIECE) - 1;
 
 /// A directory of locks.
 #[derive(Clone, Debug)]
@@ -39,8 +33,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn new(folder: Arc<Folder>, rest: &str, shown: PathBuf) -> Self {
-        Self { folder, state: hidden(rest, STATE), guard: format!("{rest}{GUARD}"), shown }
+    pub(super) fn new(folder: Arc<Folder>, encoded: &str, shown: &Path) -> Self {
+        let (state, guard) = (hidden(encoded, STATE), format!("{encoded}{GUARD}"));
+        Self { folder, state, guard, shown: shown.to_owned() }
     }
 
     /// The path of a file in the folder, for messages.
@@ -49,22 +44,11 @@ impl Place {
     }
 }
 
-/// The kinds of files that users do not see.
-pub(super) enum Kind {
-    State(Place),
-    Mail,
-    TempFile,
-}
-
 impl Directory {
-    /// A directory that the user chose and may share with other users.
-    pub(in crate::store) fn chosen(path: PathBuf) -> Self {
-        Self { path, private: false }
-    }
-
-    /// A directory that other users must not be able to read or write.
-    pub(in crate::store) fn private(path: PathBuf) -> Self {
-        Self { path, private: true }
+    /// A directory that the user chose and may share with other users, or a private one, which they
+    /// must not be able to read or write.
+    pub(in crate::store) fn new(path: &Path, private: bool) -> Self {
+        Self { path: path.to_owned(), private }
     }
 
     /// The path as the user gave it, or the default one.
@@ -147,121 +131,22 @@ impl Directory {
         Some(format!("local:{}: {what}", self.path.display()))
     }
 
-    /// Where the files of a lock are. Creates the folder if `may_create`; `None` if it is missing.
+    /// Where the files of a lock are. Creates the directory if `may_create`; `None` if it is missing.
     pub(super) fn place(&self, key: &Key, may_create: bool) -> Result<Option<Place>, Failure> {
-        let Some(mut folder) = self.open(may_create)? else { return Ok(None) };
-        let mut shown = self.path.clone();
         let name = encoded(key.as_str());
-        let mut rest = name.as_str();
-        while rest.len() > PIECE {
-            let (piece, more) = rest.split_at(PIECE);
-            let name = names::folder(piece);
-            shown.push(&name);
-            let fail = |error: io::Error| failure::of(&shown, &error);
-            folder = match folder.within(&name) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if !may_create {
-                        return Ok(None);
-                    }
-                    let created = folder.make_within(&name);
-                    created.and_then(|()| folder.within(&name)).map_err(fail)?
-                }
-                opened => opened.map_err(fail)?,
-            };
-            rest = more;
+        if name.len() > LONGEST {
+            let what = "name and prefix are too long for a file name";
+            return Err(Failure::misconfigured(what, "use a shorter name"));
         }
-        Ok(Some(Place::new(Arc::new(folder), rest, shown)))
+        let folder = self.open(may_create)?;
+        Ok(folder.map(|folder| Place::new(Arc::new(folder), &name, &self.path)))
     }
 
     /// The keys of all locks that have a file.
     pub(super) fn keys(&self) -> Result<Vec<String>, Failure> {
-        let keys = self.files()?.filter_map(|file| decoded(&file.encoded_key()?));
-        Ok(keys.collect())
-    }
-
-    /// All entries of the directory, and those of its folders for long names. Folders that cannot
-    /// be read count as empty.
-    pub(super) fn files(&self) -> Result<Files, Failure> {
-        let mut files = Files { path: self.path.clone(), open: Vec::new() };
-        if let Some(folder) = self.open(false)? {
-            let opened = files.enter(folder, String::new());
-            opened.map_err(|error| failure::of(&self.path, &error))?;
-        }
-        Ok(files)
-    }
-}
-
-/// Goes through the entries of a directory.
-pub(super) struct Files {
-    path: PathBuf,
-    /// The folders that are being read, each in the one before.
-    open: Vec<Level>,
-}
-
-struct Level {
-    folder: Arc<Folder>,
-    /// The part of an encoded key that the folder stands for.
-    before: String,
-    names: Box<dyn Iterator<Item = String>>,
-}
-
-impl Files {
-    fn enter(&mut self, folder: Folder, before: String) -> io::Result<()> {
-        let names = Box::new(folder.names()?);
-        self.open.push(Level { folder: Arc::new(folder), before, names });
-        Ok(())
-    }
-}
-
-impl Iterator for Files {
-    type Item = Found;
-
-    fn next(&mut self) -> Option<Found> {
-        loop {
-            let depth = self.open.len();
-            let Level { folder, before, names } = self.open.last_mut()?;
-            let Some(name) = names.next() else {
-                self.open.pop();
-                continue;
-            };
-            let (folder, before) = (folder.clone(), before.clone());
-            if let Some(piece) = piece(&name).filter(|_| depth <= MOST_FOLDERS)
-                && let Ok(within) = folder.within(&name)
-            {
-                let _ = self.enter(within, [&before, piece].concat());
-            }
-            return Some(Found { folder, before, name, path: self.path.clone() });
-        }
-    }
-}
-
-/// An entry of the directory, which need not be a file of rlock.
-pub(super) struct Found {
-    pub(super) folder: Arc<Folder>,
-    /// The part of an encoded key that the folder stands for.
-    before: String,
-    pub(super) name: String,
-    /// The path of the directory.
-    path: PathBuf,
-}
-
-impl Found {
-    /// The kind of the file, by its whole name; `None` if it is not a hidden file of rlock.
-    pub(super) fn kind(&self) -> Option<Kind> {
-        if is_mail(&self.name) {
-            return Some(Kind::Mail);
-        }
-        if is_draft(&self.name) {
-            return Some(Kind::TempFile);
-        }
-        decoded(&self.encoded_key()?)?;
-        let rest = hidden_as(&self.name, STATE)?;
-        Some(Kind::State(Place::new(self.folder.clone(), rest, self.path.clone())))
-    }
-
-    /// The encoded key of the lock whose state this is, if it is a state.
-    fn encoded_key(&self) -> Option<String> {
-        Some([&self.before, hidden_as(&self.name, STATE)?].concat())
+        let Some(folder) = self.open(false)? else { return Ok(Vec::new()) };
+        let names = folder.names().map_err(|error| failure::of(&self.path, &error))?;
+        Ok(names.filter_map(|name| decoded(hidden_as(&name, STATE)?)).collect())
     }
 }
 
@@ -272,9 +157,9 @@ mod tests {
     #[test]
     fn each_key_has_its_own_file_name_which_decodes_to_it() {
         let root = tempfile::tempdir().unwrap();
-        let directory = Directory::chosen(root.path().to_owned());
+        let directory = Directory::new(root.path(), false);
         let long = "ä".repeat(100);
-        for name in ["a", ".hidden", "..", "a/b", "%2E", "+", "a+", "x.lock", &long] {
+        for name in ["a", ".hidden", "..", "a/b", "%2E", "+", "a+", "x.lock", "ä%", &long] {
             let key = Key::new(&"rlock:".parse().unwrap(), &name.parse().unwrap());
             let bare = Key::new(&"".parse().unwrap(), &name.parse().unwrap());
             for key in [key, bare] {
@@ -285,5 +170,7 @@ mod tests {
                 assert!(directory.keys().unwrap().contains(&key.as_str().to_owned()), "{name}");
             }
         }
+        let key = Key::new(&"".parse().unwrap(), &"/".repeat(100).parse().unwrap());
+        assert!(directory.place(&key, true).is_err());
     }
 }

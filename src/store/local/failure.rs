@@ -30,7 +30,7 @@ pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
         }
         Some(Errno::EACCES | Errno::EPERM) => Failure::misconfigured(
             problem,
-            "use its owner, or share the directory: chgrp -R GROUP and chmod 2770 on it",
+            "use its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and chmod 2770 on it",
         ),
         Some(Errno::EROFS) => Failure::misconfigured(problem, NAME_ANOTHER),
         _ if error.kind() == io::ErrorKind::StorageFull => {

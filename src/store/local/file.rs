@@ -88,13 +88,11 @@ impl LockFile {
         Self::read(place, locked, status, may_create, clock)
     }
 
-    /// Opens and locks the state for cleanup; `None` if another process has locked it.
-    pub(super) fn open_idle(place: Place, clock: &Clock) -> Result<Option<Self>, Failure> {
-        let fail = |error: io::Error| failure::of(&place.path(&place.state), &error);
-        match locking::lock_idle(&place.folder, &place.state).map_err(fail)? {
-            Some((locked, status)) => Self::read(place, locked, status, false, clock),
-            None => Ok(None),
-        }
+    /// Opens and locks the state for cleanup; `None` if another process has locked it, or it cannot
+    /// be read.
+    pub(super) fn open_idle(place: Place, clock: &Clock) -> Option<Self> {
+        let (locked, status) = locking::lock_idle(&place)?;
+        Self::read(place, locked, status, false, clock).ok()?
     }
 
     fn read(
@@ -163,19 +161,9 @@ impl LockFile {
         let (dates, gone) = timeline.write(&mut lock);
         let write = || {
             let content = serde_json::to_vec(&Content { lock, dates })?;
-            let in_place = next.filter(|slot| slot.fits(&content));
-            // A new file also gets the mode that a directory shared since then requires.
-            if let Some(slot) = in_place
-                && slot.suits(&content)
-                && place.folder.has_mode(&status)
-            {
-                return slot.write(&locked, &content);
-            }
-            match (temp_file::replace(&place, &status, &content), in_place) {
-                // The old file still has room for the state. Without this, a holder that others no
-                // longer wait for could not renew on a full disk.
-                (Err(_), Some(slot)) => slot.write(&locked, &content),
-                (replaced, _) => replaced,
+            match next.filter(|slot| slot.fits(&content)) {
+                Some(slot) => slot.write(&locked, &content),
+                None => temp_file::replace(&place, &status, &content),
             }
         };
         match write() {

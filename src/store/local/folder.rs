@@ -10,16 +10,13 @@ use std::path::Path;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, geteuid, mkfifoat, unlinkat};
 use rustix::fs::{RenameFlags, renameat_with};
 
 use super::names::new_draft;
 
-/// The flags for directories, which rlock opens only to reach files.
-const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
-
-/// The flags for everything else: do not follow a link, and do not block on a pipe.
+/// The flags for files: do not follow a link, and do not block on a pipe.
 const SAFELY: OFlag = OFlag::O_NOFOLLOW.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 /// An open directory.
@@ -32,18 +29,10 @@ pub(super) struct Folder {
 impl Folder {
     /// Opens a directory. It may be a link, because the user named it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Self::of(nix::fcntl::open(path, DIRECTORY, Mode::empty())?)
-    }
-
-    fn of(descriptor: OwnedFd) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let descriptor = nix::fcntl::open(path, flags, Mode::empty())?;
         let status = fstat(&descriptor)?;
         Ok(Self { descriptor, status })
-    }
-
-    /// Opens a directory in this one, which must not be a link.
-    pub(super) fn within(&self, name: &str) -> io::Result<Self> {
-        let flags = DIRECTORY | OFlag::O_NOFOLLOW;
-        Self::of(openat(&self.descriptor, name, flags, Mode::empty())?)
     }
 
     /// Whether a group shares the directory: the group may write it, and owns all files in it.
@@ -56,25 +45,6 @@ impl Folder {
     fn mode(&self) -> Mode {
         let own = Mode::S_IRUSR | Mode::S_IWUSR;
         if self.is_shared() { own | Mode::S_IRGRP | Mode::S_IWGRP } else { own }
-    }
-
-    /// Whether a file has the mode that a new one would get. A directory may become shared, or stop
-    /// being shared, after the file was made.
-    pub(super) fn has_mode(&self, file: &FileStat) -> bool {
-        let permissions = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO;
-        Mode::from_bits_truncate(file.st_mode) & permissions == self.mode()
-    }
-
-    /// Makes a directory in this one, unless it exists.
-    pub(super) fn make_within(&self, name: &str) -> io::Result<()> {
-        match mkdirat(&self.descriptor, name, Mode::S_IRWXU) {
-            Ok(()) if self.is_shared() => {
-                let shared = Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_ISGID;
-                self.set_mode(name, SFlag::S_IFDIR, shared)
-            }
-            Ok(()) | Err(Errno::EEXIST) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
     }
 
     /// The status of a file, not following a link; `None` if it is missing.
@@ -135,20 +105,21 @@ impl Folder {
     pub(super) fn make_pipe(&self, name: &str) -> io::Result<()> {
         let mode = self.mode();
         mkfifoat(&self.descriptor, name, mode)?;
-        self.set_mode(name, SFlag::S_IFIFO, mode)
+        self.set_mode(name, mode)
     }
 
-    /// Sets the mode of what this process has just made, whatever the umask. Another user of the
+    /// Sets the mode of a pipe that this process has just made, whatever the umask. Another user of the
     /// directory may have put something else in its place, so this checks and changes an open
     /// descriptor. That is one without access to the content, because the umask may forbid access.
-    fn set_mode(&self, name: &str, made: SFlag, mode: Mode) -> io::Result<()> {
+    fn set_mode(&self, name: &str, mode: Mode) -> io::Result<()> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let descriptor = openat(&self.descriptor, name, flags, Mode::empty())?;
         let status = fstat(&descriptor)?;
-        if kind(&status) == made && Mode::from_bits_truncate(status.st_mode) == mode {
+        let is_pipe = kind(&status) == SFlag::S_IFIFO;
+        if is_pipe && Mode::from_bits_truncate(status.st_mode) == mode {
             return Ok(());
         }
-        if kind(&status) != made || status.st_uid != geteuid().as_raw() {
+        if !is_pipe || status.st_uid != geteuid().as_raw() {
             let what = "another user has replaced it; keep that user out of the directory";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
@@ -209,7 +180,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::open(root.path()).unwrap();
         let mode = |name| folder.status_of(name).unwrap().unwrap().st_mode & 0o777;
-        let set = |name| folder.set_mode(name, SFlag::S_IFIFO, Mode::S_IRWXU);
+        let set = |name| folder.set_mode(name, Mode::S_IRWXU);
         drop(folder.new_file("theirs").unwrap());
         std::os::unix::fs::symlink("theirs", root.path().join("link")).unwrap();
         for name in ["theirs", "link"] {

@@ -10,7 +10,6 @@ use nix::sys::stat::FileStat;
 
 use super::directory::Place;
 use super::failure;
-use super::folder::Folder;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
 use crate::store::waiting::received;
 use crate::system::poll::Interrupt;
@@ -95,12 +94,9 @@ fn lock_current(
     }
 }
 
-/// Opens a file and locks it without waiting; `None` if another process has locked it, or has given
-/// its name to another file meanwhile.
-pub(super) fn lock_idle(folder: &Folder, name: &str) -> io::Result<Option<Locked>> {
-    let (file, status) = folder.file(name, OFlag::O_RDWR)?;
-    let Ok(locked) = Flock::lock(file, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
-    Ok(folder.current(name, &status)?.map(|status| (locked, status)))
+/// Opens the state and locks it without waiting; `None` if that fails.
+pub(super) fn lock_idle(place: &Place) -> Option<Locked> {
+    lock_current(place, OFlag::O_RDWR, FlockArg::LockExclusiveNonblock, Duration::ZERO).ok()?
 }
 
 fn cannot_lock(errno: Errno) -> Failure {

@@ -47,39 +47,21 @@ pub(super) fn hidden_as<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     name.strip_prefix('.')?.strip_suffix(suffix)
 }
 
-/// The suffix of a folder whose name is a piece of an encoded key.
-const MORE: char = '+';
+/// The longest encoded key: file systems allow names of 255 bytes.
+pub(super) const LONGEST: usize = 255 - ".".len() - STATE.len();
 
-/// How many bytes of an encoded key go into one file name. File systems allow 255.
-pub(super) const PIECE: usize = 200;
-
-/// The name of the folder for a piece of an encoded key.
-pub(super) fn folder(piece: &str) -> String {
-    format!("{piece}{MORE}")
-}
-
-/// The piece of an encoded key that a folder stands for; `None` if it is not a folder of rlock.
-pub(super) fn piece(folder: &str) -> Option<&str> {
-    let is_ours = |byte| is_plain(byte) || byte == b'%';
-    folder.strip_suffix(MORE).filter(|it| it.len() == PIECE && it.bytes().all(is_ours))
-}
-
-/// Encodes a key as a file name: all but letters, digits and `-_:.@` become `%XX`, and so does a
-/// leading dot.
+/// Encodes a key as a file name: all ASCII characters but letters, digits and `-_:.@` become `%XX`,
+/// and so does a leading dot.
 pub(super) fn encoded(key: &str) -> String {
     let mut name = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'.' if name.is_empty() => name.push_str("%2E"),
-            _ if is_plain(byte) => name.push(byte.into()),
-            _ => name.push_str(&format!("%{byte:02X}")),
+    for c in key.chars() {
+        match c {
+            '.' if name.is_empty() => name.push_str("%2E"),
+            _ if !c.is_ascii() || c.is_ascii_alphanumeric() || "-_:.@".contains(c) => name.push(c),
+            _ => name.push_str(&format!("%{:02X}", u32::from(c))),
         }
     }
     name
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-_:.@".contains(&byte)
 }
 
 /// Decodes a file name; `None` if `encoded` cannot have written it.

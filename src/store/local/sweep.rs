@@ -3,6 +3,7 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::OFlag;
@@ -10,11 +11,12 @@ use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
 use super::clock::Clock;
-use super::directory::{Directory, Found, Kind};
+use super::directory::{Directory, Place};
 use super::file::LockFile;
 use super::folder::{Folder, is_file};
 use super::mailbox;
-use crate::rules::Instant;
+use super::names::{STATE, decoded, hidden_as, is_draft, is_mail};
+use crate::rules::{Instant, millis};
 
 /// How long files are kept after their last use.
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -41,32 +43,30 @@ pub(super) fn once_a_day(directory: &Directory, clock: &Clock) {
     if mark_as_swept(&folder).is_err() {
         return;
     }
-    let Ok(files) = directory.files() else { return };
-    let until = Instant::now() + AT_MOST;
-    for file in files.take_while(|_| Instant::now() < until) {
-        remove_if_unused(&file, clock);
+    let Ok(names) = folder.names() else { return };
+    let (folder, until) = (Arc::new(folder), Instant::now() + AT_MOST);
+    for name in names.take_while(|_| Instant::now() < until) {
+        remove_if_unused(directory, &folder, &name, clock);
     }
 }
 
-fn remove_if_unused(file: &Found, clock: &Clock) {
-    let Found { folder, name, .. } = file;
-    let Some(kind) = file.kind() else { return };
+fn remove_if_unused(directory: &Directory, folder: &Arc<Folder>, name: &str, clock: &Clock) {
+    let encoded = hidden_as(name, STATE).filter(|encoded| decoded(encoded).is_some());
+    if encoded.is_none() && !is_mail(name) && !is_draft(name) {
+        return;
+    }
     match folder.status_of(name) {
         Ok(Some(status)) if is_old(status.st_mtime) => {}
         _ => return,
     }
-    match kind {
-        Kind::State(place) => {
-            if let Ok(Some(file)) = LockFile::open_idle(place, clock) {
-                let day = u64::try_from(DAY.as_millis()).unwrap_or(u64::MAX);
-                let moment = file.now().saturating_sub(day);
-                let _ = file.remove_if_unused_since(moment);
-            }
+    if let Some(encoded) = encoded {
+        let place = Place::new(folder.clone(), encoded, directory.path());
+        if let Some(file) = LockFile::open_idle(place, clock) {
+            let moment = file.now().saturating_sub(millis(DAY));
+            let _ = file.remove_if_unused_since(moment);
         }
-        Kind::Mail if mailbox::is_read(folder, name) => {}
-        Kind::Mail | Kind::TempFile => {
-            let _ = folder.remove(name);
-        }
+    } else if is_draft(name) || !mailbox::is_read(folder, name) {
+        let _ = folder.remove(name);
     }
 }
 

@@ -37,8 +37,11 @@ pub(super) fn replace(place: &Place, old: &FileStat, content: &[u8]) -> io::Resu
 /// Writes the first state to a new file. If this is interrupted, the file is empty or all zeros,
 /// which counts as new.
 pub(super) fn fill(file: &File, content: &[u8]) -> io::Result<()> {
-    copies::check_size(content)?;
     let bytes = copies::new_file(content);
+    if bytes.len() as u64 > copies::LARGEST {
+        // It could not be read again.
+        return Err(io::Error::new(io::ErrorKind::StorageFull, "lock file would exceed 64 MiB"));
+    }
     file.set_len(bytes.len() as u64)?;
     file.write_all_at(&bytes, 0)
 }

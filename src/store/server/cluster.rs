@@ -2,10 +2,9 @@
 //! with MOVED or ASK, which name the node that does.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::answers::Answers;
+use super::answers::first;
 use super::node::{Node, Reply};
 use super::refusal::{Redirection, Refusal};
 use super::scripts::Call;
@@ -15,7 +14,6 @@ use crate::rules::{BackOff, Failure, Instant};
 use crate::store::Interrupt;
 use crate::store::waiting::pause;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
-use crate::system::poll::Interrupter;
 
 /// How many redirections in a row are followed before they count as a loop.
 const MAX_REDIRECTIONS: u32 = 8;
@@ -23,17 +21,11 @@ const MAX_REDIRECTIONS: u32 = 8;
 /// The pause between two attempts while the lock's keys are divided between two nodes.
 const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(5), Duration::from_millis(200));
 
-/// How long a node about which nothing is known may be silent before others are asked too.
-const PATIENCE: Duration = Duration::from_millis(50);
-
 /// The nodes known so far.
 pub(in crate::store) struct Cluster {
     nodes: Vec<Node>,
-    /// The indices of the nodes that have answered or were named by one that has. The others may be
-    /// silent without anything being wrong with the cluster.
-    known: BTreeSet<usize>,
-    /// The index of the node to ask first.
-    owner: usize,
+    /// The index of the node to ask first; `None` if it is unknown which of them answer.
+    owner: Option<usize>,
     /// The index of the node that ran the last script, and whether that took an ASKING.
     last: (usize, bool),
     io_timeout: Duration,
@@ -47,25 +39,19 @@ impl Cluster {
         let nodes = nodes.iter().map(|node| Node::new(node.clone(), io_timeout, None));
         Ok(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
-            known: BTreeSet::new(),
-            owner: 0,
+            owner: None,
             last: (0, false),
             io_timeout,
             diagnostics: Vec::new(),
         })
     }
 
-    fn index_of(&mut self, endpoint: Endpoint) -> Result<usize, Failure> {
-        let index = match self.nodes.iter().position(|node| *node.endpoint() == endpoint) {
-            Some(index) => index,
-            None => {
-                let node = self.nodes[0].sibling(endpoint)?;
-                self.nodes.push(node);
-                self.nodes.len() - 1
-            }
-        };
-        self.known.insert(index);
-        Ok(index)
+    fn index_of(&mut self, endpoint: Endpoint) -> usize {
+        let known = self.nodes.iter().position(|node| *node.endpoint() == endpoint);
+        known.unwrap_or_else(|| {
+            self.nodes.push(self.nodes[0].sibling(endpoint));
+            self.nodes.len() - 1
+        })
     }
 
     fn diagnostic(&mut self, at: usize, what: &str) {
@@ -75,107 +61,76 @@ impl Cluster {
         }
     }
 
-    /// The next node to ask: one that is known if there is any.
-    fn other_than(&self, at: usize, absent: &[(usize, Failure)]) -> Option<usize> {
-        let count = self.nodes.len();
-        let mut others = (1..count)
-            .map(|step| (at + step) % count)
-            .filter(|other| absent.iter().all(|(node, _)| node != other));
-        others.clone().find(|other| self.known.contains(other)).or_else(|| others.next())
-    }
-
-    /// Runs a script on one node. If nothing is known about that node yet and it is silent, other
-    /// such nodes are asked whether they are there. The second value is one that answers instead.
-    fn run_at(
+    /// The node to ask first. If that is unknown, it is the first to answer of those that are not
+    /// `absent`, because some may be silent without anything being wrong with the cluster.
+    fn owner(
         &mut self,
-        (at, asking): (usize, bool),
-        call: &Call,
         absent: &[(usize, Failure)],
-        interrupt: Interrupt<'_>,
-    ) -> (Result<Reply, Refusal>, Option<usize>) {
-        let others = match self.known.contains(&at) {
-            true => None,
-            false => self.others_beside(at, absent),
-        };
-        let arrival = others.as_ref().map(|others| others.received.as_fd());
-        let beside = arrival.map(|arrival| Interrupter::or(interrupt, arrival)).or(interrupt);
-        let ran = self.nodes[at].run_script(call, asking, beside);
-        if let Err(Refusal { failure: Failure::Interrupted { .. }, .. }) = ran
-            && let Some((by, node, ())) = others.and_then(|others| others.received.next())
-        {
-            self.diagnostic(at, &format!("silent, but {} answers", node.endpoint()));
-            self.nodes[by] = node;
-            return (ran, Some(by));
+        limit: Limit<'_>,
+    ) -> Result<usize, Vec<Failure>> {
+        if let Some(owner) = self.owner {
+            return Ok(owner);
         }
-        (ran, None)
-    }
-
-    /// Asks the nodes about which nothing is known, unless this one answers soon. A node that
-    /// refuses to answer is there, and its refusal is what the user must know.
-    fn others_beside(&self, at: usize, absent: &[(usize, Failure)]) -> Option<Answers<()>> {
-        let is_new = |index: usize| {
-            index != at
-                && !self.known.contains(&index)
-                && absent.iter().all(|(node, _)| *node != index)
-        };
-        let others = self.nodes.iter().enumerate().filter(|(index, _)| is_new(*index));
-        let others = others.filter_map(|(index, node)| Some((index, another(node).ok()?)));
-        let others: Vec<_> = others.collect();
+        let mut others = self.others();
+        others.retain(|(index, _)| absent.iter().all(|(node, _)| node != index));
+        // A node that refuses to answer is there, and its refusal is what the user must know.
         let is_there = |node: &mut Node| match node.ask(wire::cmd("PING"), None) {
-            Err(failure) if failure.is_transient() => None,
-            _ => Some(()),
+            Err(failure) if failure.is_transient() => Err(failure),
+            _ => Ok(()),
         };
-        // If no thread can be started, the request itself still has its whole timeout.
-        (!others.is_empty()).then(|| Answers::of(others, PATIENCE, is_there).ok()).flatten()
+        let owner = match &others[..] {
+            [(only, _)] => *only,
+            _ => {
+                let (index, node, ()) =
+                    first("node", others, is_there, &mut self.diagnostics, limit)?;
+                self.nodes[index] = node;
+                index
+            }
+        };
+        self.owner = Some(owner);
+        Ok(owner)
     }
 
-    /// Runs a script on the node that has its lock. `copies` receives the nodes that did not answer
-    /// and may yet execute it, or have done so.
+    /// All nodes, on other connections.
+    fn others(&self) -> Vec<(usize, Node)> {
+        let nodes = self.nodes.iter().map(|node| node.sibling(node.endpoint().clone()));
+        nodes.enumerate().collect()
+    }
+
+    /// Runs a script on the node that has its lock. `may_run`: a node did not answer, and may yet
+    /// execute it, or has done so.
     fn find_and_run(
         &mut self,
         call: &Call,
         interrupt: Interrupt<'_>,
-        copies: &mut Vec<usize>,
+        may_run: &mut bool,
     ) -> Result<Reply, Failure> {
         // Bounds how long to wait for a migration, and for nodes that do not answer one after
         // another.
-        let until = Instant::now() + self.io_timeout;
-        let (mut at, mut asking) = (self.owner, false);
-        let (mut redirections, mut back_off) = (0, BACK_OFF);
-        let mut another_answered = false;
+        let limit = Limit::new(self.io_timeout, interrupt);
         let mut absent = Vec::<(usize, Failure)>::new();
+        let mut at = self.owner(&absent, limit).map_err(|failures| {
+            Failure::worst(failures)
+                .reworded(|why| format!("no node of the cluster is usable: {why}"))
+        })?;
+        let (mut asking, mut another_answered) = (false, false);
+        let (mut redirections, mut back_off) = (0, BACK_OFF);
         loop {
             if let Some(known) = absent.iter().position(|(node, _)| *node == at) {
-                let failure = absent.swap_remove(known).1;
                 // Another node has redirected the request to this one.
-                return Err(failure.if_others(true));
+                return Err(absent.swap_remove(known).1.if_others(true));
             }
-            let (ran, answers_instead) = self.run_at((at, asking), call, &absent, interrupt);
-            if ran.as_ref().is_err_and(|refusal| refusal.failure.maybe_executed()) {
-                copies.push(at);
-            }
-            if let Some(by) = answers_instead {
-                // If it redirects to the silent node, that is asked again.
-                self.known.insert(by);
-                self.owner = by;
-                (at, asking) = (by, false);
-                another_answered = true;
-                continue;
-            }
-            let Refusal { failure, redirection } = match ran {
-                Ok(mut reply) => {
-                    self.last = (at, asking);
-                    self.known.insert(at);
-                    reply.repeated |= copies.contains(&at);
-                    return Ok(reply);
-                }
-                Err(refusal) => refusal,
-            };
-            if redirection.is_some() {
-                self.known.insert(at);
-                another_answered = true;
-            }
-            let in_time = Instant::now() < until;
+            let Refusal { failure, redirection } =
+                match self.nodes[at].run_script(call, asking, interrupt) {
+                    Ok(reply) => {
+                        self.last = (at, asking);
+                        return Ok(reply);
+                    }
+                    Err(refusal) => refusal,
+                };
+            *may_run |= failure.maybe_executed();
+            another_answered |= redirection.is_some();
+            let in_time = Instant::now() < limit.until;
             match redirection {
                 Some(Redirection::Elsewhere { node, asking: ask })
                     if redirections < MAX_REDIRECTIONS =>
@@ -183,9 +138,9 @@ impl Cluster {
                     redirections += 1;
                     let way = if ask { "ASK" } else { "MOVED" };
                     self.diagnostic(at, &format!("{way} {node}"));
-                    (at, asking) = (self.index_of(node)?, ask);
+                    (at, asking) = (self.index_of(node), ask);
                     if !ask {
-                        self.owner = at;
+                        self.owner = Some(at);
                     }
                 }
                 Some(Redirection::Elsewhere { .. }) => {
@@ -196,22 +151,17 @@ impl Cluster {
                 Some(Redirection::Moving) if in_time => {
                     self.diagnostic(at, "is moving the lock's keys");
                     pause(back_off.pause(), interrupt)?;
-                    (at, asking, redirections) = (self.owner, false, 0);
+                    (at, asking, redirections) = (self.owner.unwrap_or(at), false, 0);
                 }
                 None if failure.is_transient() => {
                     self.diagnostic(at, &failure.to_string());
                     absent.push((at, failure));
+                    self.owner = None;
                     // Another node may know which replica was promoted. If there is no time to ask
                     // it now, the next request does.
-                    match self.other_than(at, &absent) {
-                        Some(other) if in_time || call.expects_no_reply => {
-                            (self.owner, at, asking) = (other, other, false);
-                        }
-                        other => {
-                            let (first, failure) = absent.swap_remove(0);
-                            self.owner = other.unwrap_or(first);
-                            return Err(failure.if_others(another_answered));
-                        }
+                    match in_time.then(|| self.owner(&absent, limit)) {
+                        Some(Ok(other)) => (at, asking) = (other, false),
+                        _ => return Err(absent.swap_remove(0).1.if_others(another_answered)),
                     }
                 }
                 _ => return Err(failure),
@@ -221,27 +171,19 @@ impl Cluster {
 
     /// The masters that the first node to answer names.
     fn find_masters(&mut self) -> Result<BTreeSet<usize>, Failure> {
-        let nodes = self.nodes.iter().map(another).collect::<Result<Vec<_>, _>>()?;
-        let nodes = nodes.into_iter().enumerate().collect();
-        let answers = Answers::of(nodes, Duration::ZERO, |node| Some(ask_for_masters(node)))?;
         let limit = Limit::new(self.io_timeout, None);
-        let first = answers.first("node", &mut self.nodes, &mut self.diagnostics, limit);
-        let (index, masters) = first.map_err(Failure::worst)?;
-        self.known.insert(index);
-        masters.into_iter().map(|master| self.index_of(master)).collect()
+        let answer = first("node", self.others(), ask_for_masters, &mut self.diagnostics, limit);
+        let (index, node, masters) = answer.map_err(Failure::worst)?;
+        self.nodes[index] = node;
+        Ok(masters.into_iter().map(|master| self.index_of(master)).collect())
     }
-}
-
-/// The same node on another connection.
-fn another(node: &Node) -> Result<Node, Failure> {
-    node.sibling(node.endpoint().clone())
 }
 
 /// Where all masters listen, according to one node.
 fn ask_for_masters(node: &mut Node) -> Result<Vec<Endpoint>, Failure> {
     let slots = node.ask(wire::cmd("CLUSTER").arg("SLOTS").clone(), None)?;
     let masters = masters_in(&slots).ok_or_else(|| node.unexpected_reply())?;
-    masters.into_iter().map(|(host, port)| node.address().named(&host, port)).collect()
+    masters.into_iter().map(|(host, port)| node.address.named(&host, port)).collect()
 }
 
 /// Reads the reply to CLUSTER SLOTS. Each entry is `first slot, last slot, master, replica, …`,
@@ -265,11 +207,17 @@ pub fn masters_in(slots: &Value) -> Option<Vec<(String, u16)>> {
 
 impl Topology for Cluster {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        let mut copies = Vec::new();
-        self.find_and_run(call, interrupt, &mut copies).map_err(|failure| {
-            match copies.is_empty() || failure.maybe_executed() {
-                true => failure,
-                false => failure.but_maybe_executed(),
+        if call.expects_no_reply {
+            // It follows an earlier request, wherever that went.
+            let nodes = self.nodes.iter_mut();
+            nodes.for_each(|node| drop(node.run_script(call, false, interrupt)));
+            return Err(Failure::Interrupted { sent: true });
+        }
+        let mut may_run = false;
+        self.find_and_run(call, interrupt, &mut may_run).map_err(|failure| {
+            match may_run && !failure.maybe_executed() {
+                true => failure.but_maybe_executed(),
+                false => failure,
             }
         })
     }

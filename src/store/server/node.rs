@@ -6,13 +6,16 @@ mod link;
 use std::time::Duration;
 
 pub use handshake::Probe;
-use link::{Kind, Link, Pipeline, first_error};
+use link::{Kind, Pipeline, Purpose, first_error};
 
 use super::refusal::{self, Refusal};
 use super::scripts::Call;
+use crate::report::Diagnostic;
+use crate::rules::quorum::Run;
 use crate::rules::{Failure, UserMessage};
 use crate::store::Interrupt;
-use crate::store::wire::{self, Address, Cmd, Endpoint, Limit, Value};
+use crate::store::wire::{self, Address, Cmd, Connection, Endpoint, Limit, Tls, TlsFiles, Value};
+use crate::system::wakeup::Wakeup;
 
 /// How much later than its timeout a blocking command may at least return: the server checks for
 /// timeouts ten times a second.
@@ -20,7 +23,19 @@ const BLOCKING_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// One server. It is connected to on first use.
 pub struct Node {
-    pub(super) link: Link,
+    pub(super) address: Address,
+    io_timeout: Duration,
+    tls: Option<Tls>,
+    probe: Option<Probe>,
+    connection: Option<(Connection, Purpose)>,
+    /// The run of the server program that answered last, if `Probe::Run` asks for it.
+    pub(super) run: Option<Run>,
+    /// Whether any request may have reached the server.
+    has_sent: bool,
+    /// Interrupts every request that has no interrupt.
+    pub(super) withdrawal: Option<Wakeup>,
+    /// What the server has reported about itself.
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// The last script may not have arrived yet, or its reply may be missing. The reply to the next
     /// one may then be missing too, including a NOSCRIPT. So the next script travels as source: it
     /// runs even if the server does not know its hash.
@@ -46,30 +61,39 @@ impl Node {
         io_timeout: Duration,
         probe: Option<Probe>,
     ) -> Result<Self, String> {
-        Link::new(address, io_timeout, probe).map(Self::on)
+        let tls = address.tls.as_ref().map(TlsFiles::prepare).transpose()?;
+        Ok(Self::with(address, tls, io_timeout, probe))
     }
 
-    /// Another server with the same credentials and TLS files. An error means that no certificate
-    /// could be valid for its host.
-    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Result<Self, Failure> {
-        let link = self.link.sibling(endpoint);
-        let failure =
-            |what| Failure::Misconfigured { fault: UserMessage::new(what), executed: false };
-        link.map(Self::on).map_err(failure)
+    fn with(
+        address: Address,
+        tls: Option<Tls>,
+        io_timeout: Duration,
+        probe: Option<Probe>,
+    ) -> Self {
+        Self {
+            address,
+            io_timeout,
+            tls,
+            probe,
+            connection: None,
+            run: None,
+            has_sent: false,
+            withdrawal: None,
+            diagnostics: Vec::new(),
+            unanswered: false,
+            has_read_only_eval: true,
+        }
     }
 
-    fn on(link: Link) -> Self {
-        Self { link, unanswered: false, has_read_only_eval: true }
-    }
-
-    /// The address with its credentials.
-    pub(in crate::store) fn address(&self) -> &Address {
-        &self.link.address
+    /// Another server with the same credentials and TLS files.
+    pub(in crate::store) fn sibling(&self, endpoint: Endpoint) -> Self {
+        Self::with(self.address.at(endpoint), self.tls.clone(), self.io_timeout, self.probe)
     }
 
     /// Where the server listens; it also names the server in messages.
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {
-        &self.link.address.endpoint
+        &self.address.endpoint
     }
 
     /// Runs a script. It travels as its hash, together with AUTH on a new connection; if the server
@@ -105,7 +129,7 @@ impl Node {
         let (replies, _) = self.run_known_or_not(first, commands, 0, None)?;
         self.unanswered = false;
         let result = |(call, reply)| match reply {
-            Value::ServerError(error) => Err(refusal::of_script(&error, &self.link.address, call)),
+            Value::ServerError(error) => Err(refusal::of_script(&error, &self.address, call)),
             value => Ok(value),
         };
         Ok(calls.iter().zip(replies).map(result).collect())
@@ -122,7 +146,7 @@ impl Node {
         let confirmed = if call.min_replicas > 0 { replies.pop() } else { None };
         let value = match replies.pop() {
             Some(Value::ServerError(error)) => {
-                return Err(refusal::of_script(&error, &self.link.address, call));
+                return Err(refusal::of_script(&error, &self.address, call));
             }
             Some(value) => value,
             None => return Err(self.unexpected_reply().into()),
@@ -131,7 +155,7 @@ impl Node {
             Some(Value::Int(replicas)) => self.unconfirmed(replicas, call.min_replicas),
             // The script itself has run.
             Some(Value::ServerError(error)) => {
-                return Err(self.link.refused(&error).failure.but_maybe_executed().into());
+                return Err(self.refused(&error).failure.but_maybe_executed().into());
             }
             Some(_) => return Err(self.unexpected_reply().into()),
             None => None,
@@ -148,7 +172,7 @@ impl Node {
         script: usize,
         interrupt: Interrupt<'_>,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let timeout = if call.expects_no_reply { Duration::ZERO } else { self.link.io_timeout };
+        let timeout = if call.expects_no_reply { Duration::ZERO } else { self.io_timeout };
         let kind = match () {
             () if call.is_undo() => Kind::Undo,
             () if call.min_replicas > 0 => Kind::Blocking,
@@ -159,7 +183,7 @@ impl Node {
         loop {
             let read_only = call.is_read_only() && self.has_read_only_eval;
             let commands = &commands(call.command(as_source, read_only), read_only);
-            let exchanged = self.link.exchange(&Pipeline { commands, timeout, interrupt, kind });
+            let exchanged = self.exchange(&Pipeline { commands, timeout, interrupt, kind });
             if let Err(refusal) = &exchanged {
                 self.unanswered |= refusal.failure.maybe_executed();
             }
@@ -180,7 +204,7 @@ impl Node {
     /// The WAIT that follows a script whose success must reach replicas. It may take a quarter of
     /// the I/O timeout, because the server checks for timeouts only ten times a second.
     fn wait(&self, call: &Call) -> Option<Cmd> {
-        let timeout = (self.link.io_timeout / 4).as_millis();
+        let timeout = (self.io_timeout / 4).as_millis();
         (call.min_replicas > 0)
             .then(|| wire::cmd("WAIT").arg(call.min_replicas).arg(timeout).to_owned())
     }
@@ -195,21 +219,8 @@ impl Node {
         at_most: Duration,
         interrupt: Interrupt<'_>,
     ) -> Result<Value, Refusal> {
-        let mut commands = self.select();
-        commands.extend(asking.then(|| wire::cmd("ASKING")));
-        commands.push(command);
-        let limit = self.limit_of_a_sleep(at_most, interrupt);
-        let replies = self.link.exchange_blocking(&commands, limit);
-        let mut replies = replies.inspect_err(|_| self.unanswered = true)?.unwrap_or_default();
-        match replies.pop() {
-            Some(Value::ServerError(error)) => Err(self.link.refused(&error)),
-            reply => Ok(reply.unwrap_or(Value::Nil)),
-        }
-    }
-
-    /// The server has the I/O timeout to answer once the sleep is over.
-    fn limit_of_a_sleep<'a>(&self, at_most: Duration, interrupt: Interrupt<'a>) -> Limit<'a> {
-        Limit::new(self.link.io_timeout.max(BLOCKING_TOLERANCE), interrupt).after(at_most)
+        let replies = self.block(command, asking, Vec::new(), at_most, interrupt)?;
+        Ok(replies.map_or(Value::Nil, |(reply, _)| reply))
     }
 
     /// Runs a blocking command for `at_most`, and then a script, without a round trip in between.
@@ -226,21 +237,42 @@ impl Node {
         if self.unanswered || asking {
             return self.sleep(command, asking, at_most, interrupt).map(|_| None);
         }
+        let script = [call.command(false, false)].into_iter().chain(self.wait(call)).collect();
+        match self.block(command, false, script, at_most, interrupt)? {
+            None => Ok(None),
+            Some((_, replies)) => match replies.first() {
+                Some(Value::ServerError(error)) if error.code() == "NOSCRIPT" => Ok(None),
+                _ => self.read_script(replies, false, call).map(Some),
+            },
+        }
+    }
+
+    /// Runs a blocking command for `at_most`, and others after it. Returns the replies to both, or
+    /// `None` if there is no connection.
+    fn block(
+        &mut self,
+        command: Cmd,
+        asking: bool,
+        others: Vec<Cmd>,
+        at_most: Duration,
+        interrupt: Interrupt<'_>,
+    ) -> Result<Option<(Value, Vec<Value>)>, Refusal> {
         let mut commands = self.select();
+        commands.extend(asking.then(|| wire::cmd("ASKING")));
         commands.push(command);
         let before = commands.len();
-        commands.push(call.command(false, false));
-        commands.extend(self.wait(call));
-        let limit = self.limit_of_a_sleep(at_most, interrupt);
-        let replies = self.link.exchange_blocking(&commands, limit);
+        commands.extend(others);
+        // The server has the I/O timeout to answer once the sleep is over.
+        let timeout = self.io_timeout.max(BLOCKING_TOLERANCE);
+        let limit = Limit::new(timeout, interrupt).after(at_most);
+        let replies = self.exchange_blocking(&commands, limit);
         let Some(mut replies) = replies.inspect_err(|_| self.unanswered = true)? else {
             return Ok(None);
         };
-        let of_script = replies.split_off(before.min(replies.len()));
-        match (replies.pop(), of_script.first()) {
-            (Some(Value::ServerError(error)), _) => Err(self.link.refused(&error)),
-            (_, Some(Value::ServerError(error))) if error.code() == "NOSCRIPT" => Ok(None),
-            _ => self.read_script(of_script, false, call).map(Some),
+        let rest = replies.split_off(before);
+        match replies.pop() {
+            Some(Value::ServerError(error)) => Err(self.refused(&error)),
+            reply => Ok(reply.map(|reply| (reply, rest))),
         }
     }
 
@@ -248,18 +280,18 @@ impl Node {
     pub fn ask(&mut self, command: Cmd, interrupt: Interrupt<'_>) -> Result<Value, Failure> {
         let mut commands = self.select();
         commands.push(command);
-        let (timeout, kind) = (self.link.io_timeout, Kind::Ordinary);
+        let (timeout, kind) = (self.io_timeout, Kind::Ordinary);
         let pipeline = Pipeline { commands: &commands, timeout, interrupt, kind };
-        let (mut replies, _) = self.link.exchange(&pipeline)?;
+        let (mut replies, _) = self.exchange(&pipeline)?;
         match first_error(&replies) {
-            Some(error) => Err(self.link.refused(error).failure),
+            Some(error) => Err(self.refused(error).failure),
             None => replies.pop().ok_or_else(|| self.unexpected_reply()),
         }
     }
 
     /// The SELECT that precedes commands that are not scripts; scripts select their own database.
     fn select(&self) -> Vec<Cmd> {
-        match self.link.address.database {
+        match self.address.database {
             0 => Vec::new(),
             database => vec![wire::cmd("SELECT").arg(database).to_owned()],
         }
@@ -269,14 +301,9 @@ impl Node {
         (replicas < i64::from(wanted)).then(|| {
             let fault = UserMessage::new(format!(
                 "{replicas} of {wanted} replicas of {} confirmed the lock in time",
-                self.link.address
+                self.address
             ));
             Failure::Unconfirmed(fault.with_remedy("check INFO replication there"))
         })
-    }
-
-    /// For a reply that is valid RESP but not what the command returns.
-    pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
-        self.link.unexpected_reply()
     }
 }

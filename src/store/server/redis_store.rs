@@ -181,12 +181,12 @@ impl RedisStore<Node> {
     /// The run of the server program that answered last; `None` before the first answer, and
     /// without `Probe::Run`.
     pub(in crate::store) fn server_run(&self) -> Option<&Run> {
-        self.topology.link.run.as_ref()
+        self.topology.run.as_ref()
     }
 
     /// Makes this interrupt every request that has no interrupt.
     pub(in crate::store) fn set_withdrawal(&mut self, withdrawal: Option<Wakeup>) {
-        self.topology.link.withdrawal = withdrawal;
+        self.topology.withdrawal = withdrawal;
     }
 
     pub(in crate::store) fn endpoint(&self) -> &Endpoint {

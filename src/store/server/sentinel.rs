@@ -1,10 +1,11 @@
 //! The master that Redis Sentinel names. A sentinel is asked before every request, because a master
 //! that was frozen during a failover still believes that it is the master when it resumes.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::Answers;
+use super::answers::first;
 use super::node::{Node, Probe, Reply};
 use super::refusal::{Redirection, Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
@@ -14,15 +15,13 @@ use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
-/// How much longer than the first sentinel another one may take to name a master.
+/// How long the sentinels may take to name another master than one that is none.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// The sentinels of a service, and its master.
 pub(in crate::store) struct Sentinel {
     sentinels: Vec<Node>,
     service: Arc<str>,
-    /// What the sentinels have answered to the last question, or will.
-    answers: Option<Answers<Result<Endpoint, Failure>>>,
     master: Node,
     io_timeout: Duration,
     diagnostics: Vec<Diagnostic>,
@@ -44,67 +43,37 @@ impl Sentinel {
         Ok(Self {
             sentinels: sentinels.collect::<Result<_, _>>()?,
             service: service.into(),
-            answers: None,
             master: Node::new(master.clone(), io_timeout, Some(Probe::Role))?,
             io_timeout,
             diagnostics: Vec::new(),
         })
     }
 
-    /// The master that the first sentinel to answer names.
-    fn master(&mut self, interrupt: Interrupt<'_>) -> Result<&mut Node, Failure> {
-        self.ask_all()?;
-        let master = self.answer(Limit::new(self.io_timeout, interrupt));
-        let master = master.map_err(|failures| none_of(failures, self.sentinels.len()))?;
-        self.use_master(master)
-    }
-
-    /// Asks all sentinels for the master.
-    fn ask_all(&mut self) -> Result<(), Failure> {
-        // Those that answered after the first one keep their connections.
-        while let Some((index, sentinel, _)) =
-            self.answers.as_ref().and_then(|answers| answers.received.next())
-        {
-            self.sentinels[index] = sentinel;
-        }
+    /// The master that the first sentinel to answer names, except for one that is `demoted`.
+    fn master(
+        &mut self,
+        demoted: Option<Endpoint>,
+        limit: Limit<'_>,
+    ) -> Result<&mut Node, Failure> {
         let mut asked = Vec::new();
         for (index, sentinel) in self.sentinels.iter_mut().enumerate() {
-            let another = sentinel.sibling(sentinel.endpoint().clone())?;
-            asked.push((index, std::mem::replace(sentinel, another)));
+            let another = sentinel.sibling(sentinel.endpoint().clone());
+            asked.push((index, mem::replace(sentinel, another)));
         }
         let service = Arc::clone(&self.service);
-        let question = move |sentinel: &mut Node| Some(ask(sentinel, &service));
-        self.answers = Some(Answers::of(asked, Duration::ZERO, question)?);
-        Ok(())
-    }
-
-    /// The master that the next sentinel to answer names.
-    fn answer(&mut self, limit: Limit<'_>) -> Result<Endpoint, Vec<Failure>> {
-        let Some(answers) = &self.answers else { return Err(Vec::new()) };
-        let (index, master) =
-            answers.first("sentinel", &mut self.sentinels, &mut self.diagnostics, limit)?;
+        let question = move |sentinel: &mut Node| match ask(sentinel, &service) {
+            Ok(master) if demoted.as_ref() == Some(&master) => Err(not_a_master(&master)),
+            answer => answer,
+        };
+        let answer = first("sentinel", asked, question, &mut self.diagnostics, limit);
+        let (index, sentinel, master) =
+            answer.map_err(|failures| none_of(failures, self.sentinels.len()))?;
         if *self.master.endpoint() != master {
-            let sentinel = self.sentinels[index].endpoint();
-            let what = format!("sentinel {sentinel}: {master} is the master");
+            let what = format!("sentinel {}: {master} is the master", sentinel.endpoint());
             self.diagnostics.push(Diagnostic::Detail(what));
+            self.master = self.master.sibling(master);
         }
-        Ok(master)
-    }
-
-    /// A master other than the present one, if a sentinel already knows it.
-    fn other_master(&mut self, interrupt: Interrupt<'_>) -> Option<Endpoint> {
-        loop {
-            let master = self.answer(Limit::new(PATIENCE, interrupt)).ok()?;
-            if *self.master.endpoint() != master {
-                return Some(master);
-            }
-        }
-    }
-
-    fn use_master(&mut self, master: Endpoint) -> Result<&mut Node, Failure> {
-        if *self.master.endpoint() != master {
-            self.master = self.master.sibling(master)?;
-        }
+        self.sentinels[index] = sentinel;
         Ok(&mut self.master)
     }
 }
@@ -129,7 +98,7 @@ fn ask(sentinel: &mut Node, service: &str) -> Result<Endpoint, Failure> {
         answer => {
             let address = wire::from_redis_value::<(String, u16)>(answer);
             let (host, port) = address.map_err(|_| sentinel.unexpected_reply())?;
-            sentinel.address().named(&host, port)
+            sentinel.address.named(&host, port)
         }
     }
 }
@@ -154,27 +123,30 @@ fn none_of(failures: Vec<Failure>, count: usize) -> Failure {
     }
 }
 
+fn not_a_master(server: &Endpoint) -> Failure {
+    let what = format!("{server} is not a master, although a sentinel reports it as one");
+    Failure::unavailable(what, "try again when the failover has ended")
+}
+
 impl Topology for Sentinel {
     fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        // It follows an earlier request, wherever that went.
-        let expects_no_reply = call.expects_no_reply;
-        let master = if expects_no_reply { &mut self.master } else { self.master(interrupt)? };
+        if call.expects_no_reply {
+            // It follows an earlier request, wherever that went.
+            return Ok(self.master.run_script(call, false, interrupt)?);
+        }
+        let master = self.master(None, Limit::new(self.io_timeout, interrupt))?;
         let mut reply = master.run_script(call, false, interrupt);
-        // During a failover, another sentinel may already name the new master.
         let is_demoted =
             |refusal: &Refusal| matches!(refusal.redirection, Some(Redirection::Master));
+        let demoted = self.master.endpoint().clone();
+        // During a failover, another sentinel may already name the new master.
         if reply.as_ref().is_err_and(is_demoted)
-            && !expects_no_reply
-            && let Some(other) = self.other_master(interrupt)
+            && let Ok(other) = self.master(Some(demoted), Limit::new(PATIENCE, interrupt))
         {
-            reply = self.use_master(other)?.run_script(call, false, interrupt);
+            reply = other.run_script(call, false, interrupt);
         }
         reply.map_err(|refusal| match is_demoted(&refusal) {
-            true => {
-                let peer = self.master.endpoint();
-                let what = format!("{peer} is not a master, although a sentinel reports it as one");
-                Failure::unavailable(what, "try again when the failover has ended")
-            }
+            true => not_a_master(self.master.endpoint()),
             // A sentinel has just named this server.
             false => refusal.failure.if_others(true),
         })
@@ -185,12 +157,12 @@ impl Topology for Sentinel {
     }
 
     fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
-        Ok(vec![self.master(None)?])
+        Ok(vec![self.master(None, Limit::new(self.io_timeout, None))?])
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = std::mem::take(&mut self.diagnostics);
-        diagnostics.append(&mut self.master.link.diagnostics);
+        diagnostics.append(&mut self.master.diagnostics);
         diagnostics
     }
 }

@@ -36,6 +36,6 @@ impl Topology for Node {
     }
 
     fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
-        std::mem::take(&mut self.link.diagnostics)
+        std::mem::take(&mut self.diagnostics)
     }
 }

@@ -44,22 +44,20 @@ impl Connection {
         tls: Option<&Tls>,
         limit: Limit<'_>,
     ) -> Result<Self, Failure> {
-        let socket = dial(endpoint, limit)?;
-        let peer = endpoint.to_string();
-        match Stream::new(socket, tls) {
-            Ok(stream) => Ok(Self {
-                stream,
-                reader: Reader::default(),
-                peer,
-                unsent: Vec::new(),
-                pending: 0,
-                may_speak_tls: tls.is_none() && matches!(endpoint, Endpoint::Tcp { .. }),
-            }),
-            Err(error) => Err(Failure::Misconfigured {
-                fault: UserMessage::new(format!("cannot use TLS with {peer}: {error}")),
-                executed: false,
-            }),
-        }
+        let tls = match endpoint {
+            Endpoint::Tcp { host, .. } => tls.map(|tls| (tls, host)),
+            Endpoint::Unix(_) => None,
+        };
+        let stream = Stream::new(dial(endpoint, limit)?, tls)
+            .map_err(|fault| Failure::Misconfigured { fault, executed: false })?;
+        Ok(Self {
+            stream,
+            reader: Reader::default(),
+            peer: endpoint.to_string(),
+            unsent: Vec::new(),
+            pending: 0,
+            may_speak_tls: tls.is_none() && matches!(endpoint, Endpoint::Tcp { .. }),
+        })
     }
 
     /// Sends the commands in one pipeline and reads one reply to each within the limit. Replies to

@@ -5,9 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use socket2::Socket;
 
+use super::endpoint::Host;
 use super::tls::Tls;
+use crate::rules::UserMessage;
 use crate::system::poll::Want;
 
 /// Each read and write returns after one read from the socket at most, so that the caller can check
@@ -22,14 +25,19 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// With `tls`, the handshake takes place with the first read or write.
-    pub(super) fn new(socket: Socket, tls: Option<&Tls>) -> io::Result<Self> {
-        let tls = tls.map(|Tls { config, name }| {
-            ClientConnection::new(Arc::clone(config), name.clone())
+    /// With TLS for a host, the handshake takes place with the first read or write.
+    pub(super) fn new(socket: Socket, tls: Option<(&Tls, &Host)>) -> Result<Self, UserMessage> {
+        let connect = |(config, host): (&Tls, &Host)| {
+            let host = host.as_str();
+            let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+                UserMessage::new(format!("'{host}' is not a valid host name for TLS"))
+                    .with_remedy("correct the host in the URL")
+            })?;
+            ClientConnection::new(Arc::clone(config), name)
                 .map(Box::new)
-                .map_err(io::Error::other)
-        });
-        Ok(Self { socket, tls: tls.transpose()?, received: 0 })
+                .map_err(|error| UserMessage::new(error.to_string()))
+        };
+        Ok(Self { socket, tls: tls.map(connect).transpose()?, received: 0 })
     }
 
     /// Whether a TLS handshake is not complete yet.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, ClientConfig, RootCertStore};
 
 use crate::rules::UserMessage;
@@ -21,16 +21,6 @@ pub struct TlsFiles {
     pub authority: Option<Pem>,
     /// The client certificate, for servers that ask for one.
     pub identity: Option<Identity>,
-}
-
-impl TlsFiles {
-    /// Fails if the user names files for a URL that does not use TLS.
-    pub(in crate::store) fn must_be_unused(&self) -> Result<(), String> {
-        match (&self.authority, &self.identity) {
-            (None, None) => Ok(()),
-            _ => Err("--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()),
-        }
-    }
 }
 
 /// A client certificate and its private key.
@@ -47,28 +37,22 @@ pub struct Pem {
     path: PathBuf,
 }
 
-/// Everything that an encrypted connection to one server needs.
-#[derive(Clone)]
-pub(in crate::store) struct Tls {
-    pub(super) config: Arc<ClientConfig>,
-    pub(super) name: ServerName<'static>,
-}
+/// What all encrypted connections with the same files share.
+pub(in crate::store) type Tls = Arc<ClientConfig>;
 
-impl Tls {
-    /// Prepares TLS for a host. Reads the system's certificate authorities only if the user names
-    /// none.
+impl TlsFiles {
+    /// Reads the system's certificate authorities only if the user names none.
     ///
     /// # Errors
     ///
-    /// One line: a file cannot be used, or no certificate could be valid for the host.
-    pub(in crate::store) fn prepare(host: &str, files: &TlsFiles) -> Result<Self, String> {
-        let name = name_of(host)?;
+    /// One line: a file cannot be used.
+    pub(in crate::store) fn prepare(&self) -> Result<Tls, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .with_root_certificates(roots(files.authority.as_ref())?);
-        let mut config = match &files.identity {
+            .with_root_certificates(roots(self.authority.as_ref())?);
+        let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some(Identity { certificate, key }) => {
                 let shown = certificate.path.display();
@@ -79,19 +63,16 @@ impl Tls {
         };
         // A run connects once, so it has no use for session tickets.
         config.resumption = Resumption::disabled();
-        Ok(Self { config: Arc::new(config), name })
+        Ok(Arc::new(config))
     }
 
-    /// The same for another host. An error means that no certificate could be valid for it.
-    pub(in crate::store) fn for_host(&self, host: &str) -> Result<Self, String> {
-        Ok(Self { config: Arc::clone(&self.config), name: name_of(host)? })
+    /// Fails if the user names files for a URL that does not use TLS.
+    pub(in crate::store) fn must_be_unused(&self) -> Result<(), String> {
+        match (&self.authority, &self.identity) {
+            (None, None) => Ok(()),
+            _ => Err("--tls-ca, --tls-cert and --tls-key require TLS; use a rediss:// URL".into()),
+        }
     }
-}
-
-fn name_of(host: &str) -> Result<ServerName<'static>, String> {
-    ServerName::try_from(host.to_owned()).map_err(|_| {
-        format!("'{host}' is not a valid host name for TLS; correct the host in the URL")
-    })
 }
 
 fn roots(authority: Option<&Pem>) -> Result<RootCertStore, String> {

@@ -1,40 +1,24 @@
-//! The link to one server: a connection that rlock opens on first use, keeps, and opens again after
-//! a failure.
+//! The connection to one server, which rlock opens on first use, keeps, and opens again after a
+//! failure.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use super::Node;
 use super::handshake::{self, Probe};
 use crate::report::Diagnostic;
 use crate::rules::quorum::Run;
 use crate::rules::{Delivery, Failure, UserMessage};
 use crate::store::Interrupt;
 use crate::store::server::refusal::{self, Refusal};
-use crate::store::wire::{Address, Cmd, Connection, Endpoint, Limit, ServerError, Tls, Value};
-use crate::system::wakeup::Wakeup;
+use crate::store::wire::{Cmd, Connection, Endpoint, Limit, ServerError, Value};
 
 /// How long a request whose reply nobody awaits may take to connect: the process is about to end.
 const TO_CONNECT_AT_THE_END: Duration = Duration::from_millis(50);
 
-pub(in crate::store::server) struct Link {
-    pub(super) address: Address,
-    pub(super) io_timeout: Duration,
-    tls: Option<Tls>,
-    probe: Option<Probe>,
-    connection: Option<(Connection, Purpose)>,
-    /// The run of the server program that answered last, if `Probe::Run` asks for it.
-    pub(in crate::store::server) run: Option<Run>,
-    /// Whether any request may have reached the server.
-    has_sent: bool,
-    /// Interrupts every request that has no interrupt.
-    pub(in crate::store::server) withdrawal: Option<Wakeup>,
-    /// What the server has reported about itself.
-    pub(in crate::store::server) diagnostics: Vec<Diagnostic>,
-}
-
 /// What a connection may still be used for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
+pub(super) enum Purpose {
     Any,
     /// Only to undo an earlier request on the same connection, which the undo must not overtake.
     /// Either the server did not answer that request in time, or it rejected the login but runs
@@ -71,54 +55,13 @@ pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
     })
 }
 
-impl Link {
-    /// An error means that a TLS file cannot be used.
-    pub(super) fn new(
-        address: Address,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Result<Self, String> {
-        let tls = match (&address.endpoint, &address.tls) {
-            (Endpoint::Tcp { host, .. }, Some(files)) => Some(Tls::prepare(host.as_str(), files)?),
-            _ => None,
-        };
-        Ok(Self::with(address, tls, io_timeout, probe))
-    }
-
-    fn with(
-        address: Address,
-        tls: Option<Tls>,
-        io_timeout: Duration,
-        probe: Option<Probe>,
-    ) -> Self {
-        Self {
-            address,
-            io_timeout,
-            tls,
-            probe,
-            connection: None,
-            run: None,
-            has_sent: false,
-            withdrawal: None,
-            diagnostics: Vec::new(),
-        }
-    }
-
-    /// A link to another server with the same credentials and TLS files.
-    pub(super) fn sibling(&self, endpoint: Endpoint) -> Result<Self, String> {
-        let tls = match (&endpoint, &self.tls) {
-            (Endpoint::Tcp { host, .. }, Some(tls)) => Some(tls.for_host(host.as_str())?),
-            _ => None,
-        };
-        Ok(Self::with(self.address.at(endpoint), tls, self.io_timeout, self.probe))
-    }
-
+impl Node {
     pub(super) fn refused(&self, error: &ServerError) -> Refusal {
         refusal::of(error, &self.address)
     }
 
-    /// Closes the connection, because its replies cannot be parsed.
-    pub(super) fn unexpected_reply(&mut self) -> Failure {
+    /// For a reply that is valid RESP but not what the command returns. Closes the connection.
+    pub(in crate::store) fn unexpected_reply(&mut self) -> Failure {
         self.connection = None;
         Failure::Misconfigured {
             fault: UserMessage::new(format!("unexpected reply from {}", self.address))
