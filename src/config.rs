@@ -14,14 +14,15 @@ use variables::{given, setting};
 
 use crate::cli;
 use crate::error::Error;
-use crate::rules::{BoundedDuration, Label, Mode, Token, Ttl, UserMessage, WaitLimit};
+use crate::rules::{BoundedDuration, Label, Mode, Token, Ttl, UserMessage};
 
 /// What exec and acquire share, resolved: the lock, and how to ask for it.
 pub struct Terms {
     pub(crate) server: Server,
     pub(crate) mode: Mode,
     pub(crate) ttl: Ttl,
-    pub(crate) wait_limit: WaitLimit,
+    /// `None`: wait indefinitely; zero: do not wait.
+    pub(crate) wait_limit: Option<Duration>,
     /// How long to try again if the server does not answer at the start, or cannot serve locks yet.
     pub(crate) start_limit: Option<Duration>,
     /// With the owner and the label of the environment, if no option sets them.
@@ -35,15 +36,11 @@ impl Terms {
         mut options: cli::Terms,
         read_once: ReadOnce,
     ) -> Result<Self, Error> {
-        let wait =
-            if options.nonblock { None } else { setting(options.wait, "RLOCK_WAIT", str::parse)? };
-        let (wait_limit, start_limit) = match wait.map(BoundedDuration::get) {
-            _ if options.nonblock => (WaitLimit::None, None),
-            Some(Duration::ZERO) => (WaitLimit::None, None),
-            Some(duration) => (WaitLimit::For(duration), Some(duration)),
-            None => (WaitLimit::Forever, None),
+        let wait_limit = match options.nonblock {
+            true => Some(Duration::ZERO),
+            false => setting(options.wait, "RLOCK_WAIT", str::parse)?.map(BoundedDuration::get),
         };
-        if options.supersede && wait_limit == WaitLimit::None {
+        if options.supersede && wait_limit == Some(Duration::ZERO) {
             let fault = UserMessage::new("--supersede requires waiting");
             return Err(Error::Usage(fault.with_remedy("use a --wait or RLOCK_WAIT other than 0")));
         }
@@ -58,7 +55,7 @@ impl Terms {
             setting(options.min_replicas, "RLOCK_MIN_REPLICAS", cli::replicas)?.unwrap_or(0);
         let server = Server::resolve(common, Some(ttl), min_replicas, read_once)?;
         options.label = options.label.or_else(|| given("RLOCK_LABEL").map(Label::from));
-        Ok(Self { server, mode, ttl, wait_limit, start_limit, options })
+        Ok(Self { server, mode, ttl, wait_limit, start_limit: wait_limit, options })
     }
 }
 

@@ -34,7 +34,7 @@ pub use lock::{
     Owner, Prefix, ProcessId, Slot, Token,
 };
 pub use loss::LockOutcome;
-pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order, WaitLimit};
+pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
 pub use request::{
     Answer, Asked, Listed, Listing, Proposal, QuorumOp, Release, Removal, Renewal, Repeatable,
     Request, Revocation, Seen, Ticket, Verdict,

@@ -13,7 +13,7 @@ use messages::Messages;
 
 use crate::error::Error;
 use crate::report::Report;
-use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, View, WaitLimit, show};
+use crate::rules::{Asked, Fence, Instant, Lease, Mode, Request, Slot, View, show};
 use crate::store::Store;
 use crate::system::poll::{Interrupter, Want, is_ready, wait};
 use crate::system::signals::Signals;
@@ -34,17 +34,14 @@ pub(crate) struct Acquired {
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
-    wait_limit: WaitLimit,
+    wait_limit: Option<Duration>,
     start_limit: Option<Duration>,
     signals: &mut Signals,
     needed_by: Option<BorrowedFd<'_>>,
     report: &Report,
 ) -> Result<Acquired, Error> {
     let started = Instant::now();
-    let until = match wait_limit {
-        WaitLimit::For(duration) => Some(started + duration),
-        WaitLimit::None | WaitLimit::Forever => None,
-    };
+    let until = wait_limit.filter(|limit| !limit.is_zero()).map(|limit| started + limit);
     let mut messages = Messages::new(report, request.mode, started, until);
     let mut gave_up = None;
     // How many waiters were ahead of this one at last.

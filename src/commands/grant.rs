@@ -10,7 +10,7 @@ use crate::config::Terms;
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::waiter::heartbeat;
-use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Request, Token, WaitLimit};
+use crate::rules::{BoundedDuration, ClientInfo, EnclosingHolds, Name, Request, Token};
 use crate::store::Store;
 use crate::supervise::Variables;
 use crate::system::inherited::Inherited;
@@ -41,7 +41,7 @@ impl Grant {
     ) -> Result<Self, Error> {
         let (key, options) = (terms.server.key(&terms.options.name), &terms.options);
         let enclosing = EnclosingHolds::inherited().of_key(&key);
-        let waits = terms.wait_limit != WaitLimit::None;
+        let waits = terms.wait_limit != Some(Duration::ZERO);
         let request = Request {
             token,
             mode: terms.mode,

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use nix::errno::Errno;
@@ -29,7 +30,6 @@ use crate::exit::{self, Exit};
 use crate::report::Report;
 use crate::rules::{
     ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
-    WaitLimit,
 };
 use crate::supervise::notice::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
@@ -156,7 +156,7 @@ pub(super) fn run(
     let _ = setsid();
     SigSet::all().thread_block().map_err(std::io::Error::from).context("cannot block signals")?;
     // The lock is held already, and for at least this much longer.
-    terms.wait_limit = WaitLimit::None;
+    terms.wait_limit = Some(Duration::ZERO);
     terms.start_limit = Some(terms.ttl.get() / 2);
     let grant = Grant::obtain(&terms, token, client, None, inherited, report)?;
     let Grant { store, request, acquired, signals } = grant;

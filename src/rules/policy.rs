@@ -1,14 +1,6 @@
-//! What the user decides about waiting, about failure, and about the order of a list.
+//! What the user decides about failure, and about the order of a list.
 
 use std::time::Duration;
-
-/// How long to wait for a busy lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitLimit {
-    None,
-    For(Duration),
-    Forever,
-}
 
 /// What happens to a command that has lost its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
