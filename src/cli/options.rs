@@ -93,10 +93,11 @@ pub struct Common {
     /// rlock never waits longer than a quarter of --ttl.
     #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
     pub(crate) io_timeout: Option<Timeout>,
-    /// Read the password from the first line of FILE
+    /// Read the password from the first line of FILE [env: RLOCK_PASSWORD_FILE]
     ///
-    /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
-    /// RLOCK_USERNAME too.
+    /// Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set RLOCK_USERNAME too.
+    /// FILE can be a pipe. rlock reads any other file again for each login, so the password can
+    /// change while a lock is held or awaited.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]

@@ -84,8 +84,8 @@ pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     ),
     (
         ALL,
-        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
-        "Username and password for the sentinels of a redis+sentinel:// URL.",
+        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD, RLOCK_SENTINEL_PASSWORD_FILE",
+        "Username and password, or a file with it, for the sentinels of a redis+sentinel:// URL.",
     ),
     (
         &["exec", "acquire"],
