@@ -182,15 +182,15 @@ pub struct Terms {
     pub(crate) next: bool,
     /// Cancel older waiters that also use --supersede
     ///
-    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Use this for
+    /// They exit with status 79. Holders and other waiters are not affected. Use this for
     /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock
     /// and --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy [default: 75]
     ///
-    /// The same applies if the waiter was superseded or removed. Errors such as an unreachable
-    /// server keep their own status.
+    /// A waiter that was superseded or removed, and errors such as an unreachable server, keep their
+    /// own status.
     #[arg(short = 'E', long, value_name = "N", value_parser = exit_status)]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it
