@@ -150,9 +150,9 @@ Examples:
   # Run at most three commands at once
   rlock exec --slots 3 render -- render.sh
 
-Exit status: that of COMMAND; 75 if the lock is busy or the waiter was superseded or removed (see -E), 76 if the lock was lost, 69 \
-if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 if \
-COMMAND cannot be run.")
+Exit status: that of COMMAND; 75 if the lock is busy (see -E), 79 if the waiter was superseded or removed, 76 if the \
+lock was lost, 69 if no server is usable, 78 for a configuration error, 64 for a usage error, 126 or 127 \
+if COMMAND cannot be run.")
     )]
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
@@ -171,7 +171,7 @@ Examples:
   lock=$(rlock acquire --shell --ttl 10m import) || exit
   eval \"$lock\"
 
-Exit status: 0 on success, 75 if the lock is busy or the waiter was superseded or removed (see -E), 76 if \
+Exit status: 0 on success, 75 if the lock is busy (see -E), 79 if the waiter was superseded or removed, 76 if \
 the lock was lost while the keeper started, 69 if no server is usable, 78 for a configuration error, \
 64 for a usage error.")
     )]
@@ -336,7 +336,7 @@ pub struct Release {
     /// Revoke only the hold or remove the waiter with this ID
     ///
     /// ID is the 8 characters that inspect shows for a holder or a waiter. A removed waiter exits
-    /// with status 75, or with its own -E status. Requires --force.
+    /// with status 79. Requires --force.
     #[arg(long, value_name = "ID", requires = "force")]
     pub(crate) id: Option<Id>,
     /// Show TEXT to affected clients and in the history

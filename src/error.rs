@@ -88,8 +88,8 @@ impl Error {
             Self::Busy { .. } | Self::Nested { .. } | Self::Upgrade | Self::ForeignLock => {
                 (exit::BUSY, "busy")
             }
-            Self::Superseded(_) => (exit::BUSY, "superseded"),
-            Self::Removed(_) | Self::Revoked(_) => (exit::BUSY, "removed"),
+            Self::Superseded(_) => (exit::REMOVED, "superseded"),
+            Self::Removed(_) | Self::Revoked(_) => (exit::REMOVED, "removed"),
             Self::NotHeld(_)
             | Self::NotReleased(_)
             | Self::UnknownId(..)
@@ -103,7 +103,7 @@ impl Error {
                     Some(exit::CONFIG) => (exit::CONFIG, "config"),
                     // The hold was revoked or lost before the keeper's request, which does not
                     // wait.
-                    Some(exit::BUSY | exit::NOT_HELD) => (exit::LOST, "lost"),
+                    Some(exit::BUSY | exit::REMOVED | exit::NOT_HELD) => (exit::LOST, "lost"),
                     _ => (exit::INTERNAL, "internal"),
                 }
             }

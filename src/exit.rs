@@ -21,6 +21,8 @@ pub(crate) const LOST: u8 = 76;
 pub(crate) const NOT_HELD: u8 = 77;
 /// The configuration of rlock or of the server is wrong (EX_CONFIG).
 pub(crate) const CONFIG: u8 = 78;
+/// A newer client superseded this waiter, or an operator removed it.
+pub(crate) const REMOVED: u8 = 79;
 /// The command is not executable; shells use the same status.
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found; shells use the same status.

@@ -57,6 +57,10 @@ impl Report {
         &self.subject
     }
 
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.verbosity == Verbosity::Quiet
+    }
+
     pub(crate) fn is_normal(&self) -> bool {
         self.verbosity == Verbosity::Normal
     }

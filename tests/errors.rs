@@ -421,6 +421,7 @@ fn passwords_are_taken_from_url_variable_and_file() {
     let file = server.directory().join("password");
     std::fs::write(&file, "s3cret\nchanged on Monday\n").unwrap();
     right(rlock(["inspect"]).env("RLOCK_URL", &url).arg("--password-file").arg(&file));
+    right(rlock(["inspect"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD_FILE", &file));
     let with_password = url.replace("redis://", "redis://:s3cret@");
     right(rlock(["inspect"]).env("RLOCK_URL", &with_password));
     let shown = run(&mut rlock(["inspect", "--url", &with_password]));

@@ -2,6 +2,7 @@
 //! `UPDATE=1 cargo test --test generated` regenerates all but the README.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -119,7 +120,7 @@ fn the_man_page_has_each_variable_of_the_sources() {
 }
 
 #[test]
-fn the_readme_lists_each_exit_status() {
+fn the_man_page_and_the_readme_list_each_exit_status() {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     let section = readme.split("## Exit status").nth(1).unwrap().split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with('|')).skip(2);
@@ -127,6 +128,11 @@ fn the_readme_lists_each_exit_status() {
     let statuses = man::statuses(None);
     let defined: Vec<&str> = statuses.iter().map(|(status, _)| *status).collect();
     assert_eq!(listed, defined);
+    let sources = include_str!("../src/exit.rs").lines();
+    let constants = sources.filter_map(|line| line.split_once(": u8 = ")?.1.strip_suffix(';'));
+    let constants: BTreeSet<u8> = constants.map(|status| status.parse().unwrap()).collect();
+    let defined = defined.iter().filter_map(|status| status.parse().ok());
+    assert_eq!(constants, defined.collect());
 }
 
 /// Everything that `-h` and `--help` print, of the program and of each subcommand.

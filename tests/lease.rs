@@ -323,6 +323,32 @@ fn a_holder_survives_a_short_absence_of_the_server() {
 }
 
 #[test]
+fn a_holder_says_once_that_a_renewal_is_late_and_once_that_it_is_over() {
+    let server = Server::start();
+    let options = ["--ttl", "12s", "--io-timeout", "500ms"];
+    let quiet = [&options[..], &["-q"]].concat();
+    let script = format!("{} acquire --while-pid $$ N >&2 && {READY}", binary());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).env("RLOCK_URL", server.url());
+    let mut script = Running::start(shell.env("RLOCK_TTL", "12s").env("RLOCK_IO_TIMEOUT", "500ms"));
+    assert_eq!(script.line(), "READY");
+    let mut holders = [script, holder(&server, &options, "L"), holder(&server, &quiet, "M")];
+    server.signal("STOP");
+    for holder in &mut holders {
+        let told = holder.told(" and was not renewed for ");
+        assert!(told.ends_with("; retrying"), "{told}");
+    }
+    server.signal("CONT");
+    for holder in &mut holders[..2] {
+        holder.told("the lease was renewed after ");
+    }
+    for holder in holders {
+        let output = holder.finish();
+        assert_eq!((output.code(), output.err().as_str()), (0, ""), "{output:?}");
+    }
+}
+
+#[test]
 fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
     let mut server = Server::start();
     let mut command = server.rlock(["exec", "L", "sh", "-c", "echo READY; read _; exit 7"]);

@@ -25,6 +25,7 @@ mod modes;
 mod nested;
 mod packaging;
 mod pages;
+mod passwords;
 mod picture;
 mod precedence;
 mod quorum;

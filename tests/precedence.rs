@@ -16,7 +16,7 @@ also_on_local! {
     a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder,
     a_stopped_waiter_does_not_supersede_a_newer_one,
     a_request_that_is_never_queued_supersedes_nothing,
-    a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json,
+    a_superseded_waiter_is_not_busy_and_says_so_in_json,
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_newer_request_with_supersede_cancels_older_ones() {
     let newer = waiter(&server, &["--supersede", "--label", "https://ci/813"], "L", "newer");
     let told = older.end();
     longer.is_not_over();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("rlock: L: superseded by "), "{told:?}");
     assert!(told.err().contains(" (sh), label https://ci/813"), "{told:?}");
     assert_eq!(server.waiting("L"), 1);
@@ -112,7 +112,7 @@ fn a_stopped_waiter_does_not_supersede_a_newer_one() {
     let newer = waiter(&server, &["--supersede"], "L", "newer");
     older.signal("CONT");
     let told = older.end();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("superseded by "), "{told:?}");
     first.finish();
     assert_eq!(newer.finish().out(), "ENTERED newer");
@@ -125,7 +125,7 @@ fn a_stopped_waiter_does_not_supersede_a_newer_one() {
     assert_eq!(run(&mut server.rlock(["exec", "--supersede", "L", "true"])).code(), 0);
     older.signal("CONT");
     let told = older.end();
-    assert_eq!((told.code(), told.out().as_str()), (75, ""), "{told:?}");
+    assert_eq!((told.code(), told.out().as_str()), (79, ""), "{told:?}");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_server_that_restarts_from_an_old_snapshot_knows_which_waiter_is_newer() {
 }
 
 #[test]
-fn a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json() {
+fn a_superseded_waiter_is_not_busy_and_says_so_in_json() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let options = ["acquire", "--json", "-q", "-E", "9", "--supersede", "L"];
@@ -179,7 +179,7 @@ fn a_superseded_waiter_uses_the_conflict_exit_code_and_says_so_in_json() {
     until("it waits", || server.waiting("L") == 1);
     let newer = waiter(&server, &["--supersede", "--label", "813"], "L", "newer");
     let told = older.end();
-    assert_eq!((told.code(), told.err().as_str()), (9, ""), "{told:?}");
+    assert_eq!((told.code(), told.err().as_str()), (79, ""), "{told:?}");
     let document: Value = serde_json::from_str(&told.out()).unwrap();
     assert_eq!(document["status"], "superseded");
     assert_eq!(document["superseded_by"]["label"], "813");
@@ -215,7 +215,7 @@ fn a_quorum_serves_next_first_and_only_the_newest_remains() {
     servers[2].signal("STOP");
     let newer = queue(&["--supersede"], "newer");
     let told = older.end();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("superseded by "), "{told:?}");
     servers[2].signal("CONT");
     let next = queue(&["--next"], "next");

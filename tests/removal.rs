@@ -84,7 +84,7 @@ fn a_waiter_is_removed_and_prints_the_reason() {
     assert_eq!(document["removed"]["id"], id, "{document}");
     let told = victim.end();
     longer.is_not_over();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("removed from the queue by ana@"), "{told:?}");
     assert!(told.err().ends_with(", reason: stale"), "{told:?}");
     let document: Value = serde_json::from_str(&told.out()).unwrap();
@@ -167,7 +167,7 @@ fn one_client_is_removed_on_a_quorum() {
     let told = run(&mut at(&["release", "--force", "--id", &waiter, "--reason", "old", "L"]));
     assert_eq!(told.code(), 0, "{told:?}");
     let told = waits.end();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().ends_with(", reason: old"), "{told:?}");
     let told = run(&mut at(&["release", "--force", "--id", &holder, "--reason", "why", "L"]));
     assert_eq!(told.code(), 0, "{told:?}");

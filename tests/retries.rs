@@ -155,6 +155,6 @@ fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     wire.drop_replies(false);
     wire.cut();
     let told = exec.end();
-    assert_eq!(told.code(), 75, "{told:?}");
+    assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("this token's hold was revoked by "), "{told:?}");
 }

@@ -179,6 +179,11 @@ fn an_unknown_service_or_a_missing_password_exits_with_78() {
     assert_eq!(output.code(), 78, "{output:?}");
     assert!(output.err().contains("does not know service 'other'"), "{output:?}");
     assert_eq!(with("sentinels", "of the master", &url).code(), 0);
+    let file = service.servers()[0].directory().join("password");
+    std::fs::write(&file, "sentinels\n").unwrap();
+    let mut command = on(&service, &["exec", "L", "true"]);
+    command.env("RLOCK_SENTINEL_PASSWORD_FILE", file).env("RLOCK_PASSWORD", "of the master");
+    assert_eq!(run(&mut command).code(), 0);
 }
 
 #[test]

@@ -93,10 +93,11 @@ pub struct Common {
     /// rlock never waits longer than a quarter of --ttl.
     #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
     pub(crate) io_timeout: Option<Timeout>,
-    /// Read the password from the first line of FILE
+    /// Read the password from the first line of FILE [env: RLOCK_PASSWORD_FILE]
     ///
-    /// FILE can be a pipe. Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set
-    /// RLOCK_USERNAME too.
+    /// Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set RLOCK_USERNAME too.
+    /// FILE can be a pipe. rlock reads any other file again for each login, so the password can
+    /// change while a lock is held or awaited.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
@@ -181,15 +182,15 @@ pub struct Terms {
     pub(crate) next: bool,
     /// Cancel older waiters that also use --supersede
     ///
-    /// They exit with status 75 (see -E). Holders and other waiters are not affected. Use this for
+    /// They exit with status 79. Holders and other waiters are not affected. Use this for
     /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock
     /// and --wait 0.
     #[arg(long, conflicts_with = "nonblock")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy [default: 75]
     ///
-    /// The same applies if the waiter was superseded or removed. Errors such as an unreachable
-    /// server keep their own status.
+    /// A waiter that was superseded or removed, and errors such as an unreachable server, keep their
+    /// own status.
     #[arg(short = 'E', long, value_name = "N", value_parser = exit_status)]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it

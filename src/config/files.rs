@@ -1,11 +1,12 @@
-//! Files that the user names: a password, certificates and a key. Each is read only once and within
-//! the I/O timeout, because it may be a pipe: `--password-file <(pass show lock)`.
+//! Files that the user names: passwords, certificates and a key. Each is read within the I/O
+//! timeout, and only once if it is a pipe: `--password-file <(pass show lock)`.
 
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::libc;
@@ -14,6 +15,7 @@ use super::handover::ReadOnce;
 use crate::error::Error;
 use crate::report::plain;
 use crate::rules::{Instant, show};
+use crate::store::location::Reread;
 use crate::system::poll::{Want, ready};
 use crate::text::quoted;
 
@@ -21,15 +23,17 @@ use crate::text::quoted;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Password,
+    SentinelPassword,
     Authority,
     Certificate,
     Key,
 }
 
 impl Role {
-    fn option(self) -> &'static str {
+    pub(super) fn option(self) -> &'static str {
         match self {
             Self::Password => "--password-file",
+            Self::SentinelPassword => "RLOCK_SENTINEL_PASSWORD_FILE",
             Self::Authority => "--tls-ca",
             Self::Certificate => "--tls-cert",
             Self::Key => "--tls-key",
@@ -37,7 +41,11 @@ impl Role {
     }
 
     fn is_secret(self) -> bool {
-        matches!(self, Self::Password | Self::Key)
+        self.is_password() || self == Self::Key
+    }
+
+    fn is_password(self) -> bool {
+        matches!(self, Self::Password | Self::SentinelPassword)
     }
 }
 
@@ -54,16 +62,31 @@ impl Files {
         Self { timeout, warnings: Vec::new(), read_once }
     }
 
-    /// Returns the first line. Later lines may be notes.
-    pub(super) fn password(&mut self, path: &Path) -> Result<String, Error> {
-        let text = self.read(Role::Password, path)?;
+    /// Returns the first line, and how to read it again if the file is not a pipe.
+    pub(super) fn password(
+        &mut self,
+        role: Role,
+        path: &Path,
+    ) -> Result<(String, Option<Reread>), Error> {
+        let password = self.first_line(role, path)?;
+        // A keeper changes its directory.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let timeout = self.timeout;
+        let reread = move || Self::new(timeout, ReadOnce::new()).first_line(role, &path).ok();
+        let is_read_once = self.read_once.contains_key(role.option());
+        Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread)))
+    }
+
+    /// Later lines may be notes.
+    fn first_line(&mut self, role: Role, path: &Path) -> Result<String, Error> {
+        let text = self.read(role, path)?;
         let line = first_line(&text);
         let problem = match std::str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)) {
             Ok("") => "no password on the first line; put the password there",
             Ok(password) => return Ok(password.to_owned()),
             Err(_) => "first line is not UTF-8; convert the file",
         };
-        Err(fail(Role::Password, path, problem))
+        Err(fail(role, path, problem))
     }
 
     /// Returns a whole file. Of a password file it may return only the beginning with the first
@@ -94,10 +117,10 @@ impl Files {
         let mut file = opened.map_err(refused)?;
         let found = file.metadata().map_err(refused)?;
         let until = Instant::now() + self.timeout;
-        let is_enough = |text: &[u8]| role == Role::Password && text.contains(&b'\n');
+        let is_enough = |text: &[u8]| role.is_password() && text.contains(&b'\n');
         let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
         // The command may read what follows a password in a pipe, so leave that in the pipe.
-        let at_once = if role == Role::Password && !found.is_file() { 1 } else { buffer.len() };
+        let at_once = if role.is_password() && !found.is_file() { 1 } else { buffer.len() };
         while !is_enough(&text) {
             let [is_ready] = ready([(file.as_fd(), Want::Read)], Some(until)).map_err(refused)?;
             if !is_ready {
@@ -112,7 +135,7 @@ impl Files {
                 Err(error) => return Err(refused(error)),
             }
             let (what, length, largest) = match role {
-                Role::Password => ("first line", first_line(&text).len(), 4096),
+                role if role.is_password() => ("first line", first_line(&text).len(), 4096),
                 // All authorities of a system take a fraction of it.
                 _ => ("file", text.len(), 4 << 20),
             };

@@ -59,13 +59,19 @@ impl Server {
         }
         let is_local = location.directory().is_some();
         files.warnings.extend(location.directory().and_then(Directory::hazard));
-        let mut login = credentials("RLOCK_USERNAME", "RLOCK_PASSWORD")?;
-        // On local:, no server could ask for it.
-        if let (Some(file), false) = (&common.password_file, is_local) {
-            login.password = Some(files.password(file)?);
-            login.setting = "--password-file";
-        }
-        let for_sentinels = credentials("RLOCK_SENTINEL_USERNAME", "RLOCK_SENTINEL_PASSWORD")?;
+        // On local:, no server could ask for a password.
+        let file = |option, name| path(option, name).filter(|_| !is_local);
+        let (of_server, of_sentinels) = (Role::Password, Role::SentinelPassword);
+        let login = credentials(
+            ["RLOCK_USERNAME", "RLOCK_PASSWORD"],
+            file(&common.password_file, "RLOCK_PASSWORD_FILE").map(|file| (of_server, file)),
+            &mut files,
+        )?;
+        let for_sentinels = credentials(
+            ["RLOCK_SENTINEL_USERNAME", "RLOCK_SENTINEL_PASSWORD"],
+            file(&None, of_sentinels.option()).map(|file| (of_sentinels, file)),
+            &mut files,
+        )?;
         let location = location
             .with(&login, &for_sentinels, &tls_files(common, &mut files)?)
             .map_err(Error::Config)?;
@@ -102,15 +108,28 @@ impl fmt::Display for Server {
     }
 }
 
-/// Returns the username and the password in these variables.
-fn credentials(username: &str, setting: &'static str) -> Result<Credentials, Error> {
-    Ok(Credentials { username: variable(username)?, password: variable(setting)?, setting })
+/// Returns the username and the password in these variables. A file takes precedence.
+fn credentials(
+    [username, setting]: [&'static str; 2],
+    file: Option<(Role, PathBuf)>,
+    files: &mut Files,
+) -> Result<Credentials, Error> {
+    let username = variable(username)?;
+    let Some((role, file)) = file else {
+        return Ok(Credentials { username, password: variable(setting)?, reread: None, setting });
+    };
+    let (password, reread) = files.password(role, &file)?;
+    Ok(Credentials { username, password: Some(password), reread, setting: role.option() })
+}
+
+/// Returns the path that an option or its variable names.
+fn path(option: &Option<PathBuf>, name: &str) -> Option<PathBuf> {
+    option.clone().or_else(|| given(name).map(PathBuf::from))
 }
 
 fn tls_files(common: &cli::Common, files: &mut Files) -> Result<TlsFiles, Error> {
     let mut file = |option: &Option<PathBuf>, name, role| -> Result<Option<Pem>, Error> {
-        let path = option.clone().or_else(|| given(name).map(PathBuf::from));
-        path.map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
+        path(option, name).map(|path| Ok(Pem::new(files.read(role, &path)?, path))).transpose()
     };
     let certificate = file(&common.tls_cert, "RLOCK_TLS_CERT", Role::Certificate)?;
     let identity = match (certificate, file(&common.tls_key, "RLOCK_TLS_KEY", Role::Key)?) {

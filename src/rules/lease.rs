@@ -40,6 +40,11 @@ impl Lease {
         self.sent + self.ttl.get() / 3
     }
 
+    /// When a renewal is late enough to report.
+    pub fn late_at(&self) -> Instant {
+        self.sent + self.ttl.get() / 2
+    }
+
     /// How long ago the lease was acquired or renewed.
     pub fn age(&self, now: Instant) -> Duration {
         now.since(self.sent)

@@ -47,6 +47,10 @@ pub enum Action {
     Continue,
     /// Report the loss to the user.
     ReportLoss(Loss),
+    /// Report once that a loss is near.
+    ReportDelay(Loss),
+    /// Report that a late renewal has succeeded, so long after the last one.
+    ReportRecovery(Duration),
     /// Ask the command and all that it started to end, even if they are stopped.
     Terminate,
     /// Kill the command and all that it started.
@@ -70,6 +74,8 @@ pub struct Machine {
     kill_after: Duration,
     on_lost: OnLost,
     pub unanswered: Option<String>,
+    /// Whether a delay was reported that is not over.
+    pub is_late: bool,
     pub phase: Phase,
 }
 
@@ -93,7 +99,8 @@ impl Machine {
     pub fn new(lease: Lease, loss_policy: LossPolicy) -> Self {
         let LossPolicy { on_lost, kill_after } = loss_policy;
         let kill_after = kill_after.min(lease.ttl().get() / 3);
-        Self { lease, kill_after, on_lost, unanswered: None, phase: Phase::Running }
+        let (unanswered, is_late, phase) = (None, false, Phase::Running);
+        Self { lease, kill_after, on_lost, unanswered, is_late, phase }
     }
 
     /// Handles one event. The time comes first, because the lease may have expired while rlock
@@ -104,6 +111,9 @@ impl Machine {
             // Before the time is checked: a renewal that was sent in time counts, even if this runs
             // late.
             Event::Renewed(lease) => {
+                if std::mem::take(&mut self.is_late) && self.is_running() {
+                    actions.push(Action::ReportRecovery(self.lease.age(now)));
+                }
                 self.lease = *lease;
                 self.unanswered = None;
             }
@@ -113,7 +123,13 @@ impl Machine {
         self.check_time(now, &mut actions);
         match event {
             Event::Tick | Event::Renewed(_) => {}
-            Event::Unanswered(reason) => self.unanswered = Some(reason),
+            Event::Unanswered(reason) => {
+                self.unanswered = Some(reason.clone());
+                let is_late = self.is_running() && now >= self.lease.late_at();
+                if is_late && !std::mem::replace(&mut self.is_late, true) {
+                    actions.push(Action::ReportDelay(self.loss(Cause::Unanswered(reason), now)));
+                }
+            }
             _ if self.is_over() => {}
             Event::Ended if self.awaits_descendants() => {}
             // The command has no time left in which it could be stopped, and must be killed on
@@ -166,11 +182,10 @@ impl Machine {
     }
 
     fn lose(&mut self, cause: Cause, now: Instant, kill_at: Instant, actions: &mut Vec<Action>) {
-        if !matches!(self.phase, Phase::Running) {
+        if !self.is_running() {
             return;
         }
-        let left = self.lease.deadline().since(now);
-        let loss = Loss { cause, renewed_ago: self.lease.age(now), left };
+        let loss = self.loss(cause, now);
         match self.on_lost {
             // No time even to clean up: another client may hold the lock.
             OnLost::Kill if now >= kill_at => {
@@ -188,9 +203,18 @@ impl Machine {
         }
     }
 
+    fn loss(&self, cause: Cause, now: Instant) -> Loss {
+        let left = self.lease.deadline().since(now);
+        Loss { cause, renewed_ago: self.lease.age(now), left }
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
     /// Whether the command may no longer run: it has been asked to end, or was killed.
     fn must_end(&self) -> bool {
-        self.on_lost == OnLost::Kill && !matches!(self.phase, Phase::Running)
+        self.on_lost == OnLost::Kill && !self.is_running()
     }
 
     /// When the machine needs a `Tick` if nothing else happens.
@@ -273,6 +297,23 @@ mod tests {
         assert!(!machine.is_over());
         machine.on(Event::Ended, Instant::at_millis(29_700));
         assert!(machine.is_over());
+    }
+
+    #[test]
+    fn a_late_renewal_is_reported_once_and_so_is_its_end() {
+        let mut machine = machine();
+        let mut unanswered =
+            |at| machine.on(Event::Unanswered("refused".into()), Instant::at_millis(at));
+        assert_eq!(unanswered(14_999), []);
+        let [Action::ReportDelay(delay)] = &unanswered(15_000)[..] else { panic!("not reported") };
+        let message = "the lease expires in 14s and was not renewed for 15s: refused";
+        assert_eq!(delay.to_string(), message);
+        assert_eq!(unanswered(16_000), []);
+        let over = [Action::ReportRecovery(Duration::from_secs(18))];
+        let mut renewed =
+            |sent| machine.on(Event::Renewed(lease_sent_at(sent)), Instant::at_millis(sent));
+        assert_eq!(renewed(18_000), over);
+        assert_eq!(renewed(28_000), []);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) use redis::from_redis_value;
 pub use redis::{Cmd, ServerError, Value, cmd};
 
 pub(super) use address::mistakes;
-pub use address::{Address, Credentials};
+pub use address::{Address, Credentials, Reread};
 pub(super) use connection::Connection;
 pub(super) use dial::addresses_of;
 pub use endpoint::Endpoint;

@@ -184,6 +184,10 @@ impl Supervisor<'_> {
                     self.report.warn(problem);
                 }
             }
+            Action::ReportDelay(loss) => self.report.warn(format_args!("{loss}; retrying")),
+            Action::ReportRecovery(after) => {
+                self.report.note(format_args!("the lease was renewed after {}", show(after)));
+            }
             Action::Terminate => {
                 // A stopped process ends only once it is continued.
                 for signal in [Signal::SIGTERM, Signal::SIGCONT] {

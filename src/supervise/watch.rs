@@ -9,7 +9,7 @@ use super::watched::{Watched, has_ended};
 use crate::error::Error;
 use crate::report::Report;
 use crate::rules::supervisor::{Action, Event};
-use crate::rules::{Instant, LockOutcome};
+use crate::rules::{Instant, LockOutcome, show};
 use crate::store::Store;
 use crate::system::signals::Signals;
 
@@ -82,10 +82,17 @@ impl Watcher<'_> {
         let actions = self.guard.on(event);
         // Before the process is stopped, because a process that has ended has no stderr.
         for loss in actions.iter().filter_map(Action::loss) {
-            self.watched.warn(self.report, &loss.to_string());
+            self.watched.report_loss(self.report, loss);
         }
         for action in actions {
             match action {
+                Action::ReportDelay(loss) => {
+                    self.watched.warn(self.report, &format!("{loss}; retrying"));
+                }
+                Action::ReportRecovery(after) if !self.report.is_quiet() => {
+                    let what = format!("the lease was renewed after {}", show(after));
+                    self.watched.warn(self.report, &what);
+                }
                 Action::Terminate => self.watched.terminate(),
                 Action::Kill => self.watched.kill(),
                 // The process handles its own terminal and signals.

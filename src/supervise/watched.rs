@@ -11,6 +11,7 @@ use rustix::process::{PidfdGetfdFlags, Signal, pidfd_getfd, pidfd_send_signal};
 
 use super::process::{NONE_FOUND, PAUSE, Process};
 use crate::report::Report;
+use crate::rules::loss::Loss;
 use crate::system::poll::{Want, is_ready};
 
 /// The limit on searches for descendants that must be stopped. A process stops late if it waits for
@@ -103,19 +104,19 @@ impl Watched {
         has_ended(self.process()) && self.descendants.iter().all(Process::has_ended)
     }
 
-    /// Writes to the stderr of the process why it is stopped, or to the system log if that stderr
-    /// cannot be reached.
-    pub(super) fn warn(&self, report: &Report, why: &str) {
-        let mut lines = vec![format!("{why}; stopping the script (pid {})", self.pid)];
+    /// Says why the process is stopped.
+    pub(super) fn report_loss(&self, report: &Report, loss: &Loss) {
+        self.warn(report, &format!("{loss}; stopping the script (pid {})", self.pid));
         if !Process::can_be_found() {
-            lines.push(NONE_FOUND.into());
+            self.warn(report, NONE_FOUND);
         }
-        let mut stderr = self.stderr();
-        for line in lines {
-            match &mut stderr {
-                Some(stderr) => report.warn_on(stderr, line),
-                None => report.log(line),
-            }
+    }
+
+    /// Writes to the stderr of the process, or to the system log if that cannot be reached.
+    pub(super) fn warn(&self, report: &Report, what: &str) {
+        match &mut self.stderr() {
+            Some(stderr) => report.warn_on(stderr, what),
+            None => report.log(what),
         }
     }
 

@@ -35,8 +35,7 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "75",
         &["exec", "acquire"],
-        "another client has the lock and the wait is over, or the waiter was superseded or \
-         removed (-E sets another status)",
+        "another client has the lock and the wait is over (-E sets another status)",
     ),
     ("75", &["release"], "with --force but not --now, another tool holds the lock"),
     ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
@@ -49,6 +48,11 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
         "configuration error: no URL, bad URL, wrong password, missing permissions, TLS \
          failure, a replica instead of a master, the same server twice, a damaged lock file, a \
          fencing token ahead of the clock",
+    ),
+    (
+        "79",
+        &["exec", "acquire"],
+        "a newer client superseded this waiter, or an operator removed it from the queue",
     ),
     ("126", &["exec"], "the command is not executable; the lock has been released"),
     ("127", &["exec"], "the command was not found; the lock has been released"),
@@ -84,8 +88,8 @@ pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
     ),
     (
         ALL,
-        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD",
-        "Username and password for the sentinels of a redis+sentinel:// URL.",
+        "RLOCK_SENTINEL_USERNAME, RLOCK_SENTINEL_PASSWORD, RLOCK_SENTINEL_PASSWORD_FILE",
+        "Username and password, or a file with it, for the sentinels of a redis+sentinel:// URL.",
     ),
     (
         &["exec", "acquire"],

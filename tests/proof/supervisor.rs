@@ -187,6 +187,9 @@ impl World {
                 }
                 Action::Continue => assert!(self.is_safe(), "continued without a lease"),
                 Action::ReportLoss(_) => self.reported += 1,
+                Action::ReportDelay(_) | Action::ReportRecovery(_) => {
+                    assert!(self.reported == 0, "a loss is more than a delay");
+                }
                 Action::Terminate => {
                     assert!(self.now < self.deadline(), "it gets time that it does not have");
                     self.asked_to_end = true;

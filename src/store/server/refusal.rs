@@ -76,6 +76,10 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
     let lasting = |what: &str, remedy: &str| {
         Refusal::from(Failure::misconfigured(format!("{peer} {what}"), remedy))
     };
+    let login = |what: &str, remedy: &str| match address.is_accepted {
+        true => passing(what, remedy),
+        false => lasting(what, remedy),
+    };
     let unknown = || {
         let what = format!("{peer} replied with {} {}", first_line(code), first_line(text));
         Failure::Misconfigured { fault: UserMessage::new(what), executed: false }.into()
@@ -95,8 +99,8 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
         }
         "MISCONF" => passing("cannot save to disk and refuses writes", "check its log"),
         "NOREPLICAS" => passing("has too few replicas and refuses writes", "restore its replicas"),
-        "NOAUTH" => lasting("requires a password", &format!("set {}", address.password_setting)),
-        "WRONGPASS" => lasting("rejected the username or password", "correct the credentials"),
+        "NOAUTH" => login("requires a password", &format!("set {}", address.password_setting)),
+        "WRONGPASS" => login("rejected the username or password", "correct the credentials"),
         "NOPERM" => {
             let what = format!("{peer}: permission denied: {}", first_line(text));
             Failure::misconfigured(what, "grant the permission with ACL SETUSER there").into()
@@ -116,7 +120,7 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
         },
         "ERR" if text.contains("AUTH") => {
             let remedy = format!("remove it from {}", address.password_setting);
-            lasting("does not use a password", &remedy)
+            login("does not use a password", &remedy)
         }
         "ERR" if text.contains("DB index") => {
             lasting("has no such database", "correct the database number")

@@ -3,6 +3,7 @@
 pub(in crate::store) mod mistakes;
 
 use std::fmt;
+use std::sync::Arc;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 use socket2::SockAddr;
@@ -11,6 +12,9 @@ use super::endpoint::{Endpoint, Host};
 use super::tls::TlsFiles;
 use crate::rules::Failure;
 use mistakes::SCHEMES;
+
+/// Reads a password again, because it may have changed; `None` if that fails.
+pub type Reread = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]
@@ -21,8 +25,11 @@ pub struct Address {
     pub(in crate::store) database: u32,
     pub username: Option<String>,
     pub password: Option<String>,
+    pub(in crate::store) reread: Option<Reread>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
+    /// Whether a server has accepted the login. If one rejects it later, it is probably changing.
+    pub(in crate::store) is_accepted: bool,
 }
 
 /// A user and a password that do not come from a URL.
@@ -30,6 +37,7 @@ pub struct Address {
 pub struct Credentials {
     pub username: Option<String>,
     pub password: Option<String>,
+    pub reread: Option<Reread>,
     /// Where the user sets the password.
     pub setting: &'static str,
 }
@@ -113,7 +121,9 @@ impl Address {
                 .map_err(|_| "database number is out of range; use 0 or greater")?,
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
+            reread: None,
             password_setting: "the URL",
+            is_accepted: false,
         })
     }
 
@@ -135,6 +145,12 @@ impl Address {
         Self { endpoint, ..self.clone() }
     }
 
+    /// The password as it is now, or as it was if it cannot be read again.
+    pub(in crate::store) fn present_password(&self) -> Option<String> {
+        let present = self.reread.as_ref().and_then(|reread| reread());
+        present.or_else(|| self.password.clone())
+    }
+
     /// Whether the address has a password.
     pub(in crate::store) fn has_password(&self) -> bool {
         self.password.is_some()
@@ -145,6 +161,7 @@ impl Address {
     pub(in crate::store) fn with(mut self, credentials: &Credentials) -> Result<Self, String> {
         if self.password.is_none() {
             self.password.clone_from(&credentials.password);
+            self.reread.clone_from(&credentials.reread);
             self.password_setting = credentials.setting;
         }
         self.username = self.username.or_else(|| credentials.username.clone());

@@ -54,7 +54,7 @@ impl Shift for Machine {
     /// It also blanks what is only shown.
     fn shift(&mut self, back: Duration) {
         self.lease.shift(back);
-        self.unanswered = None;
+        (self.unanswered, self.is_late) = (None, false);
         if let supervisor::Phase::Stopping { kill_at, .. } = &mut self.phase {
             kill_at.shift(back);
         }

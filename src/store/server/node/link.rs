@@ -202,6 +202,8 @@ impl Node {
             }
             _ => {}
         }
+        let error = first_error(&rest).map(ServerError::code);
+        self.address.is_accepted |= matches!(error, None | Some("NOSCRIPT"));
         self.connection = Some((connection, Purpose::Any));
         Ok(rest)
     }
@@ -219,17 +221,11 @@ impl Node {
         if !executed {
             return Err(refused);
         }
-        let failure = refused.failure;
-        let fault = match failure {
-            Failure::Misconfigured { fault, .. } => fault,
-            _ if kind == Kind::Undo => UserMessage::new(failure.problem()),
-            _ => return Err(failure.into()),
-        };
         self.connection = Some((connection, Purpose::UndoOnly));
         if kind != Kind::Undo {
-            return Err(Failure::Misconfigured { fault, executed }.into());
+            return Err(refused.failure.but_maybe_executed().into());
         }
-        let warning = fault.reworded(|what| format!("{what} (the lock was released)"));
+        let warning = refused.failure.reworded(|what| format!("{what} (the lock was released)"));
         self.diagnostics.push(Diagnostic::Warning(warning.to_string()));
         Ok(())
     }

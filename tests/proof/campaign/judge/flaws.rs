@@ -339,7 +339,7 @@ fn a_lock_that_stays_held_breaks_a_promise() {
 
 #[test]
 fn an_undocumented_exit_status_breaks_a_promise() {
-    for end in [1, 64, 69, 70, 75, 76, 77, 78].map(End::Status).into_iter().chain([
+    for end in [1, 64, 69, 70, 75, 76, 77, 78, 79].map(End::Status).into_iter().chain([
         End::Signal(9),
         End::Signal(11),
         End::Never,
@@ -348,8 +348,8 @@ fn an_undocumented_exit_status_breaks_a_promise() {
         record.workers[0].end = end;
         breaks(&record, &[Promise::DocumentedStatus]);
     }
-    // Nobody asked it to give up, but its grant was freed before the reply arrived.
-    let mut record = ended_with(75, false);
+    // Its grant was freed before the reply arrived.
+    let mut record = ended_with(79, false);
     breaks(&record, &[Promise::DocumentedStatus]);
     record.faults.push(fault(Effect::Frees, 0.2, 0.3));
     breaks(&record, &[]);

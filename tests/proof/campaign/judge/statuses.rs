@@ -93,11 +93,10 @@ impl Verdict {
                 _ if is_loss => cause.is_some(),
                 End::Status(0) => done,
                 End::Status(69) => cause.is_some() && !ran,
+                End::Status(75) => !ran && worker.work.limit != WaitLimit::Forever,
                 // A grant may be freed before its reply arrives.
-                End::Status(75) => {
-                    let frees = |effect: &Effect| *effect == Effect::Frees;
-                    let may_end = worker.work.limit != WaitLimit::Forever;
-                    !ran && (may_end || record.suffers(during, frees))
+                End::Status(79) => {
+                    !ran && record.suffers(during, |effect| *effect == Effect::Frees)
                 }
                 End::Signal(9 | 15) => hit,
                 // Slots may need the server that refuses.
