@@ -87,12 +87,6 @@ impl Plan {
         self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
     }
 
-    /// Whether any worker of a quorum may need more servers than a majority.
-    pub fn has_slots(&self) -> bool {
-        let is_slot = |work: &Work| matches!(work.mode, Mode::Slots(_));
-        self.kind.is_quorum() && self.works.iter().any(is_slot)
-    }
-
     /// Whether locks survive a failover to any replica.
     pub fn survives_failovers(&self) -> bool {
         self.min_replicas == self.kind.replicas()
