@@ -9,7 +9,7 @@
 //!    token. It has the lock once a majority has given it this hold. Two majorities have a member in
 //!    common, which is the argument of Redlock:
 //!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>. Each slot is like a
-//!    lock of its own: the hold is for one number, which is free on a majority.
+//!    separate lock: the hold is for one number, which a majority has free.
 //! 3. If too few members commit, the request restates its ticket, which ends its holds on the others.
 //!    The older of two requests that prevented each other is then nominated everywhere.
 //!

@@ -156,6 +156,7 @@ impl Plan {
         let slots = Mode::Slots(2 + random.below(2) as usize);
         let (one, two) = (Mode::Reentrant(1), Mode::Reentrant(2));
         match random.below(8) {
+            _ if std::env::var_os("RLOCK_TEST_SLOTS").is_some() => vec![slots],
             _ if staged => vec![Mode::Exclusive],
             0..3 => vec![Mode::Exclusive],
             3 => vec![Mode::Exclusive, Mode::Shared],
