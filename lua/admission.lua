@@ -17,13 +17,13 @@ local function admissible(mode, nominated, their_mode)
 end
 
 -- The only place that grants a lock. A lock that is exclusive stays so when its owner enters it
--- again. The caller has set the other details, including 'renewed'. A `wanted` fence is from one of
--- several servers, whose holders have no slot numbers. `...` are more fields of the state to write.
-local function grant(token, details, deadline, wanted, ...)
+-- again. The caller has set the other details, including 'renewed'. One of several servers is asked
+-- for a `wanted` fence and slot. `...` are more fields of the state to write.
+local function grant(token, details, deadline, wanted, slot, ...)
   drop_remains()
   lock.fence = next_fence(wanted)
   if not lock.live or lock.mode ~= 'exclusive' then lock.mode = details.mode end
-  if wanted == 0 then details.slot = take_slot() end
+  details.slot = take_slot(slot)
   lock.count, lock.live = lock.count + 1, true
   details.fence, details.acquired, details.status = lock.fence, int(now), ''
   set_deadline(token, details, deadline, 'fence', lock.fence, 'mode', lock.mode, ...)
@@ -36,6 +36,10 @@ end
 local function is_nominated(token)
   return string.find(' ' .. lock.nominated, ' ' .. token .. ' ', 1, true) ~= nil
 end
+
+-- What a nominated waiter needs to commit, as text: the fence that it would get, its position, and
+-- the bits of the slots that are taken.
+local function nomination(position) return next_fence(0) .. ' ' .. position .. ' ' .. taken_slots() end
 
 -- Admits waiters from the head of the queue while the lock can be granted to them, nominates them on
 -- one of several servers, and drops dead ones. Runs after any change that could admit a waiter or
@@ -64,15 +68,15 @@ local function admit()
     elseif comes_alone then
       redis.call('ZREM', QUEUE, head)
       details.renewed = ''
-      grant(head, details, now + CLAIM_WINDOW, 0)
+      grant(head, details, now + CLAIM_WINDOW, 0, nil)
       granted_to[#granted_to + 1] = head
       work = work + 1
     else
-      if not is_nominated(head) then
-        -- The waiter did not ask, so it has only the claim window to answer.
+      if head == TOKEN or not is_nominated(head) then
+        -- The waiter must ask again within the claim window.
         details.alive = int(math.min(tonumber(details.alive), now + CLAIM_WINDOW))
         write_details(head, details)
-        if head ~= TOKEN then wake(head, next_fence(0)) end
+        if head ~= TOKEN then wake(head, nomination(nominated + 1)) end
       end
       nominated, tokens, their_mode = nominated + 1, tokens .. head .. ' ', their_mode or mode
     end

@@ -15,8 +15,7 @@ local FOREIGN_POLL = 1000
 -- of keys, so this one has a hash in place of the token.
 local function mailbox_of(token) return string.sub(QUEUE, 1, -6) .. 'mail:' .. redis.sha1hex(token) end
 
--- The message is 'head' for a new head, the fence that a nominated waiter would get, or nil for any
--- other.
+-- The message is 'head' for a new head, its nomination() for a nominated waiter, or nil for any other.
 local function wake(token, message)
   local mailbox = mailbox_of(token)
   local length = redis.pcall('RPUSH', mailbox, message or 'look')

@@ -13,16 +13,22 @@ local function set_slot(bits, number, is_taken)
   redis.call('HSET', STATE, 'slots', before .. string.char(byte) .. after)
 end
 
--- Takes the lowest free number, and returns it; '' in another mode.
-local function take_slot()
-  local most = tonumber(string.sub(lock.mode, 7))
-  if not most then return '' end
-  -- Bits that are left on a lock without holds are those of a key that was deleted.
-  local bits = lock.count > 0 and redis.call('HGET', STATE, 'slots') or ''
-  local at = string.find(bits .. '\0', '[^\255]')
-  local number = 8 * at - 7
-  while bit.band(string.byte(bits, at) or 0, 2 ^ ((number - 1) % 8)) ~= 0 do number = number + 1 end
-  if number > most then return '' end
+-- The bits of the numbers that are taken. Those that are left on a lock without holds are of a key
+-- that was deleted.
+local function taken_slots() return lock.count > 0 and redis.call('HGET', STATE, 'slots') or '' end
+
+local function is_taken(bits, number)
+  return bit.band(string.byte(bits, math.ceil(number / 8)) or 0, 2 ^ ((number - 1) % 8)) ~= 0
+end
+
+-- Takes the wanted number, or else the lowest free one, and returns it; '' in another mode.
+local function take_slot(wanted)
+  if string.sub(lock.mode, 1, 6) ~= 'slots:' then return '' end
+  local bits, number = taken_slots(), wanted
+  if not number then
+    number = 8 * string.find(bits .. '\0', '[^\255]') - 7
+    while is_taken(bits, number) do number = number + 1 end
+  end
   set_slot(bits, number, true)
   return int(number)
 end
@@ -35,7 +41,5 @@ local function free_slot(token)
 end
 
 -- The reply to a caller that holds the lock:
---   { 'granted', fence, number of its slot if it has one }
-local function granted(fence)
-  return { 'granted', fence, own.slot ~= '' and own.slot or nil }
-end
+--   { 'granted', fence, number of its slot or '' }
+local function granted() return { 'granted', own.fence, own.slot } end

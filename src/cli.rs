@@ -128,7 +128,7 @@ pub enum Command {
     /// signals. rlock exits with the status of COMMAND.
     ///
     /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
-    /// RLOCK_HELD. With --slots on one server, it also contains RLOCK_SLOT. RLOCK_FENCE is the
+    /// RLOCK_HELD. With --slots, it also contains RLOCK_SLOT. RLOCK_FENCE is the
     /// fencing token, a number that grows with each grant. A resource that remembers the largest
     /// one can reject a late holder.
     ///

@@ -36,8 +36,8 @@ pub use lock::{
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};
 pub use request::{
-    Answer, Asked, Listed, Listing, Proposal, QuorumOp, Release, Removal, Renewal, Repeatable,
-    Request, Revocation, Seen, Ticket, Verdict,
+    Answer, Asked, Held, Listed, Listing, Nomination, Proposal, QuorumOp, Release, Removal,
+    Renewal, Repeatable, Request, Revocation, Seen, Ticket, Verdict,
 };
 pub use retries::{Attempts, Next};
 pub use user_message::UserMessage;

@@ -125,7 +125,6 @@ fn ended(
         End::Granted(lease, fence, slot) => {
             let number = match (request.mode, slot) {
                 (Mode::Slots(slots), Some(slot)) => format!(", slot {slot} of {slots}"),
-                (Mode::Slots(_), None) => ", no slot number".to_owned(),
                 _ => String::new(),
             };
             let waited = show(waited);

@@ -222,24 +222,6 @@ fn a_waiter_that_gives_up_leaves_every_queue() {
 }
 
 #[test]
-fn a_waiter_recovers_from_a_frozen_server_that_its_slots_need() {
-    let servers = servers(3);
-    let mut first = holder(&servers, &["--slots=1"]);
-    let file = servers[0].directory().join("order");
-    let enter = format!("echo 1 >> {}", file.display());
-    let mut waiter =
-        Running::start(&mut at(&servers, &["exec", "--slots=2", "L", "sh", "-c", &enter]));
-    waiter.told("waiting at position");
-    servers[2].signal("STOP");
-    first.say("");
-    assert_eq!(first.finish().code(), 0);
-    waiter.told("2 of 3 servers usable, 3 required");
-    servers[2].signal("CONT");
-    assert_eq!(waiter.end().code(), 0);
-    assert_eq!(order(&servers), "1");
-}
-
-#[test]
 fn a_keeper_takes_over_the_hold_as_it_is() {
     let servers = servers(3);
     let script = Running::start(&mut Command::new("cat"));

@@ -16,12 +16,15 @@ pub(crate) fn measure() {
     let three: Vec<Server> = (0..3).map(|_| Server::start()).collect();
     // A server votes once it has been up for a TTL.
     three.iter().for_each(|server| server.await_uptime(4));
-    let exec = |servers: &[Server]| {
+    let exec = |servers: &[Server], mode: &str| {
         let urls: String = servers.iter().map(|it| format!("--url {} ", it.url())).collect();
-        format!("{} exec {urls} -t {TTL} -n free -- true", support::binary())
+        format!("{} exec {urls} -t {TTL} -n {mode} -- true", support::binary())
     };
-    let commands =
-        [("exec -n NAME -- true on one server", exec(&single)), ("on a quorum", exec(&three))];
+    let commands = [
+        ("exec -n NAME -- true on one server", exec(&single, "free")),
+        ("on a quorum", exec(&three, "free")),
+        ("with --slots 2", exec(&three, "--slots 2 slots")),
+    ];
     compare(60, &commands);
     println!("  with one server of the quorum frozen:");
     three[2].signal("STOP");

@@ -15,13 +15,14 @@
 --                      duplicate, or was overtaken: it changes nothing
 -- ARGV[13] fence       only on one of several servers, else 0: if the caller is nominated, it becomes
 --                      a holder with this fence, unless a larger one was granted here
--- ARGV[14] ticket      only on one of several servers: the caller's, on which they agreed; 0 to propose
+-- ARGV[14] slot        with that fence, in a lock with slots: the number of the hold; else ''
+-- ARGV[15] ticket      only on one of several servers: the caller's, on which they agreed; 0 to propose
 --                      one; '' to restore a hold that this server has lost
--- ARGV[15] next        'next' to go ahead of all waiters without it; ''
--- ARGV[16] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
+-- ARGV[16] next        'next' to go ahead of all waiters without it; ''
+-- ARGV[17] supersedes  ticket of a request that cancels older ones, from the reply to its first call;
 --                      0 in that call; '' for any other request
--- ARGV[17] generation  of the lock when the caller saw the following holders; ''
--- ARGV[18] ...         the holders that the caller saw last, each as id, about, fence, acquired, ms
+-- ARGV[18] generation  of the lock when the caller saw the following holders; ''
+-- ARGV[19] ...         the holders that the caller saw last, each as id, about, fence, acquired, ms
 --                      that its lease may last at most, number of its slot or ''
 --
 -- One of several servers grants nothing without a fence. It keeps even a caller without a heartbeat
@@ -34,8 +35,8 @@
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
 --   supersedes }
--- { 'proposed', view, position from 1, ms to sleep, ticket, the fence that the caller would get, or ''
---   if it is not nominated, whether older waiters with agreed tickets keep it out: '1' or '' }
+-- { 'proposed', view, position from 1, ms to sleep, ticket, nomination() or '', whether older waiters
+--   with agreed tickets keep it out: '1' or '' }
 -- { 'again' }    nothing is decided yet; ask again at once, as another attempt
 -- { 'ended', why_not_held() }  the token was released, or the request given up
 -- { 'superseded', about }    a newer request with --supersede has ended this one
@@ -48,8 +49,8 @@
 local TTL, HEARTBEAT, MODE, AT_LEAST = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local OWNER, FRESH, ENCLOSING, REENTRANT = ARGV[7], ARGV[8], ARGV[9], ARGV[10] ~= ''
 local ABOUT, ATTEMPT, WANTED = ARGV[11], tonumber(ARGV[12]), tonumber(ARGV[13])
-local TICKET, NEXT = tonumber(ARGV[14]), ARGV[15] ~= ''
-local SUPERSEDE, GENERATION = tonumber(ARGV[16]), ARGV[17]
+local SLOT, TICKET, NEXT = tonumber(ARGV[14]), tonumber(ARGV[15]), ARGV[16] ~= ''
+local SUPERSEDE, GENERATION = tonumber(ARGV[17]), ARGV[18]
 
 -- Of the waiting requests that supersede, only the newest remains: that with the largest ticket.
 -- The first call of a request has no ticket yet, so one that was given up before its first reply
@@ -89,8 +90,8 @@ local function take(owner)
   if AT_LEAST > 0 then own.keep_until = int(now + AT_LEAST) end
   -- The caller is not in the queue, so its `since` is a leftover of an evicted queue.
   if not lock.ticket or redis.call('ZREM', QUEUE, TOKEN) == 0 then own.since = int(now) end
-  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, 'generation', its_generation())
-  return granted(lock.fence)
+  grant(TOKEN, own, now + math.max(TTL, AT_LEAST), WANTED, SLOT, 'generation', its_generation())
+  return granted()
 end
 
 -- The fast path: no client holds or awaits the lock, so the rest of this script would only grant it.
@@ -114,7 +115,7 @@ if string.find(own.status, '^revoked ') and unexpired_hold(TOKEN) then
 end
 if own.attempt ~= '' and ATTEMPT <= tonumber(own.attempt) then
   -- Not 'granted' for an unclaimed grant, which lasts for the claim window instead of a TTL.
-  if valid_hold() and own.renewed ~= '' then return granted(own.fence) end
+  if valid_hold() and own.renewed ~= '' then return granted() end
   -- Two URLs of a quorum may lead to this server. Another attempt for the overtaken request would
   -- undo what the later one has done.
   return TICKET and { 'busy', brief_view() } or { 'again' }
@@ -127,14 +128,17 @@ if WANTED > 0 and not valid_hold() then
   local how = recorded(TOKEN)
   if unexpired_hold(TOKEN) or how and how ~= 'expired' then return { 'busy', brief_view() } end
 end
--- Drops the caller's hold if it was revoked, or if too few servers granted it: then it has a ticket.
-if (TICKET and TICKET > 0 and WANTED == 0 or hold_state(own) == 'revoked')
-  and unexpired_hold(TOKEN) then
+-- Drops the caller's hold if it was revoked, or if too few servers granted it: then it has a ticket,
+-- or asks for another slot.
+if (TICKET and TICKET > 0 and WANTED == 0 or SLOT and own.slot ~= ARGV[14]
+  or hold_state(own) == 'revoked') and unexpired_hold(TOKEN) then
   drop_hold(TOKEN)
 end
+-- One of several servers is asked for a slot that another token has here.
+if SLOT and not valid_hold() and is_taken(taken_slots(), SLOT) then return { 'busy', brief_view() } end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
-for i = 18, GENERATION ~= '' and not lock.foreign and #ARGV or 0, 6 do
+for i = 19, GENERATION ~= '' and not lock.foreign and #ARGV or 0, 6 do
   if GENERATION ~= lock.generation or tonumber(ARGV[i + 2]) > last_fence() then
     reinstate(unpack(ARGV, i, i + 5))
   end
@@ -158,7 +162,7 @@ if valid_hold() then
   own.attempt = ARGV[12]
   extend(TTL, 0, 'fence', lock.fence)
   redis.call('DEL', MAIL)
-  return granted(own.fence)
+  return granted()
 end
 
 -- decide(): it does not hold the lock yet.
@@ -202,13 +206,11 @@ head, nominated = admit()
 if lock.cleanup_pending then return { 'again' } end
 -- The reply says what a message would say.
 redis.call('DEL', MAIL)
+position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 if entered or is_nominated(TOKEN) then
-  if WANTED == 0 then
-    own.alive = int(now + CLAIM_WINDOW)
-    write_details(TOKEN, own)
-    return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), next_fence(0), '' }
-  end
-  return take(owner)
+  if WANTED > 0 then return take(owner) end
+  local terms = nomination(position)
+  return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), terms, '' }
 end
 if enclosing then
   redis.call('ZREM', QUEUE, TOKEN)
@@ -216,7 +218,6 @@ if enclosing then
   admit()
   return { 'nested' }
 end
-position = redis.call('ZRANK', QUEUE, TOKEN) + 1
 local at_most = HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW
 local sleep = millis_to_sleep(position - nominated, MODE, at_most, head)
 local kept_out = HEARTBEAT == 0 and is_kept_out(position, MODE) and '1' or ''

@@ -3,7 +3,7 @@
 -- ARGV[3] ttl  in ms; '': as before
 --
 -- Replies:
--- { 'renewed', fence, ms until it expires, mode }
+-- { 'renewed', fence, ms until it expires, number of its slot or '' }
 -- { 'not-held', why_not_held() }
 
 reconcile()
@@ -16,7 +16,7 @@ if deadline then
   local kind = string.match(own.about, '^[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
   local at_least = kind == 'acquire' and 0 or deadline
   local ttl = tonumber(ARGV[3]) or tonumber(own.ttl)
-  reply = { 'renewed', own.fence, extend(ttl, at_least), own.mode }
+  reply = { 'renewed', own.fence, extend(ttl, at_least), own.slot }
 else
   reply = { 'not-held', why_not_held() }
 end

@@ -156,8 +156,7 @@ pub struct Terms {
     /// Allow up to N holders at once; all must pass the same N
     ///
     /// Each holder gets the lowest free slot number from 1 to N: in RLOCK_SLOT with exec and
-    /// acquire --shell, and as slot in acquire --json. On several independent servers, holders have
-    /// no slot numbers.
+    /// acquire --shell, and as slot in acquire --json.
     #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy

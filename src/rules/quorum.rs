@@ -13,7 +13,7 @@ mod votes;
 
 pub use acquisition::{Acquisition, End, MemberRequest, Order, Reply, Step};
 pub use listing::merge_listings;
-pub use majority::{grace_until, required};
+pub use majority::{grace_until, majority};
 pub use member_state::{LastReply, MemberState, Run};
 pub use merge::merge;
 pub use release::{ReleaseDecision, decide_release, is_release_decided};

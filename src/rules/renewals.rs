@@ -62,7 +62,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Fence, Mode, UserMessage};
+    use crate::rules::{Fence, UserMessage};
 
     #[test]
     fn a_renewal_is_retried_soon_until_the_server_answers() {
@@ -77,8 +77,8 @@ mod tests {
             assert_eq!(schedule.next(), Some(Instant::at_millis(next)));
         }
         let sent = Instant::at_millis(10_140);
-        let (fence, left, mode) = (Fence(1), Duration::from_secs(30), Mode::Exclusive);
-        let renewed = Renewal::Renewed { fence, left, mode };
+        let (fence, slot, left) = (Fence(1), None, Duration::from_secs(30));
+        let renewed = Renewal::Renewed { fence, slot, left };
         let event = schedule.answered(sent, Ok(renewed), Instant::at_millis(10_200));
         let lease = Lease::new(sent, Ttl::from_millis(30_000));
         assert_eq!(event, Some(Event::Renewed(lease)));

@@ -42,15 +42,15 @@ pub struct Request {
 }
 
 impl Request {
-    /// What one of several servers is asked: the fencing token of the hold, or 0; and the ticket, or
-    /// 0 to propose one. Without a place in the queue there is no ticket.
-    pub fn wanted(&self) -> (Fence, Option<u64>) {
+    /// What one of several servers is asked: the hold, with the fencing token 0 if it is asked for
+    /// none; and the ticket, or 0 to propose one. Without a place in the queue there is no ticket.
+    pub fn wanted(&self) -> (Held, Option<u64>) {
         let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
         match self.quorum_op {
-            None => (Fence(0), None),
-            Some(QuorumOp::Propose(ticket)) => (Fence(0), number(ticket)),
-            Some(QuorumOp::Commit(ticket, fence)) => (fence, number(ticket)),
-            Some(QuorumOp::Restore(fence)) => (fence, None),
+            None => ((Fence(0), None), None),
+            Some(QuorumOp::Propose(ticket)) => ((Fence(0), None), number(ticket)),
+            Some(QuorumOp::Commit(ticket, held)) => (held, number(ticket)),
+            Some(QuorumOp::Restore(held)) => (held, None),
         }
     }
 
@@ -82,12 +82,16 @@ pub enum QuorumOp {
     /// A place in the queue: with the ticket on which the servers agreed, or with the one that the
     /// server proposes.
     Propose(Option<Ticket>),
-    /// The hold, if the server nominates the request: with this fencing token, or a larger one if
-    /// the server has granted this one already. The ticket is that of `Propose`.
-    Commit(Option<Ticket>, Fence),
+    /// This hold, if the server nominates the request and the slot is free there. It gets a larger
+    /// fencing token if the server has granted this one already. The ticket is that of `Propose`.
+    Commit(Option<Ticket>, Held),
     /// A hold that the server has lost, while enough others have it.
-    Restore(Fence),
+    Restore(Held),
 }
+
+/// A hold, as several servers have it in common: its fencing token, and the number of its slot, if
+/// the lock has slots.
+pub type Held = (Fence, Option<Slot>);
 
 /// The number by which queues are ordered: the smaller one is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,12 +106,22 @@ pub struct Proposal {
     /// Ask this server again after this time, to keep the place.
     pub sleep: Duration,
     pub ticket: Ticket,
-    /// The fencing token that the server would give, if it nominates the request, which may then
-    /// commit.
-    pub nominated: Option<Fence>,
+    /// If the server nominates the request, which may then commit.
+    pub nominated: Option<Nomination>,
     /// Whether older requests with agreed tickets keep it out. Only for a request that does not
     /// wait.
     pub kept_out: bool,
+}
+
+/// What one of several servers tells a request that it nominates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nomination {
+    /// The fencing token that the server would give.
+    pub fence: Fence,
+    /// The position in the queue, from 1. All before it are nominated too.
+    pub position: u64,
+    /// The numbers of the slots that are taken there, in order.
+    pub taken: Vec<Slot>,
 }
 
 /// A holder that a waiter has seen. It helps a server that has lost its data since.
@@ -144,8 +158,7 @@ pub enum Verdict {
 pub enum Answer {
     Granted {
         fence: Fence,
-        /// The number of the holder in a lock with slots; `None` in another mode, or on several
-        /// servers.
+        /// The number of the holder in a lock with slots; `None` in another mode.
         slot: Option<Slot>,
     },
     /// The lock is not free, and the request does not wait.
@@ -181,8 +194,8 @@ pub enum Renewal {
     /// lasted longer.
     Renewed {
         fence: Fence,
+        slot: Option<Slot>,
         left: Duration,
-        mode: Mode,
     },
     NotHeld(Reason),
 }

@@ -94,7 +94,7 @@ impl Local {
         let gone = file.write()?;
         // A waiter that was removed must learn of it.
         for Mail { token, message } in &woken {
-            mailbox::wake(&folder, token, *message);
+            mailbox::wake(&folder, token, message);
         }
         // Waiters that were killed did not remove their mailboxes.
         for token in &gone {

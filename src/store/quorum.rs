@@ -5,8 +5,8 @@
 //! shell script needs more than that page describes:
 //!
 //! - All servers are asked at once, under one timeout, so that a frozen one costs nothing.
-//! - Each server runs the same scripts as one server does, so modes, histories and reasons
-//!   exist here too. A slot needs more servers than a majority: see `rules::quorum::required`.
+//! - Each server runs the same scripts as one server does, so modes, slots, histories and reasons
+//!   exist here too.
 //! - A majority agrees on one fencing token. The next grant needs a majority too, so it meets at
 //!   least one server that has this token, which then gives a larger one.
 //! - A restarted server does not vote until every lease that it may have forgotten has expired, so
@@ -39,8 +39,8 @@ use super::Interrupt;
 use super::waiting::received;
 use super::wire::Address;
 use crate::report::Diagnostic;
-use crate::rules::quorum::{Run, Votes, grace_until, required};
-use crate::rules::{Failure, Fence, Instant, Mode, Request, Token, UserMessage};
+use crate::rules::quorum::{Run, Votes, grace_until, majority};
+use crate::rules::{Failure, Held, Instant, Request, Token, UserMessage};
 use crate::system::channel::channel;
 use crate::system::wakeup::Wakeup;
 
@@ -66,7 +66,7 @@ pub(super) struct Quorum {
 /// The last grant, to restore it on a server that has lost it.
 struct Granted {
     request: Request,
-    fence: Fence,
+    held: Held,
     at: Instant,
 }
 
@@ -155,13 +155,13 @@ impl Quorum {
     }
 
     fn majority(&self) -> usize {
-        required(Mode::Exclusive, self.members.len())
+        majority(self.members.len())
     }
 
     fn check_majority<T>(&self, votes: &Votes<T>) -> Result<(), Failure> {
-        let (answered, majority) = (votes.count(|_| true), self.majority());
-        match answered < majority {
-            true => Err(self.too_few(answered, majority, votes)),
+        let answered = votes.count(|_| true);
+        match answered < self.majority() {
+            true => Err(self.too_few(answered, votes)),
             false => Ok(()),
         }
     }
@@ -187,12 +187,12 @@ impl Quorum {
         });
     }
 
-    fn granted(&mut self, request: &Request, fence: Fence) {
-        self.granted = Some(Granted { request: request.clone(), fence, at: Instant::now() });
+    fn granted(&mut self, request: &Request, held: Held) {
+        self.granted = Some(Granted { request: request.clone(), held, at: Instant::now() });
     }
 
-    fn too_few<T>(&self, useful: usize, required: usize, votes: &Votes<T>) -> Failure {
-        votes.too_few(self.members.iter().map(Member::name), useful, required)
+    fn too_few<T>(&self, useful: usize, votes: &Votes<T>) -> Failure {
+        votes.too_few(self.members.iter().map(Member::name), useful, self.majority())
     }
 
     /// Two members that are the same server, as far as their replies have shown.

@@ -112,7 +112,7 @@ pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
         &["exec", "acquire"],
         "RLOCK_SLOT",
         "Set by exec for its command, and by acquire --shell, with --slots N: the slot number of the \
-         holder, from 1 to N. Otherwise, and on several independent servers, it is unset.",
+         holder, from 1 to N. Otherwise, it is unset.",
     ),
     (
         &["exec", "acquire"],
@@ -207,11 +207,7 @@ pub(crate) const JSON: &[(&str, &str)] = &[
          server lost its data.",
     ),
     ("holders[].ttl_ms", "Milliseconds until the lease expires."),
-    (
-        "holders[].slot",
-        "Slot number of the holder, from 1 to slots, if the mode is slots. Null on several \
-         independent servers.",
-    ),
+    ("holders[].slot", "Slot number of the holder, from 1 to slots, if the mode is slots."),
     ("holders[].kind", "exec or while-pid, which renew the lease, or acquire, which does not."),
     ("waiters[].position", "Position in the queue, from 1."),
     ("waiters[].id, .mode, .host, .user, .pid, .command, .label", "As for holders."),

@@ -12,7 +12,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use play::{Ask, Both, SideKey, Step, on_a_server};
-use rlock::rules::{Kind, Mode, Revocation};
+use rlock::rules::{Kind, Mode, Revocation, Slot};
 
 fn client() -> impl Strategy<Value = u8> {
     0..6_u8
@@ -29,7 +29,8 @@ fn ask() -> impl Strategy<Value = Ask> {
     let at_least = prop_oneof![3 => Just(0), 1 => 1..8_000_u64];
     let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));
     let owner = (option::weighted(0.3, 0..2_u8), vec(client(), 0..2));
-    let fence = option::weighted(0.2, -3_000..3_000_i64);
+    let slot = option::weighted(0.7, (1..4_u32).prop_map(|slot| Slot::new(slot).unwrap()));
+    let held = option::weighted(0.2, (-3_000..3_000_i64, slot));
     let ticket = option::weighted(0.4, option::weighted(0.5, -3_000..3_000_i64));
     let kind = prop_oneof![Just(Kind::Exec), Just(Kind::Acquire)];
     let overtaken = prop_oneof![3 => Just(0), 1 => 1..3_u64];
@@ -39,7 +40,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         proptest::bool::weighted(0.2),
         proptest::bool::weighted(0.4),
         option::weighted(0.5, -3_000..3_000_i64),
-        fence,
+        held,
         ticket,
         overtaken,
         kind,
@@ -49,7 +50,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             client,
             (mode, ttl, at_least, heartbeat),
             (owner, enclosing),
-            (reentrant, reminds, next, supersedes, arrival, fence, ticket, overtaken, kind),
+            (reentrant, reminds, next, supersedes, arrival, held, ticket, overtaken, kind),
         )| {
             Ask {
                 client,
@@ -63,7 +64,7 @@ fn ask() -> impl Strategy<Value = Ask> {
                 next,
                 supersedes,
                 arrival,
-                fence,
+                held,
                 ticket,
                 reminds,
                 overtaken,

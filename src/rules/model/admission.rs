@@ -2,7 +2,7 @@
 
 use super::lock::{CLAIM_WINDOW, Hold, Message, Origin, Waiter};
 use super::transaction::Transaction;
-use crate::rules::{Mode, Slot};
+use crate::rules::{Fence, Held, Mode, Nomination, Slot};
 
 impl Transaction<'_> {
     /// Whether the present holds allow a grant of this mode now. The modes of the `nominated`
@@ -29,14 +29,13 @@ impl Transaction<'_> {
         renewed: Option<u64>,
         deadline: u64,
         keep_until: u64,
-        wanted: u64,
+        (Fence(wanted), slot): Held,
     ) -> Option<Slot> {
         self.lock.fence = self.next_fence(wanted);
         if !self.live || self.lock.mode != Some(Mode::Exclusive) {
             self.lock.mode = Some(waiter.mode);
         }
-        // A wanted fence is from one of several servers, whose holders have no numbers.
-        let slot = if wanted == 0 { self.free_slot() } else { None };
+        let slot = self.next_slot(slot);
         self.live = true;
         self.lock.holds.push(Hold {
             fence: self.lock.fence,
@@ -82,11 +81,11 @@ impl Transaction<'_> {
             } else if comes_alone {
                 self.dequeue(&head.token);
                 granted_to.push(head.token.clone());
-                self.grant(head, None, self.now + CLAIM_WINDOW, 0, 0);
+                self.grant(head, None, self.now + CLAIM_WINDOW, 0, (Fence(0), None));
                 work += 1;
             } else {
-                self.nominate(&head.token, caller);
                 modes.push(head.mode);
+                self.nominate(&head.token, modes.len() as u64, caller);
                 tokens.push(head.token);
             }
         };
@@ -106,17 +105,23 @@ impl Transaction<'_> {
         (head, modes.len())
     }
 
-    fn nominate(&mut self, token: &str, caller: &str) {
-        if self.is_nominated(token) {
+    /// What a nominated waiter needs to commit.
+    pub fn nomination(&self, position: u64) -> Nomination {
+        let (fence, taken) = (Fence(self.next_fence(0)), self.taken_slots());
+        Nomination { fence, position, taken }
+    }
+
+    fn nominate(&mut self, token: &str, position: u64, caller: &str) {
+        if token != caller && self.is_nominated(token) {
             return;
         }
         let until = self.now + CLAIM_WINDOW;
         if let Some(waiter) = self.lock.queue.iter_mut().find(|waiter| waiter.token == token) {
-            // Another client's call does not show that the waiter is alive.
+            // The waiter must ask again within the claim window.
             waiter.alive = waiter.alive.min(until);
         }
         if token != caller {
-            self.wake(token, Message::Nominated(self.next_fence(0)));
+            self.wake(token, Message::Nominated(self.nomination(position)));
         }
     }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Slot};
+use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Nomination, Slot};
 
 /// How long a granted lock waits for the waiter to claim it, in milliseconds.
 pub const CLAIM_WINDOW: u64 = 2_000;
@@ -83,7 +83,7 @@ pub struct Hold {
     pub keep_until: u64,
     /// The length of its lease.
     pub ttl: u64,
-    /// Its number in a lock with slots; `None` in another mode, or on one of several servers.
+    /// Its number in a lock with slots; `None` in another mode.
     pub slot: Option<Slot>,
     /// The number of the request that was granted.
     pub attempt: u64,
@@ -169,12 +169,11 @@ pub struct Mail {
 }
 
 /// What a message says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// The waiter is the new head of the queue.
     Head,
-    /// The waiter is nominated, and would get this fencing token.
-    Nominated(u64),
+    Nominated(Nomination),
     /// The waiter has another reason to ask again.
     Look,
 }

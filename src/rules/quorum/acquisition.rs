@@ -5,10 +5,11 @@
 //!    largest ticket of a majority becomes that of the request, which restates it to all members. So
 //!    all queues have the same order, up to the jitter of the network. A member *nominates* the requests
 //!    at the head of its queue that its present holds admit. A nomination is only a hint.
-//! 2. **Commit.** Once enough members nominate the request, it asks them for a hold with one fencing
-//!    token. It has the lock once enough members have given it this hold. Two such sets of members
-//!    have one in common, which is the argument of Redlock:
-//!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>.
+//! 2. **Commit.** Once a majority nominates the request, it asks them for a hold with one fencing
+//!    token. It has the lock once a majority has given it this hold. Two majorities have a member in
+//!    common, which is the argument of Redlock:
+//!    <https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/>. Each slot is like a
+//!    separate lock: the hold is for one number, which a majority has free.
 //! 3. If too few members commit, the request restates its ticket, which ends its holds on the others.
 //!    The older of two requests that prevented each other is then nominated everywhere.
 //!
@@ -27,10 +28,10 @@ use std::time::Duration;
 
 use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
 use super::votes::Votes;
-use super::{grace_until, required};
+use super::{grace_until, majority};
 use crate::rules::{
-    Answer, BackOff, Delivery, Failure, Fence, Instant, Mode, Proposal, QuorumOp, Request,
-    ServerTime, Ticket, View,
+    Answer, BackOff, Delivery, Failure, Held, Instant, Mode, Nomination, Proposal, QuorumOp,
+    Request, ServerTime, Slot, Ticket, View,
 };
 
 /// How long a request that does not wait pauses before it asks again while no request has won.
@@ -64,9 +65,9 @@ pub enum Reply {
     /// A ticket or fencing token is implausible: it is this far ahead of the member's clock, which
     /// shows this time.
     Behind(Duration, ServerTime),
-    /// A message: the fencing token that the member would give if it nominates the request. `None`
-    /// for any other message, or if the time has passed.
-    Heard(Option<Fence>),
+    /// A message, if the member nominates the request. `None` for any other message, or if the time
+    /// has passed.
+    Heard(Option<Nomination>),
     Failed(Failure),
 }
 
@@ -81,7 +82,7 @@ pub enum Step {
 /// The end of an attempt, or of a sleep between two attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    Granted(Fence),
+    Granted(Held),
     Queued {
         view: View,
         position: u64,
@@ -106,7 +107,7 @@ pub enum Phase {
     Committing {
         since: Instant,
         majority_at: Option<Instant>,
-        fence: Fence,
+        held: Held,
         raises: u32,
     },
     /// No request has won, and this one does not wait.
@@ -128,7 +129,6 @@ pub struct Acquisition {
     /// How long the hold will last.
     lease: Duration,
     io_timeout: Duration,
-    required: usize,
     majority: usize,
     pub members: Members,
     /// The ticket on which a majority agreed.
@@ -160,8 +160,7 @@ impl Acquisition {
             supersedes: request.supersedes,
             lease: request.ttl.get().max(request.at_least),
             io_timeout,
-            required: required(request.mode, members),
-            majority: required(Mode::Exclusive, members),
+            majority: majority(members),
             members: Members::new(members),
             ticket: None,
             phase: Phase::Ended,
@@ -177,10 +176,9 @@ impl Acquisition {
     /// Begins an attempt.
     pub fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
-        if matches!(self.phase, Phase::Resting { .. }) && self.is_nominated(now) {
-            self.commit(now);
-        } else {
-            self.propose(now);
+        match self.may_commit(now) {
+            Some(slot) if matches!(self.phase, Phase::Resting { .. }) => self.commit(slot, now),
+            _ => self.propose(now),
         }
         self.progress(now)
     }
@@ -212,7 +210,8 @@ impl Acquisition {
         match reply {
             Reply::Heard(nominated) => {
                 is_news = nominated.is_none();
-                if let (LastReply::Proposed(proposal), Some(_)) = (&mut state.last_reply, nominated)
+                if let (LastReply::Proposed(proposal), true) =
+                    (&mut state.last_reply, nominated.is_some())
                 {
                     (proposal.nominated, proposal.sleep) = (nominated, NOMINATION_LASTS);
                 }
@@ -228,8 +227,8 @@ impl Acquisition {
                 }
                 (state.last_reply, state.round) = (LastReply::Proposed(proposal), answered);
             }
-            Reply::Answer(Answer::Granted { fence, .. }) => {
-                (state.last_reply, state.round) = (LastReply::Granted(fence), round);
+            Reply::Answer(Answer::Granted { fence, slot }) => {
+                (state.last_reply, state.round) = (LastReply::Granted((fence, slot)), round);
             }
             Reply::Answer(answer) => {
                 (state.last_reply, state.round) = (LastReply::Refused(answer), round)
@@ -274,11 +273,6 @@ impl Acquisition {
             || self.votes().fate() != Delivery::NotSent
     }
 
-    /// How many members the request needs.
-    pub fn required(&self) -> usize {
-        self.required
-    }
-
     /// Handles that the time of the last step has come.
     pub fn progress(&mut self, now: Instant) -> (Vec<Order>, Step) {
         let step = self.advance(now);
@@ -320,19 +314,9 @@ impl Acquisition {
         }
     }
 
-    /// How many members must answer before the request can be decided, unless one names a holder.
-    fn needed(&self) -> usize {
-        self.majority.max(self.required)
-    }
-
-    /// The fencing tokens of the holds that members have given in this round.
-    fn held_fences(&self) -> impl Iterator<Item = Fence> {
+    /// The holds that members have given in this round.
+    fn given(&self) -> impl Iterator<Item = Held> {
         self.members.believed().filter_map(|state| state.held(self.round))
-    }
-
-    /// How many members have the hold with this fencing token.
-    fn holding(&self, fence: Fence, now: Instant) -> usize {
-        self.members.voting(|state| state.held(self.round) == Some(fence), self.lease, now)
     }
 
     /// Until when to await the other members in a round that began at `since`.
@@ -354,15 +338,30 @@ impl Acquisition {
         // Agreed tickets are the same everywhere, and an operator means all members.
         let is_final =
             |answer: &&Answer| !matches!(answer, Answer::Busy(_) | Answer::Queued { .. });
-        let lost = ended.first().filter(|_| ended.len() > self.members.0.len() - self.required);
+        let lost = ended.first().filter(|_| ended.len() > self.members.0.len() - self.majority);
         let answer = others.into_iter().find(is_final).or(lost.copied())?;
         Some(End::Refused(Box::new(answer.clone())))
     }
 
-    /// Whether enough members nominate the request.
-    fn is_nominated(&self, now: Instant) -> bool {
-        let nominated = |state: &MemberState| state.nominated().is_some();
-        self.members.voting(nominated, self.lease, now) >= self.required
+    /// The nominations of the request, if enough members nominate it.
+    fn nominations(&self, now: Instant) -> Option<Vec<&Nomination>> {
+        let nominations = self.members.voting(MemberState::nominated, self.lease, now);
+        (nominations.len() >= self.majority).then_some(nominations)
+    }
+
+    /// The slot for which the request may commit, if enough members nominate it; the inner `None`
+    /// in another mode. Each of the requests before it takes a slot too, unless it has one already on
+    /// a member that counts fewer of them.
+    fn may_commit(&self, now: Instant) -> Option<Option<Slot>> {
+        let nominations = self.nominations(now)?;
+        let Some(slots) = self.mode.slots() else { return Some(None) };
+        let position = nominations.iter().map(|it| it.position).min()?;
+        let is_free = |slot: &Slot| {
+            let free = nominations.iter().filter(|it| !it.taken.contains(slot));
+            free.count() >= self.majority
+        };
+        let mut free = (1..=slots.get()).filter_map(Slot::new).filter(is_free);
+        free.nth(position.saturating_sub(1) as usize).map(Some)
     }
 
     /// How many members have not answered a request of this round or of an earlier one.
@@ -403,7 +402,7 @@ impl Acquisition {
     }
 
     fn resting(&mut self, until: Instant, now: Instant) -> Step {
-        if self.is_nominated(now) || now >= until {
+        if self.nominations(now).is_some() || now >= until {
             return Step::End(End::Woken);
         }
         // A call lapses unless the request asks again in time.

@@ -2,19 +2,15 @@
 
 use std::time::Duration;
 
-use crate::rules::{Fence, Instant, Mode, Reason};
+use crate::rules::{Held, Instant, Reason};
 
 /// How long the other servers are awaited at least after a majority has answered.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// How many of `servers` servers a hold with this mode needs. For an exclusive or shared hold that
-/// is a majority, as in Redlock.
-///
-/// Any two holds that exclude each other then meet on at least one server. S servers have N · S
-/// slots. If each hold takes more than N · S / (N + 1) of them, N + 1 holds cannot exist.
-pub fn required(mode: Mode, servers: usize) -> usize {
-    let slots = mode.slots().map_or(1, |slots| slots.get() as usize);
-    (servers.saturating_mul(slots)) / (slots.saturating_add(1)) + 1
+/// How many of `servers` servers a hold needs, as in Redlock. Any two holds that exclude each other,
+/// or have the same slot, then meet on at least one server.
+pub fn majority(servers: usize) -> usize {
+    servers / 2 + 1
 }
 
 /// Until when the other servers are awaited after a majority has answered at `answered`: for as
@@ -23,10 +19,12 @@ pub fn grace_until(begun: Instant, answered: Instant) -> Instant {
     answered + answered.since(begun).max(GRACE)
 }
 
-/// The fencing token that most members gave; the largest of several that are equally common.
-pub(super) fn most_common(fences: &[Fence]) -> Option<Fence> {
-    let count = |fence: &Fence| fences.iter().filter(|other| *other == fence).count();
-    fences.iter().copied().max_by_key(|fence| (count(fence), *fence))
+/// The slot that most members gave, and the fencing token that most of these gave; the largest of
+/// several that are equally common.
+pub(super) fn most_common(holds: &[Held]) -> Option<Held> {
+    let in_slot = |hold: &Held| holds.iter().filter(|other| other.1 == hold.1).count();
+    let same = |hold: &Held| holds.iter().filter(|other| *other == hold).count();
+    holds.iter().copied().max_by_key(|hold| (in_slot(hold), same(hold), *hold))
 }
 
 /// The first known reason.

@@ -1,12 +1,14 @@
 //! What the members of a quorum have replied to a request, and which replies count.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::merge::{free_like, merge};
 use super::votes::Votes;
 use crate::rules::model::lock::DAY;
-use crate::rules::{Answer, Failure, Fence, Instant, Proposal, ServerTime, Ticket, View};
+use crate::rules::{
+    Answer, Failure, Fence, Held, Instant, Nomination, Proposal, ServerTime, Ticket, View,
+};
 
 /// One run of a server program, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +25,7 @@ pub enum LastReply {
     #[default]
     Nothing,
     Proposed(Proposal),
-    Granted(Fence),
+    Granted(Held),
     /// A ticket or fencing token is so far ahead of its clock, more than a day, that it refuses.
     Behind(Duration),
     /// Any other answer. None of them is a grant.
@@ -56,18 +58,22 @@ pub struct MemberState {
 }
 
 impl MemberState {
-    /// The fencing token that the member would give, if it nominates the request.
-    pub(super) fn nominated(&self) -> Option<Fence> {
+    pub(super) fn proposal(&self) -> Option<&Proposal> {
         match &self.last_reply {
-            LastReply::Proposed(proposal) => proposal.nominated,
+            LastReply::Proposed(proposal) => Some(proposal),
             _ => None,
         }
     }
 
-    /// The fencing token of the hold that the member has given in this round.
-    pub(super) fn held(&self, round: u64) -> Option<Fence> {
+    /// What the member said when it nominated the request, if it does.
+    pub(super) fn nominated(&self) -> Option<&Nomination> {
+        self.proposal()?.nominated.as_ref()
+    }
+
+    /// The hold that the member has given in this round.
+    pub(super) fn held(&self, round: u64) -> Option<Held> {
         match self.last_reply {
-            LastReply::Granted(fence) if self.round == round => Some(fence),
+            LastReply::Granted(held) if self.round == round => Some(held),
             _ => None,
         }
     }
@@ -76,16 +82,16 @@ impl MemberState {
     pub(super) fn fence(&self) -> Fence {
         match &self.last_reply {
             LastReply::Proposed(proposal) => {
-                let before = proposal.nominated.map_or(0, |fence| fence.0.saturating_sub(1));
-                proposal.view.fence.unwrap_or(Fence(0)).max(Fence(before))
+                let given = proposal.nominated.as_ref().map_or(0, |nominated| nominated.fence.0);
+                proposal.view.fence.unwrap_or(Fence(0)).max(Fence(given.saturating_sub(1)))
             }
-            LastReply::Granted(fence) => *fence,
+            LastReply::Granted((fence, _)) => *fence,
             _ => Fence(0),
         }
     }
 
     /// The larger of its last ticket and its last fencing token.
-    pub(super) fn proposal(&self) -> u64 {
+    pub(super) fn largest_number(&self) -> u64 {
         self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
     }
 
@@ -162,7 +168,7 @@ impl Members {
 
     /// Whether most of the members refuse what this one proposes.
     pub(super) fn is_ahead(&self, state: &MemberState) -> bool {
-        self.refuse(state.proposal())
+        self.refuse(state.largest_number())
     }
 
     /// The members that are not ahead of most of the others.
@@ -170,26 +176,22 @@ impl Members {
         self.iter().filter(|state| !self.is_ahead(state))
     }
 
-    /// How many different servers satisfy `is`, are not ahead of most of the others, and are old
-    /// enough for a lease of this length.
-    pub(super) fn voting(
-        &self,
-        is: impl Fn(&MemberState) -> bool,
+    /// What different servers said that are not ahead of most of the others, and old enough for a
+    /// lease of this length.
+    pub(super) fn voting<'m, T>(
+        &'m self,
+        said: impl Fn(&'m MemberState) -> Option<T>,
         lease: Duration,
         now: Instant,
-    ) -> usize {
+    ) -> Vec<T> {
         let longest = self.longest_lease(lease);
-        let is_old = |state: &MemberState| state.uptime(now) >= longest;
-        self.distinct(|state| is(state) && is_old(state) && !self.is_ahead(state))
+        let votes = |state: &&MemberState| state.uptime(now) >= longest && !self.is_ahead(state);
+        by_server(self.iter().filter(votes).filter_map(|state| Some((state, said(state)?))))
     }
 
     /// How many different servers satisfy `is`.
     pub(super) fn distinct(&self, is: impl Fn(&MemberState) -> bool) -> usize {
-        let runs = self
-            .iter()
-            .filter(|state| is(state))
-            .map(|state| state.run.as_ref().map(|run| &run.id));
-        runs.collect::<BTreeSet<_>>().len()
+        by_server(self.iter().filter(|state| is(state)).map(|state| (state, ()))).len()
     }
 
     /// The views of the members that gave one.
@@ -221,4 +223,10 @@ impl Members {
         }
         votes
     }
+}
+
+/// One of the values for each server.
+fn by_server<'m, T>(values: impl Iterator<Item = (&'m MemberState, T)>) -> Vec<T> {
+    let by_run = values.map(|(state, value)| (state.run.as_ref().map(|run| &run.id), value));
+    by_run.collect::<BTreeMap<_, _>>().into_values().collect()
 }

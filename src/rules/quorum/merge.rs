@@ -1,8 +1,8 @@
 //! One view of a lock from the views of several servers.
 
-use super::majority::{most_common, required};
+use super::majority::{majority, most_common};
 use crate::rules::{
-    Ending, Fence, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
+    Ending, Held, HistoryEntry, HoldState, Holder, ServerTime, State, View, Waiter,
 };
 
 /// The lock as it is on `servers` servers, of which those with a view have answered. A holder
@@ -16,11 +16,12 @@ pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
     let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or_default();
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
-    let mut seen = by_id(views.iter().flat_map(|view| &view.holders), |holder| &holder.id);
+    let holders = views.iter().flat_map(|view| &view.holders);
+    let mut seen = grouped(holders, |holder| (&holder.id, holder.slot));
     let most = seen.iter().map(Vec::len).max().unwrap_or(0);
     seen.retain(|same| {
         let count = same.len();
-        count + unanswered >= required(same[0].mode, servers) || lenient && count == most
+        count + unanswered >= majority(servers) || lenient && count == most
     });
     let holders: Vec<Holder> = seen.iter().map(|same| combined(same, servers)).collect();
     let left = holders.iter().map(|holder| holder.deadline.since(now)).max();
@@ -107,7 +108,7 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
         };
         view.history.iter().enumerate().filter(is_last).map(|(_, past)| past)
     });
-    let mut all = by_id(last, |past| &past.id);
+    let mut all = grouped(last, |past| &past.id);
     all.retain(|same| same.len() > views.len() / 2);
     let mut history: Vec<HistoryEntry> = all.iter().map(|same| agreed(same)).collect();
     history.sort_by_key(|past| past.at);
@@ -132,11 +133,14 @@ fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
     }
 }
 
-/// One list for each ID, with what each server reports.
-fn by_id<'v, T>(reports: impl Iterator<Item = &'v T>, id: fn(&T) -> &str) -> Vec<Vec<&'v T>> {
+/// One list for each key, with what each server reports.
+fn grouped<'v, T, K: PartialEq>(
+    reports: impl Iterator<Item = &'v T>,
+    key: impl Fn(&'v T) -> K,
+) -> Vec<Vec<&'v T>> {
     let mut all = Vec::<Vec<&T>>::new();
     for report in reports {
-        match all.iter_mut().find(|same| id(same[0]) == id(report)) {
+        match all.iter_mut().find(|same| key(same[0]) == key(report)) {
             Some(same) => same.push(report),
             None => all.push(vec![report]),
         }
@@ -148,7 +152,7 @@ fn by_id<'v, T>(reports: impl Iterator<Item = &'v T>, id: fn(&T) -> &str) -> Vec
 /// that got the hold late knows neither when it began nor of any wait.
 fn combined(same: &[&Holder], servers: usize) -> Holder {
     let first = same[0];
-    let enough = required(first.mode, servers).min(same.len());
+    let enough = majority(servers).min(same.len());
     let mut deadlines: Vec<ServerTime> = same.iter().map(|holder| holder.deadline).collect();
     deadlines.sort_unstable();
     let held = same.iter().filter(|holder| holder.state == HoldState::Held).count();
@@ -159,13 +163,13 @@ fn combined(same: &[&Holder], servers: usize) -> Holder {
     } else {
         HoldState::Cooling
     };
-    let fences: Vec<Fence> = same.iter().map(|holder| holder.fence).collect();
+    let held: Vec<Held> = same.iter().map(|holder| (holder.fence, holder.slot)).collect();
     Holder {
         acquired: same.iter().map(|holder| holder.acquired).min().unwrap_or(first.acquired),
         waited: same.iter().map(|holder| holder.waited).max().flatten(),
         renewed: same.iter().map(|holder| holder.renewed).max().unwrap_or(first.renewed),
         deadline: deadlines[same.len() - enough],
-        fence: most_common(&fences).unwrap_or(first.fence),
+        fence: most_common(&held).map_or(first.fence, |(fence, _)| fence),
         state,
         ..first.clone()
     }

@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use super::majority::{first_known, most_common, required};
+use super::majority::{first_known, majority, most_common};
 use super::votes::Votes;
-use crate::rules::{Fence, Mode, Reason, Renewal};
+use crate::rules::{Held, Reason, Renewal};
 
 /// What the votes on a renewal mean.
 pub enum RenewalDecision {
     Renewed {
-        fence: Fence,
+        held: Held,
         /// The shortest lease among the members that renewed it.
         left: Duration,
-        mode: Mode,
         /// The members that have lost the hold.
         lost: Vec<usize>,
     },
@@ -20,7 +19,6 @@ pub enum RenewalDecision {
     /// Only `renewed` members renewed it.
     TooFew {
         renewed: usize,
-        required: usize,
         /// The members that have lost the hold.
         lost: Vec<usize>,
     },
@@ -28,51 +26,48 @@ pub enum RenewalDecision {
 
 /// Whether further votes cannot change the decision.
 pub fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
-    let required = required_by(votes);
-    votes.count(|renewal| !is_not_held(renewal)) >= required
-        || votes.too_many(is_not_held, required)
+    let (held, majority) = (held_in(votes), majority(votes.servers()));
+    votes.count(|renewal| has(renewal, held)) >= majority
+        || votes.too_many(|renewal| !has(renewal, held), majority)
 }
 
 /// Decides from the votes of members.
 pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
-    let required = required_by(votes);
-    if votes.too_many(is_not_held, required) {
+    let (held, majority) = (held_in(votes), majority(votes.servers()));
+    if votes.too_many(|renewal| !has(renewal, held), majority) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
             Renewal::NotHeld(why) => Some(why.clone()),
             Renewal::Renewed { .. } => None,
         });
         return RenewalDecision::NotHeld(first_known(reasons));
     }
-    let renewed = votes.values().filter_map(|(_, renewal)| match renewal {
-        Renewal::Renewed { fence, left, .. } => Some((*fence, *left)),
-        Renewal::NotHeld(_) => None,
-    });
-    let (fences, lefts): (Vec<Fence>, Vec<Duration>) = renewed.unzip();
-    let lost = votes.values().filter(|(_, renewal)| is_not_held(renewal));
+    let lost = votes.values().filter(|(_, renewal)| !has(renewal, held));
     let lost = lost.map(|(number, _)| number).collect();
-    match most_common(&fences) {
-        Some(fence) if fences.len() >= required => {
+    let lefts = votes.values().filter_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { left, .. } if has(renewal, held) => Some(*left),
+        _ => None,
+    });
+    let lefts: Vec<Duration> = lefts.collect();
+    match held {
+        Some(held) if lefts.len() >= majority => {
             let left = lefts.into_iter().min().unwrap_or_default();
-            RenewalDecision::Renewed { fence, left, mode: mode_in(votes), lost }
+            RenewalDecision::Renewed { held, left, lost }
         }
-        _ => RenewalDecision::TooFew { renewed: fences.len(), required, lost },
+        _ => RenewalDecision::TooFew { renewed: lefts.len(), lost },
     }
 }
 
-/// The mode of the hold. While no member has named it, the one that needs the fewest members.
-fn mode_in(votes: &Votes<Renewal>) -> Mode {
-    let mode = votes.values().find_map(|(_, renewal)| match renewal {
-        Renewal::Renewed { mode, .. } => Some(*mode),
+/// The hold that most members renewed.
+fn held_in(votes: &Votes<Renewal>) -> Option<Held> {
+    let held = votes.values().filter_map(|(_, renewal)| match renewal {
+        Renewal::Renewed { fence, slot, .. } => Some((*fence, *slot)),
         Renewal::NotHeld(_) => None,
     });
-    mode.unwrap_or(Mode::Exclusive)
+    most_common(&held.collect::<Vec<_>>())
 }
 
-/// How many members must have the hold.
-fn required_by(votes: &Votes<Renewal>) -> usize {
-    required(mode_in(votes), votes.servers())
-}
-
-fn is_not_held(renewal: &Renewal) -> bool {
-    matches!(renewal, Renewal::NotHeld(_))
+/// Whether a member has this hold. It may have another one of the same token, for another slot, from
+/// a commit that too few members answered.
+fn has(renewal: &Renewal, held: Option<Held>) -> bool {
+    matches!(renewal, Renewal::Renewed { slot, .. } if held.is_some_and(|held| held.1 == *slot))
 }

@@ -62,7 +62,7 @@ impl Drop for Mailbox {
 }
 
 /// Wakes the waiter with this token. A dead waiter does not respond, and loses its position.
-pub(super) fn wake(folder: &Folder, token: &str, message: Message) {
+pub(super) fn wake(folder: &Folder, token: &str, message: &Message) {
     let byte = match message {
         Message::Head => HEAD,
         Message::Look | Message::Nominated(_) => b'!',
@@ -96,7 +96,7 @@ mod tests {
         let mailbox = Mailbox::open(&folder, "token").unwrap();
         let says_head = |messages: &[Message]| {
             for message in messages {
-                wake(&folder, "token", *message);
+                wake(&folder, "token", message);
             }
             mailbox.says_head()
         };

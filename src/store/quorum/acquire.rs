@@ -13,6 +13,7 @@ use crate::rules::quorum::{Acquisition, End, MemberRequest, Order, Reply, Run, S
 use crate::rules::{
     Answer, Failure, Fence, Instant, Proposal, Request, Token, UserMessage, Verdict, show,
 };
+use crate::store::server::nomination;
 use crate::store::waiting::received;
 use crate::store::wire::Value;
 use crate::store::{Interrupt, Store, attempt_number, final_verdict};
@@ -61,12 +62,11 @@ impl Quorum {
         let (orders, step) = attempt.acquisition.begin(Instant::now());
         let end = self.carry_out(&mut attempt, request, orders, step, interrupt);
         let result = match end {
-            Ok(End::Granted(fence)) => {
-                self.granted(request, fence);
+            Ok(End::Granted(held)) => {
+                self.granted(request, held);
                 // The hold survives the loss of another minority only if these have it too.
                 self.put_back(&request.token, None, &attempt.acquisition.not_asked_to_commit());
-                // The servers do not agree on numbers.
-                Ok(Answer::Granted { fence, slot: None })
+                Ok(Answer::Granted { fence: held.0, slot: held.1 })
             }
             Ok(End::Queued { view, position, sleep, too_young }) => {
                 let obstacle = if too_young { self.too_young(&attempt) } else { None };
@@ -184,7 +184,7 @@ impl Quorum {
         let names = self.members.iter().map(Member::name);
         let young = attempt.acquisition.too_young(names, Instant::now());
         let servers = self.members.len();
-        if servers - young.len() >= attempt.acquisition.required() {
+        if servers - young.len() >= self.majority() {
             return None;
         }
         let why: Vec<&str> = young.iter().map(|(_, fault)| fault.problem()).collect();
@@ -213,7 +213,7 @@ impl Quorum {
             let failure = Failure::Misconfigured { fault: fault.clone(), executed: false };
             votes.votes[*number] = Some(Err(failure));
         }
-        match (self.too_few(useful, acquisition.required(), &votes), wrong.into_iter().next()) {
+        match (self.too_few(useful, &votes), wrong.into_iter().next()) {
             (Failure::Misconfigured { executed, .. }, Some((_, fault))) => {
                 Failure::Misconfigured { fault, executed }
             }
@@ -255,7 +255,7 @@ fn ask(
     let verdict = final_verdict(attempt, |attempt| store.ask(request, attempt, &[], interrupt))?;
     let fence = match &verdict {
         Verdict::Answer(Answer::Granted { fence, .. }) => Some(*fence),
-        Verdict::Proposed(place) => place.nominated,
+        Verdict::Proposed(place) => place.nominated.as_ref().map(|nominated| nominated.fence),
         _ => None,
     };
     if let Some(fence) = fence.filter(|fence| *fence >= TOO_LARGE) {
@@ -275,12 +275,10 @@ fn ask(
 
 impl Reply {
     fn heard(message: Option<Value>) -> Self {
-        let fence = match message {
-            Some(Value::BulkString(text)) => {
-                std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok())
-            }
+        let nominated = match message {
+            Some(Value::BulkString(text)) => nomination(&text),
             _ => None,
         };
-        Self::Heard(fence.map(Fence).filter(|fence| (Fence(1)..TOO_LARGE).contains(fence)))
+        Self::Heard(nominated.filter(|it| (Fence(1)..TOO_LARGE).contains(&it.fence)))
     }
 }

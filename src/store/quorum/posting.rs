@@ -32,13 +32,13 @@ impl Quorum {
     /// Gives a hold to members that do not have it while the lease lasts, so that the loss of one
     /// more member does not end it. Does not wait for their replies.
     pub(super) fn put_back(&mut self, token: &Token, ttl: Option<Ttl>, lost: &[usize]) {
-        let Some(Granted { request, fence, at }) = &self.granted else { return };
+        let Some(Granted { request, held, at }) = &self.granted else { return };
         if request.token != *token || lost.is_empty() {
             return;
         }
         let at_least = request.at_least.saturating_sub(Instant::now().since(*at));
         let ttl = ttl.unwrap_or(request.ttl);
-        let quorum_op = Some(QuorumOp::Restore(*fence));
+        let quorum_op = Some(QuorumOp::Restore(*held));
         let request = Request { ttl, heartbeat: None, at_least, quorum_op, ..request.clone() };
         let Ok((reply_sender, _)) = channel() else { return };
         for &number in lost {

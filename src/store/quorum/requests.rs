@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use super::Quorum;
 use super::member::{Member, MemberStore};
 use super::posting::{FAREWELL, leaving};
-use super::{Granted, Quorum};
 use crate::report::Diagnostic;
 use crate::rules::quorum::{
     ReleaseDecision, RenewalDecision, Votes, decide_release, decide_removal, decide_renewal,
-    is_release_decided, is_renewal_decided, merge, merge_listings, required,
+    is_release_decided, is_renewal_decided, merge, merge_listings,
 };
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
@@ -52,9 +52,7 @@ impl Store for Quorum {
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
         let (majority, skipped, enough) = match &self.granted {
-            Some(Granted { request, .. }) => {
-                (Some(required(request.mode, self.members.len())), self.busy(), false)
-            }
+            Some(_) => (Some(self.majority()), self.busy(), false),
             None => (None, Vec::new(), true),
         };
         let votes = self.ask(
@@ -69,25 +67,25 @@ impl Store for Quorum {
             interrupt,
         )?;
         match decide_renewal(&votes) {
-            RenewalDecision::Renewed { fence, left, mode, lost } => {
+            RenewalDecision::Renewed { held: (fence, slot), left, lost } => {
                 self.put_back(token, ttl, &lost);
-                Ok(Renewal::Renewed { fence, left, mode })
+                Ok(Renewal::Renewed { fence, slot, left })
             }
             RenewalDecision::NotHeld(why) => Ok(Renewal::NotHeld(why)),
-            RenewalDecision::TooFew { renewed, required, lost } => {
+            RenewalDecision::TooFew { renewed, lost } => {
                 // While the lease lasts, no other client can have a majority. The next attempt then
                 // counts these.
                 if renewed > 0 {
                     self.put_back(token, ttl, &lost);
                 }
-                Err(self.too_few(renewed, required, &votes))
+                Err(self.too_few(renewed, &votes))
             }
         }
     }
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         self.has_written = true;
-        let required = self.majority();
+        let majority = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
         // A frozen server can miss a release, which is large, but not a withdrawal. A withdrawal
         // would drop a hold that must be kept for its minimum time.
@@ -106,7 +104,7 @@ impl Store for Quorum {
             None,
             &posted,
             move |store, _| store.release(&key, &its_token, outcome),
-            |votes| is_release_decided(votes, required),
+            |votes| is_release_decided(votes, majority),
             |release| match release {
                 Release::Released => "released".into(),
                 Release::NotHeld(why) => format!("not held: the lock {why}"),
@@ -115,14 +113,14 @@ impl Store for Quorum {
             None,
         )?;
         let before = self.maybe_released.take().is_some_and(|released| released == *token);
-        match decide_release(&votes, required, before) {
+        match decide_release(&votes, majority, before) {
             ReleaseDecision::Decided(release) => {
                 self.granted = None;
                 Ok(release)
             }
             ReleaseDecision::TooFew { answered, maybe_released } => {
                 self.maybe_released = (maybe_released || !posted.is_empty()).then(|| token.clone());
-                Err(self.too_few(answered, required, &votes))
+                Err(self.too_few(answered, &votes))
             }
         }
     }

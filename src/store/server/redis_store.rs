@@ -195,10 +195,10 @@ impl RedisStore<Node> {
 }
 
 /// What ACQUIRE is told of a request, by the names and in the order of its header.
-fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static str, String); 15] {
+fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static str, String); 16] {
     let heartbeat = request.heartbeat.unwrap_or_default().as_millis();
     let flag = |name: &str, is_set| if is_set { name.to_owned() } else { String::new() };
-    let (fence, ticket) = request.wanted();
+    let ((fence, slot), ticket) = request.wanted();
     let arrival = request.arrival.unwrap_or(Ticket(0)).0.to_string();
     let enclosing = request.enclosing.iter().map(|token| format!("{} ", token.as_str()));
     let generation = seen.first().map(|seen| seen.generation.clone());
@@ -214,6 +214,7 @@ fn acquire_fields(request: &Request, attempt: u64, seen: &[Seen]) -> [(&'static 
         ("about", request.client.clone()),
         ("attempt", attempt.to_string()),
         ("fence", fence.to_string()),
+        ("slot", slot.map_or(String::new(), |slot| slot.to_string())),
         ("ticket", ticket.map_or(String::new(), |ticket| ticket.to_string())),
         ("next", flag("next", request.next)),
         ("supersedes", if request.supersedes { arrival } else { String::new() }),

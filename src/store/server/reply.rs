@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::rules::{
-    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Operator, Proposal, Reason,
-    Release, Removal, Renewal, ServerTime, Slot, Ticket, Verdict, View, Waiter, variant,
+    Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Nomination, Operator,
+    Proposal, Reason, Release, Removal, Renewal, ServerTime, Slot, Ticket, Verdict, View, Waiter,
+    variant,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
@@ -107,10 +108,10 @@ impl Fields {
     /// The number of a granted slot, if there is one. A command that relies on it must not get
     /// anything else.
     fn slot(&mut self) -> Option<Option<Slot>> {
-        if self.next == self.values.len() {
-            return Some(None);
+        match self.text()? {
+            none if none.is_empty() => Some(None),
+            number => number.parse().ok().map(Some),
         }
-        self.text()?.parse().ok().map(Some)
     }
 
     fn time(&mut self) -> Option<ServerTime> {
@@ -164,7 +165,10 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
                 position: fields.count()?,
                 sleep: fields.millis()?,
                 ticket: Ticket(fields.fence()?.0),
-                nominated: fields.text()?.parse().ok().map(Fence),
+                nominated: match fields.value()? {
+                    Value::BulkString(text) => nomination(&text),
+                    _ => return None,
+                },
                 kept_out: !fields.text()?.is_empty(),
             }));
         }
@@ -176,13 +180,25 @@ pub fn verdict(reply: Value) -> Option<Verdict> {
     }))
 }
 
+/// Parses a nomination, which is part of the reply of ACQUIRE, and a message to a waiter. `None` if
+/// it is none.
+pub(in crate::store) fn nomination(text: &[u8]) -> Option<Nomination> {
+    let mut parts = text.splitn(3, |byte| *byte == b' ');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+    let (fence, position) = (Fence(number()?), number()?);
+    let numbers = (1..).filter_map(Slot::new);
+    let bits = parts.next()?.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+    let taken = numbers.zip(bits).filter(|(_, is_taken)| *is_taken).map(|(number, _)| number);
+    Some(Nomination { fence, position, taken: taken.collect() })
+}
+
 pub fn renewal(reply: Value) -> Option<Renewal> {
     let mut fields = Fields::of(reply)?;
     match fields.text()?.as_str() {
         "renewed" => Some(Renewal::Renewed {
             fence: fields.fence()?,
             left: fields.millis()?,
-            mode: fields.mode()??,
+            slot: fields.slot()?,
         }),
         "not-held" => Some(Renewal::NotHeld(fields.reason()?)),
         _ => None,

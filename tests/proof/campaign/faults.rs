@@ -182,16 +182,6 @@ impl What {
             Self::Free => Effect::Frees,
             Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
             Self::Flush => Effect::Loses,
-            // Slots may need all servers, and a waiter tries one that has failed again after a while.
-            Self::FreezeServer(_)
-            | Self::KillServer(_)
-            | Self::RefuseServer(_)
-            | Self::PartServer(..)
-            | Self::RestartEmpty(_)
-                if plan.has_slots() =>
-            {
-                Effect::Delays
-            }
             Self::FreezeServer(server)
             | Self::KillServer(server)
             | Self::RefuseServer(server)

@@ -283,13 +283,13 @@ impl Verdict {
         }
     }
 
-    /// Each command has a number if its lock has slots, but not on several servers.
+    /// Each command has a number if its lock has slots.
     fn slots(&mut self, record: &Record) {
         for (number, worker) in record.workers.iter().enumerate() {
             let slot = worker.slot();
             let is_right = match worker.work.mode {
                 _ if worker.run.is_none() => true,
-                Mode::Slots(count) if !record.plan.kind.is_quorum() => {
+                Mode::Slots(count) => {
                     slot.is_some_and(|slot| (1..=count).any(|number| slot == number.to_string()))
                 }
                 _ => slot.is_none(),

@@ -87,12 +87,6 @@ impl Plan {
         self.works.iter().map(longest).max().unwrap_or_default() + Duration::from_secs(2)
     }
 
-    /// Whether any worker of a quorum may need more servers than a majority.
-    pub fn has_slots(&self) -> bool {
-        let is_slot = |work: &Work| matches!(work.mode, Mode::Slots(_));
-        self.kind.is_quorum() && self.works.iter().any(is_slot)
-    }
-
     /// Whether locks survive a failover to any replica.
     pub fn survives_failovers(&self) -> bool {
         self.min_replicas == self.kind.replicas()
@@ -162,6 +156,7 @@ impl Plan {
         let slots = Mode::Slots(2 + random.below(2) as usize);
         let (one, two) = (Mode::Reentrant(1), Mode::Reentrant(2));
         match random.below(8) {
+            _ if std::env::var_os("RLOCK_TEST_SLOTS").is_some() => vec![slots],
             _ if staged => vec![Mode::Exclusive],
             0..3 => vec![Mode::Exclusive],
             3 => vec![Mode::Exclusive, Mode::Shared],

@@ -10,7 +10,7 @@ use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::{
     Answer, ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, Proposal, QuorumOp, Reason,
-    Release, Renewal, Request, Revocation, Seen, Ticket, Token, Verdict,
+    Release, Renewal, Request, Revocation, Seen, Slot, Ticket, Token, Verdict,
 };
 use rlock::store::Store;
 use rlock::store::server::RedisStore;
@@ -70,8 +70,9 @@ pub(super) struct Ask {
     pub(super) supersedes: bool,
     /// How many milliseconds the ticket of one that supersedes is ahead of the clock.
     pub(super) arrival: Option<i64>,
-    /// How many milliseconds the wanted fence is ahead of the clock.
-    pub(super) fence: Option<i64>,
+    /// How many milliseconds the wanted fence is ahead of the clock, and the number of the wanted
+    /// slot.
+    pub(super) held: Option<(i64, Option<Slot>)>,
     /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead
     /// of the clock, if there is one.
     pub(super) ticket: Option<Option<i64>>,
@@ -96,7 +97,7 @@ pub(super) fn plain_ask() -> Ask {
         next: false,
         supersedes: false,
         arrival: None,
-        fence: None,
+        held: None,
         ticket: None,
         reminds: false,
         overtaken: 0,
@@ -138,12 +139,12 @@ impl Ask {
 
     fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
         let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
-        let fence = self.fence.map(|ahead| Fence(micros(ahead)));
+        let held = self.held.map(|(ahead, slot)| (Fence(micros(ahead)), slot));
         let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
-        match (ticket, fence) {
-            (Some(ticket), Some(fence)) => Some(QuorumOp::Commit(ticket, fence)),
+        match (ticket, held) {
+            (Some(ticket), Some(held)) => Some(QuorumOp::Commit(ticket, held)),
             (Some(ticket), None) => Some(QuorumOp::Propose(ticket)),
-            (None, Some(fence)) => Some(QuorumOp::Restore(fence)),
+            (None, Some(held)) => Some(QuorumOp::Restore(held)),
             (None, None) => None,
         }
     }
@@ -269,9 +270,8 @@ impl<'a> Both<'a> {
                 let client = usize::from(new.client);
                 let ticket = self.ticket(&self.tokens.present(new.client), new);
                 let asked = self.asked[client].get_or_insert_with(|| new.clone());
-                let fence = new.fence;
-                let (reminds, arrival) = (new.reminds, new.arrival);
-                let ask = &Ask { reminds, arrival, fence, ticket, ..asked.clone() };
+                let (reminds, arrival, held) = (new.reminds, new.arrival, new.held);
+                let ask = &Ask { reminds, arrival, held, ticket, ..asked.clone() };
                 let request = ask.request(&key, &self.tokens, now);
                 let seen = if ask.reminds { self.seen.clone() } else { Vec::new() };
                 self.attempts[client] += 1;

@@ -13,7 +13,7 @@ impl Transaction<'_> {
     /// Requests the lock, for the first time or again: `attempt` grows each time.
     pub fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         let token = request.token.as_str();
-        let (Fence(wanted), ticket) = request.wanted();
+        let ((Fence(wanted), slot), ticket) = request.wanted();
         self.reconcile();
         if self.has_tombstone(token) {
             let over = || Answer::Ended(self.why_not_held(token));
@@ -60,11 +60,19 @@ impl Transaction<'_> {
             }
         }
         // A caller that asks again no longer relies on its revoked hold, nor on one that too few
-        // servers granted: then it has a ticket.
+        // servers granted: then it has a ticket, or asks for another slot.
         let gives_up = ticket.is_some_and(|ticket| ticket > 0) && wanted == 0;
-        let unexpired = self.unexpired_hold(token);
-        if unexpired.is_some_and(|hold| gives_up || self.hold_state(hold) == HoldState::Revoked) {
+        if let Some(hold) = self.unexpired_hold(token)
+            && (gives_up
+                || slot.is_some() && hold.slot != slot
+                || self.hold_state(hold) == HoldState::Revoked)
+        {
             self.drop_hold(token);
+        }
+        // One of several servers is asked for a slot that another token has here.
+        let is_taken = slot.is_some_and(|slot| self.taken_slots().contains(&slot));
+        if is_taken && self.valid_hold(token).is_none() {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
         for Seen { holder, left, generation } in seen {
             let forgotten = *generation != self.lock.generation || holder.fence.0 > self.lock.fence;
@@ -132,8 +140,7 @@ impl Transaction<'_> {
         let (now, at_least) = (self.now, millis(request.at_least));
         let keep_until = if at_least > 0 { now + at_least } else { 0 };
         let deadline = now + waiter.ttl.max(at_least);
-        let wanted = request.wanted().0.0;
-        let slot = self.grant(waiter, Some(now), deadline, keep_until, wanted);
+        let slot = self.grant(waiter, Some(now), deadline, keep_until, request.wanted().0);
         granted(self.lock.fence, slot)
     }
 
@@ -165,7 +172,7 @@ impl Transaction<'_> {
         head: Option<&Waiter>,
         nominated: usize,
     ) -> Verdict {
-        let (Fence(wanted), ticket) = request.wanted();
+        let ((Fence(wanted), _), ticket) = request.wanted();
         let (now, ttl, token) = (self.now, request.ttl.as_millis(), request.token.as_str());
         let (enclosing, entered) = self.enclosing_hold(&request.enclosing);
         let is_enclosed = enclosing.is_some();
@@ -251,13 +258,14 @@ impl Transaction<'_> {
         is_enclosed: bool,
         enters: bool,
     ) -> Verdict {
-        let (Fence(wanted), ticket) = request.wanted();
+        let ((Fence(wanted), _), ticket) = request.wanted();
         let token = request.token.as_str();
         let (position, ticket) = self.enqueue(ticket, waiter.clone());
         let (head, nominated) = self.admit(token);
         if self.cleanup_pending {
             return Verdict::Again;
         }
+        let position = self.position(token).map_or(position, |index| index as u64 + 1);
         // The reply says what a message would say.
         self.lock.mail.retain(|mail| mail.token != token);
         let placed = |view, position, sleep, nominated, kept_out| {
@@ -265,25 +273,17 @@ impl Transaction<'_> {
             Verdict::Proposed(Proposal { view, position, sleep, ticket, nominated, kept_out })
         };
         if enters || self.is_nominated(token) {
-            if wanted == 0 {
-                let until = self.now + CLAIM_WINDOW;
-                if let Some(waiter) =
-                    self.lock.queue.iter_mut().find(|waiter| waiter.token == token)
-                {
-                    waiter.alive = until;
-                }
-                let fence = Some(Fence(self.next_fence(0)));
-                return placed(self.brief_view(), position, CLAIM_WINDOW / 2, fence, false);
+            if wanted > 0 {
+                return self.take(request, waiter);
             }
-            return self.take(request, waiter);
+            let nomination = Some(self.nomination(position));
+            return placed(self.brief_view(), position, CLAIM_WINDOW / 2, nomination, false);
         }
         if is_enclosed {
             self.dequeue(token);
             self.admit(token);
             return Verdict::Answer(Answer::Nested);
         }
-        let index = self.position(token);
-        let position = index.map_or(position, |index| index as u64 + 1);
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = position - nominated as u64;
         let sleep = self.millis_to_sleep(turn, request.mode, heartbeat, head.as_ref());

@@ -15,12 +15,12 @@ impl Transaction<'_> {
             // may shorten its lease.
             let kind = hold.about.split('\n').nth(4);
             let at_least = if kind == Some("acquire") { 0 } else { hold.deadline };
-            (Fence(hold.fence), hold.mode, ttl.map_or(hold.ttl, Ttl::as_millis), at_least)
+            (Fence(hold.fence), hold.slot, ttl.map_or(hold.ttl, Ttl::as_millis), at_least)
         });
         let renewal = match held {
-            Some((fence, mode, ttl, at_least)) => {
+            Some((fence, slot, ttl, at_least)) => {
                 let left = Duration::from_millis(self.extend(token, ttl, at_least));
-                Renewal::Renewed { fence, left, mode }
+                Renewal::Renewed { fence, slot, left }
             }
             None => Renewal::NotHeld(self.why_not_held(token)),
         };

@@ -2,7 +2,7 @@
 
 use super::{Acquisition, End, Phase, Step};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
-use crate::rules::{Fence, Instant, QuorumOp};
+use crate::rules::{Fence, Held, Instant, QuorumOp, Slot};
 
 /// How far a fencing token may leap past a larger one if several clients outbid each other.
 const FIRST_LEAP: u64 = 256;
@@ -10,8 +10,8 @@ const LARGEST_LEAP: u64 = 4096;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
-    pub fn commit(&mut self, now: Instant) {
-        self.settle_with(self.next_fence(), 0, now);
+    pub fn commit(&mut self, slot: Option<Slot>, now: Instant) {
+        self.settle_with((self.next_fence(), slot), 0, now);
     }
 
     /// A fencing token that is larger than those that the members have given, as far as known.
@@ -25,59 +25,61 @@ impl Acquisition {
         )
     }
 
-    pub fn settle_with(&mut self, fence: Fence, raises: u32, now: Instant) {
+    pub fn settle_with(&mut self, held: Held, raises: u32, now: Instant) {
         (self.round, self.has_met) = (self.round + 1, true);
-        self.phase = Phase::Committing { since: now, majority_at: None, fence, raises };
+        self.phase = Phase::Committing { since: now, majority_at: None, held, raises };
         for member in 0..self.members.0.len() {
             self.ask_to_commit(member);
         }
     }
 
     pub fn ask_to_commit(&mut self, member: usize) {
-        if let Phase::Committing { fence, .. } = self.phase {
-            self.ask(member, QuorumOp::Commit(self.ticket, fence));
+        if let Phase::Committing { held, .. } = self.phase {
+            self.ask(member, QuorumOp::Commit(self.ticket, held));
         }
     }
 
     pub fn committing(&mut self, now: Instant) -> Option<Step> {
-        let Phase::Committing { since, majority_at, fence, raises } = self.phase else {
+        let Phase::Committing { since, majority_at, held, raises } = self.phase else {
             return None;
         };
         let round = self.round;
-        let committed = self.holding(fence, now);
-        if committed >= self.required {
-            return Some(Step::End(End::Granted(fence)));
+        let given = self.members.voting(|state| state.held(round), self.lease, now);
+        let committed = given.iter().filter(|it| **it == held).count();
+        if committed >= self.majority {
+            return Some(Step::End(End::Granted(held)));
         }
         if let Some(end) = self.refusal() {
             return Some(Step::End(end));
         }
-        let granted = self.members.voting(|state| state.held(round).is_some(), self.lease, now);
+        let granted = given.len();
         let answered =
             self.members.distinct(|state| state.round == round && state.has_spoken(round));
-        let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
-        self.phase = Phase::Committing { since, majority_at, fence, raises };
+        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
+        self.phase = Phase::Committing { since, majority_at, held, raises };
         // Other requests may see these holds on a majority, and leave if they do not wait. Giving
         // the holds up therefore needs more patience.
         let patience = self.patience(since, majority_at);
-        let until = match granted >= self.required {
+        let until = match granted >= self.majority {
             true => patience,
             false => patience.max(since + self.io_timeout / 4),
         };
         let open = self.open();
-        if open > 0 && now < until && committed + open >= self.required {
+        if open > 0 && now < until && committed + open >= self.majority {
             return Some(Step::Wait(until));
         }
-        let largest = self.held_fences().max().unwrap_or(fence);
-        if granted >= self.required && largest > fence && now < self.started + 2 * self.io_timeout {
+        let largest = self.given().map(|it| it.0).max().unwrap_or(held.0);
+        if granted >= self.majority && largest > held.0 && now < self.started + 2 * self.io_timeout
+        {
             // Another hold got a larger token meanwhile. Several clients may be outbidding each
             // other, so each leaps a little further after the first time.
             let room =
                 if raises == 0 { 0 } else { (FIRST_LEAP << raises.min(8)).min(LARGEST_LEAP) };
             let leap = (self.random_share() * room as f64) as u64;
-            self.settle_with(Fence(largest.0 + leap), raises + 1, now);
+            self.settle_with((Fence(largest.0 + leap), held.1), raises + 1, now);
             return None;
         }
-        if open > 0 && now < until && granted + open >= self.required {
+        if open > 0 && now < until && granted + open >= self.majority {
             return Some(Step::Wait(until));
         }
         // A member that refuses a fencing token as too large would refuse the next one too, unless
@@ -89,7 +91,7 @@ impl Acquisition {
         };
         let is_final =
             self.members.iter().any(refuses) && self.members.believed().count() == servers;
-        if is_final && usable < self.required {
+        if is_final && usable < self.majority {
             return Some(Step::End(End::TooFew(usable)));
         }
         // Too few: this ends the holds that the others gave.

@@ -38,16 +38,16 @@ impl Acquisition {
     ) -> Vec<(usize, UserMessage)> {
         let (members, majority) = (&self.members, self.majority);
         let refusals =
-            members.iter().map(|state| members.refusals(state.proposal())).max().unwrap_or(0);
+            members.iter().map(|state| members.refusals(state.largest_number())).max().unwrap_or(0);
         let most = if has_failed { refusals.clamp(1, majority) } else { majority };
-        let is_ahead = |state: &MemberState| members.refusals(state.proposal()) >= most;
+        let is_ahead = |state: &MemberState| members.refusals(state.largest_number()) >= most;
         let clocks =
             members.iter().filter(|state| !is_ahead(state)).filter_map(|state| state.clock);
         let clock = clocks.max().unwrap_or(ServerTime(0));
         let (mut ahead, mut behind) = (Vec::new(), Vec::new());
         for (number, (name, state)) in names.zip(members.iter()).enumerate() {
             if is_ahead(state) {
-                let by = show(ServerTime(state.proposal() / 1_000).since(clock));
+                let by = show(ServerTime(state.largest_number() / 1_000).since(clock));
                 ahead.push((number, format!("clock of {name} is {by} ahead of other servers")));
             } else if let LastReply::Behind(by) = state.last_reply {
                 let by = show(by);

@@ -39,14 +39,16 @@ impl Acquisition {
         }
         // A keeper asks for the hold that it takes over. Whether the servers are old enough was
         // decided when they gave it.
-        let held = most_common(&self.held_fences().collect::<Vec<_>>());
+        let held = most_common(&self.given().collect::<Vec<_>>());
         let holding = self.members.distinct(|state| state.held(self.round) == held);
-        if let Some(fence) = held.filter(|_| holding >= self.required && self.ticket.is_none()) {
-            return Some(Step::End(End::Granted(fence)));
+        if let Some(held) = held.filter(|_| holding >= self.majority && self.ticket.is_none()) {
+            return Some(Step::End(End::Granted(held)));
         }
         // Only an agreed ticket supersedes.
-        if self.is_nominated(now) && (self.ticket.is_some() || !self.supersedes) {
-            self.commit(now);
+        if let Some(slot) = self.may_commit(now)
+            && (self.ticket.is_some() || !self.supersedes)
+        {
+            self.commit(slot, now);
             return None;
         }
         let spoken = |state: &MemberState| {
@@ -59,13 +61,13 @@ impl Acquisition {
         };
         let answered = self.members.distinct(spoken);
         let open = self.open();
-        let majority_at = majority_at.or((answered >= self.needed()).then_some(now));
+        let majority_at = majority_at.or((answered >= self.majority).then_some(now));
         self.phase = Phase::Proposing { since, majority_at };
         // Members that have not answered could only change the decision if they nominate the
         // request.
         let nominating = self.members.distinct(|state| state.nominated().is_some());
         let until = match majority_at {
-            Some(_) if nominating + open < self.required => now,
+            Some(_) if nominating + open < self.majority => now,
             _ => self.patience(since, majority_at),
         };
         if open > 0 && now < until {
@@ -77,12 +79,12 @@ impl Acquisition {
             return None;
         }
         // A holder that one member names has the lock, even if the others that know it are down.
-        if answered < self.needed() && !self.is_named() {
+        if answered < self.majority && !self.is_named() {
             return Some(Step::End(End::TooFew(answered)));
         }
         self.has_met |= answered >= self.majority;
-        if let Some(fence) = held {
-            self.settle_with(fence, 0, now);
+        if let Some(held) = held {
+            self.settle_with(held, 0, now);
             return None;
         }
         if self.ticket.is_none() {
@@ -105,19 +107,19 @@ impl Acquisition {
         let mut view = merge(&self.members.views(), self.members.0.len(), true);
         let nominates =
             |state: &MemberState| state.nominated().is_some() && !self.members.is_ahead(state);
-        let has_proposed = |state: &MemberState| matches!(state.last_reply, LastReply::Proposed(_));
-        let voting = self.members.voting(has_proposed, self.lease, now);
-        let too_young = self.members.distinct(nominates) >= self.required && voting < self.required;
+        let voting = self.members.voting(MemberState::proposal, self.lease, now).len();
+        let too_young = self.members.distinct(nominates) >= self.majority && voting < self.majority;
+        let in_time = now < self.started + self.io_timeout;
         if self.waits {
-            let proposals = || {
-                self.members.iter().filter_map(|state| match &state.last_reply {
-                    LastReply::Proposed(proposal) => Some(proposal),
-                    _ => None,
-                })
-            };
+            // Members that nominate it do not agree on a free slot: others are taking or freeing them.
+            if self.nominations(now).is_some() && in_time {
+                self.pause(now);
+                return None;
+            }
+            let proposals = || self.members.iter().filter_map(MemberState::proposal);
             let mut positions: Vec<u64> = proposals().map(|proposal| proposal.position).collect();
             positions.sort_unstable();
-            let position = positions.get(self.required - 1).or(positions.last());
+            let position = positions.get(self.majority - 1).or(positions.last());
             let (position, sleep) = (
                 position.copied().unwrap_or(1),
                 proposals().map(|proposal| proposal.sleep).min().unwrap_or(NOMINATION_LASTS),
@@ -125,7 +127,6 @@ impl Acquisition {
             let too_young = too_young && !self.is_named();
             return Some(Step::End(End::Queued { view, position, sleep, too_young }));
         }
-        let in_time = now < self.started + self.io_timeout;
         if too_young && !self.is_named() {
             return Some(self.too_few(voting, now));
         }
@@ -161,9 +162,9 @@ impl Acquisition {
     /// Whether another request has the lock, or will get it first. A holder counts only if enough
     /// members have it: one that too few have may give up.
     fn is_lost(&self) -> bool {
-        let kept_out = |state: &MemberState| matches!(&state.last_reply, LastReply::Proposed(proposal) if proposal.kept_out);
+        let kept_out = |state: &MemberState| state.proposal().is_some_and(|it| it.kept_out);
         let servers = self.members.0.len();
-        if self.members.distinct(kept_out) > servers - self.required {
+        if self.members.distinct(kept_out) > servers - self.majority {
             return true;
         }
         // Not all of many holders are listed, so they cannot be compared.
@@ -172,7 +173,7 @@ impl Acquisition {
                 view.holder_count > view.holders.len() as u64 && self.excludes(view)
             })
         };
-        self.members.distinct(crowded) > servers - self.required
+        self.members.distinct(crowded) > servers - self.majority
             || self.members.known().is_some_and(|known| self.excludes(&known))
     }
 

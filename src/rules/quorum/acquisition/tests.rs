@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::rules::{Holder, Key, ServerTime, State, Ttl};
+use crate::rules::{Fence, Holder, Key, ServerTime, State, Ttl};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -79,9 +79,14 @@ fn proposal(ticket: u64, nominated: Option<u64>, view: View) -> Reply {
         position: 1,
         sleep: Duration::from_secs(1),
         ticket: Ticket(ticket),
-        nominated: nominated.map(Fence),
+        nominated: nominated.map(|fence| nomination(fence, 1, &[])),
         kept_out: false,
     })
+}
+
+fn nomination(fence: u64, position: u64, taken: &[u32]) -> Nomination {
+    let taken = taken.iter().copied().filter_map(Slot::new).collect();
+    Nomination { fence: Fence(fence), position, taken }
 }
 
 fn nominated(ticket: u64) -> Reply {
@@ -98,11 +103,11 @@ fn a_free_lock_takes_two_rounds_and_does_not_await_a_silent_server() {
     assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, QuorumOp::Propose(None))));
     play.reply(0, nominated(11));
     play.reply(1, nominated(12));
-    let commit = QuorumOp::Commit(None, Fence(12));
+    let commit = QuorumOp::Commit(None, (Fence(12), None));
     assert_eq!(play.asked(), [(2, QuorumOp::Propose(None)), (0, commit), (1, commit)]);
     play.reply(0, granted(12));
     play.reply(1, granted(12));
-    assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+    assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
 }
 
 #[test]
@@ -110,32 +115,14 @@ fn a_request_that_holds_the_lock_keeps_its_hold_and_its_fence() {
     let mut play = Play::begin(true, [0, 99_000, 0]);
     play.reply(0, granted(12));
     play.reply(1, granted(12));
-    assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
+    assert_eq!(play.step, Step::End(End::Granted((Fence(12), None))));
     // The commit that gave the hold has not reached the second member yet.
     let mut play = Play::begin(true, [0; 3]);
     play.reply(0, granted(12));
     play.reply(1, proposal(14, None, free()));
     play.reply(2, Reply::Failed(Failure::Interrupted { sent: true }));
-    let commit = QuorumOp::Commit(None, Fence(12));
+    let commit = QuorumOp::Commit(None, (Fence(12), None));
     assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, commit)));
-}
-
-#[test]
-fn a_server_that_is_needed_is_awaited_for_the_whole_timeout() {
-    let mut play = Play::begin(true, [0; 3]);
-    play.acquisition.required = 3;
-    play.reply(0, nominated(12));
-    play.reply(1, nominated(12));
-    play.pass(1_000);
-    assert!(matches!(play.step, Step::Wait(_)), "{:?}", play.step);
-    play.reply(2, nominated(12));
-    let commit = QuorumOp::Commit(None, Fence(12));
-    assert_eq!(play.asked(), [0, 1, 2].map(|member| (member, commit)));
-    play.reply(0, granted(12));
-    play.reply(1, granted(12));
-    play.pass(1_000);
-    play.reply(2, granted(12));
-    assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
 }
 
 #[test]
@@ -145,7 +132,7 @@ fn a_hold_with_another_fence_does_not_count() {
     play.reply(0, granted(10));
     play.reply(1, granted(20));
     play.reply(2, granted(10));
-    assert_eq!(play.step, Step::End(End::Granted(Fence(10))), "two of three agree");
+    assert_eq!(play.step, Step::End(End::Granted((Fence(10), None))), "two of three agree");
 
     let mut play = Play::begin(false, [0; 3]);
     play.reply(0, nominated(10));
@@ -155,7 +142,11 @@ fn a_hold_with_another_fence_does_not_count() {
     let failed = || Reply::Failed(Failure::Interrupted { sent: true });
     play.reply(2, failed());
     play.reply(2, failed());
-    assert!(play.asked().contains(&(0, QuorumOp::Commit(None, Fence(20)))), "{:?}", play.orders);
+    assert!(
+        play.asked().contains(&(0, QuorumOp::Commit(None, (Fence(20), None)))),
+        "{:?}",
+        play.orders
+    );
 }
 
 #[test]
@@ -194,12 +185,12 @@ fn messages_from_enough_members_are_enough_to_settle() {
     }
     let (orders, _) = play.acquisition.rest(play.now + IO_TIMEOUT, play.now);
     play.orders = orders;
-    play.reply(0, Reply::Heard(Some(Fence(30))));
+    play.reply(0, Reply::Heard(Some(nomination(30, 1, &[]))));
     assert!(matches!(play.step, Step::Wait(_)), "one call is not enough");
-    play.reply(1, Reply::Heard(Some(Fence(31))));
+    play.reply(1, Reply::Heard(Some(nomination(31, 1, &[]))));
     assert_eq!(play.step, Step::End(End::Woken));
     (play.orders, play.step) = play.acquisition.begin(play.now);
-    let commit = QuorumOp::Commit(Some(Ticket(12)), Fence(31));
+    let commit = QuorumOp::Commit(Some(Ticket(12)), (Fence(31), None));
     assert_eq!(play.asked(), [(0, commit), (1, commit)]);
 }
 
@@ -235,25 +226,11 @@ fn a_young_server_that_calls_a_request_does_not_end_it_if_enough_others_may_vote
     assert!(matches!(play.step, Step::Wait(_)), "another request may give up: {:?}", play.step);
     play.pass(20);
     (0..3).for_each(|member| play.reply(member, nominated(12)));
-    assert!(play.asked().contains(&(1, QuorumOp::Commit(Some(Ticket(12)), Fence(12)))));
+    assert!(play.asked().contains(&(1, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
 }
 
 #[test]
 fn a_request_awaits_every_member_that_it_needs() {
-    let two = Mode::Slots(std::num::NonZeroU32::new(2).unwrap());
-    for waits in [true, false] {
-        let mut play = Play::begin_in(two, waits, [0; 3]);
-        play.reply(0, nominated(12));
-        play.reply(1, nominated(12));
-        play.pass(500);
-        play.reply(2, nominated(12));
-        assert_eq!(play.asked(), [0, 1, 2].map(|m| (m, QuorumOp::Commit(None, Fence(12)))));
-        play.reply(0, granted(12));
-        play.reply(1, granted(12));
-        play.pass(600);
-        play.reply(2, granted(12));
-        assert_eq!(play.step, Step::End(End::Granted(Fence(12))));
-    }
     let mut play = Play::begin(false, [99_000, 0, 0]);
     play.reply(0, nominated(12));
     play.reply(1, nominated(12));
@@ -263,7 +240,7 @@ fn a_request_awaits_every_member_that_it_needs() {
     play.pass(20);
     assert_eq!(play.step, Step::Wait(Instant::at_millis(100_000) + IO_TIMEOUT));
     play.reply(2, nominated(12));
-    assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), Fence(12)))));
+    assert!(play.asked().contains(&(2, QuorumOp::Commit(Some(Ticket(12)), (Fence(12), None)))));
 }
 
 #[test]
@@ -291,4 +268,32 @@ fn a_silent_minority_is_awaited_only_as_long_again_as_the_majority_took() {
     play.pass(40);
     let restated = QuorumOp::Propose(Some(Ticket(10)));
     assert_eq!(play.asked()[1..], [(0, restated), (1, restated)]);
+}
+
+#[test]
+fn requests_that_are_nominated_together_ask_for_different_slots_that_a_majority_has_free() {
+    let three = Mode::Slots(Slot::new(3).unwrap());
+    let asked = |proposals: [(u64, &[u32]); 3]| {
+        let mut play = Play::begin_in(three, true, [0; 3]);
+        for (member, (position, taken)) in proposals.into_iter().enumerate() {
+            let Reply::Proposed(proposal) = proposal(12, None, free()) else { unreachable!() };
+            let nominated = Some(nomination(12, position, taken));
+            play.reply(member, Reply::Proposed(Proposal { nominated, ..proposal }));
+        }
+        let commits = play.asked().into_iter().filter_map(|(_, part)| match part {
+            QuorumOp::Commit(_, (_, slot)) => slot.map(Slot::get),
+            _ => None,
+        });
+        commits.max()
+    };
+    assert_eq!(asked([(1, &[]), (1, &[]), (1, &[])]), Some(1));
+    assert_eq!(asked([(2, &[]), (2, &[]), (2, &[])]), Some(2));
+    // The first two decide, if they can.
+    assert_eq!(asked([(1, &[1]), (1, &[2]), (1, &[])]), Some(3));
+    assert_eq!(asked([(2, &[1]), (2, &[2]), (2, &[])]), Some(2));
+    // One of two that are nominated together has its hold already on the first.
+    assert_eq!(asked([(1, &[1]), (2, &[]), (2, &[])]), Some(2));
+    assert_eq!(asked([(1, &[1, 2]), (1, &[2, 3]), (1, &[2, 3])]), Some(1));
+    assert_eq!(asked([(1, &[1, 2]), (1, &[2, 3]), (1, &[1, 3])]), None);
+    assert_eq!(asked([(3, &[1]), (3, &[1]), (3, &[1])]), None);
 }

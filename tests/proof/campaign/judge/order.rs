@@ -1,7 +1,5 @@
 //! The order of grants: fencing tokens, and first come, first served.
 
-use std::time::Duration;
-
 use super::{Promise, Verdict, compatible, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::{Mode, WaitLimit};
@@ -66,8 +64,6 @@ impl Verdict {
     }
 
     pub(super) fn order(&mut self, record: &Record) {
-        // A lock with slots may need a server that does not vote yet.
-        let blank = if record.plan.has_slots() { record.plan.blank() } else { Duration::ZERO };
         for (number, worker) in record.workers.iter().enumerate() {
             let Some(queued) = worker.queued else { continue };
             let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
@@ -79,8 +75,7 @@ impl Verdict {
                     matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
                 })
                 || record.faults.iter().any(|fault| {
-                    let lasting = (fault.from, fault.to + seconds(blank));
-                    fault.disturbs_queue() && meets(lasting, waiting)
+                    fault.disturbs_queue() && meets(fault.span(), waiting)
                         || record.hits_a_grant(fault) && meets(fault.span(), waiting)
                 })
             {

@@ -21,8 +21,6 @@ impl Record {
         let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
         let during = (until - ttl * 4.0 / 3.0, worker.ended);
         let blank = seconds(self.plan.blank());
-        // Slots need all servers.
-        let spare = if self.plan.has_slots() { 0 } else { kind.minority() };
         let mut failing: BTreeSet<usize> =
             (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
         let mut cause = None;
@@ -34,7 +32,7 @@ impl Record {
                 Effect::FailsOne(server) => {
                     meets((fault.from, fault.to + blank), during)
                         && failing.insert(server)
-                        && failing.len() > spare
+                        && failing.len() > kind.minority()
                 }
                 // A reply may be broken off much later.
                 Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
@@ -99,8 +97,7 @@ impl Verdict {
                     !ran && record.suffers(during, |effect| *effect == Effect::Frees)
                 }
                 End::Signal(9 | 15) => hit,
-                // Slots may need the server that refuses.
-                End::Status(78) => may_be_damaged(during) || record.plan.has_slots() && !ran,
+                End::Status(78) => may_be_damaged(during),
                 _ => false,
             };
             if !fine {

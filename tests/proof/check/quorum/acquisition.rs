@@ -82,16 +82,16 @@ pub(super) fn make_canonical(it: &mut Acquisition, now: Instant, tick: Duration)
 }
 
 pub(super) fn each_fence(it: &mut Acquisition, change: &mut dyn FnMut(&mut u64)) {
-    if let Phase::Committing { fence, .. } = &mut it.phase {
-        change(&mut fence.0);
+    if let Phase::Committing { held, .. } = &mut it.phase {
+        change(&mut held.0.0);
     }
     for state in &mut it.members.0 {
         match &mut state.last_reply {
             LastReply::Proposed(Proposal { nominated, view, .. }) => {
-                let fences = nominated.iter_mut().chain(&mut view.fence);
-                fences.for_each(|fence| change(&mut fence.0));
+                let given = nominated.iter_mut().map(|nominated| &mut nominated.fence);
+                given.chain(&mut view.fence).for_each(|fence| change(&mut fence.0));
             }
-            LastReply::Granted(fence) => change(&mut fence.0),
+            LastReply::Granted((fence, _)) => change(&mut fence.0),
             _ => {}
         }
     }

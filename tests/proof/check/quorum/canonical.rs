@@ -14,7 +14,7 @@ use crate::check::lock;
 use crate::check::scope::whose;
 use crate::check::world::{NOW, TICK, now};
 use rlock::rules::quorum::Reply;
-use rlock::rules::{Answer, Fence, Proposal, QuorumOp, Renewal, ServerTime};
+use rlock::rules::{Answer, Fence, Nomination, Proposal, QuorumOp, Renewal, ServerTime};
 
 /// What the servers' clocks show in microseconds.
 const CLOCK: u64 = NOW * 1_000;
@@ -143,7 +143,7 @@ impl World {
         for client in &mut self.clients {
             match &mut client.phase {
                 Phase::Acquiring(_, acquisition, _) => acquisition::each_fence(acquisition, change),
-                Phase::Holding(_, Some(renewing)) => {
+                Phase::Holding(_, _, Some(renewing)) => {
                     for answer in &mut renewing.answers {
                         if let Some(Some(Renewal::Renewed { fence, left, .. })) = answer {
                             *left = Duration::ZERO;
@@ -158,18 +158,21 @@ impl World {
             lock::each_fence(&mut server.lock, change);
             for line in &mut server.lines {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    if let What::Ask(QuorumOp::Commit(_, fence) | QuorumOp::Restore(fence)) =
+                    if let What::Ask(QuorumOp::Commit(_, held) | QuorumOp::Restore(held)) =
                         &mut sent.what
                     {
-                        change(&mut fence.0);
+                        change(&mut held.0.0);
                     }
                 }
-                line.mail.iter_mut().flatten().for_each(&mut *change);
+                line.mail.iter_mut().flatten().for_each(|it| change(&mut it.fence.0));
                 match &mut line.reply {
                     Some(Replied { reply: LastReply::To(reply), .. }) => {
-                        if let Reply::Proposed(Proposal { nominated: Some(fence), .. })
+                        if let Reply::Proposed(Proposal {
+                            nominated: Some(Nomination { fence, .. }),
+                            ..
+                        })
                         | Reply::Answer(Answer::Granted { fence, .. })
-                        | Reply::Heard(Some(fence)) = reply
+                        | Reply::Heard(Some(Nomination { fence, .. })) = reply
                         {
                             change(&mut fence.0);
                         }
@@ -244,7 +247,7 @@ impl World {
                     Phase::Acquiring(_, acquisition, _) => {
                         acquisition::hash_seat(acquisition, member, &mut hasher);
                     }
-                    Phase::Holding(_, Some(renewing)) => {
+                    Phase::Holding(_, _, Some(renewing)) => {
                         (renewing.asked[member], &renewing.answers[member]).hash(&mut hasher);
                     }
                     _ => {}
@@ -262,7 +265,7 @@ impl World {
                 Phase::Acquiring(_, acquisition, _) => {
                     acquisition::reorder(acquisition, &order, run_id)
                 }
-                Phase::Holding(_, Some(renewing)) => {
+                Phase::Holding(_, _, Some(renewing)) => {
                     let (asked, answers) = (renewing.asked, renewing.answers.clone());
                     for (place, &member) in order.iter().enumerate() {
                         renewing.asked[place] = asked[member];

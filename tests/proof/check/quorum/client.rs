@@ -7,7 +7,7 @@ use crate::check::shift::Shift;
 use crate::check::world::now;
 use rlock::rules::quorum::Acquisition;
 use rlock::rules::waiter::Waiter;
-use rlock::rules::{Instant, Lease, Renewal};
+use rlock::rules::{Instant, Lease, Renewal, Slot};
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Client {
@@ -23,7 +23,7 @@ pub(super) enum Phase {
     Idle,
     Acquiring(Waiter, Acquisition, Doing),
     /// Its command runs.
-    Holding(Lease, Option<Renewing>),
+    Holding(Lease, Option<Slot>, Option<Renewing>),
     Ended(How),
 }
 
@@ -68,6 +68,14 @@ impl Client {
         matches!(self.phase, Phase::Holding(..))
     }
 
+    /// The number of its slot, while its command runs.
+    pub(super) fn slot(&self) -> Option<Slot> {
+        match self.phase {
+            Phase::Holding(_, slot, _) => slot,
+            _ => None,
+        }
+    }
+
     pub(super) fn is_acquiring(&self) -> bool {
         matches!(self.phase, Phase::Acquiring(..))
     }
@@ -110,7 +118,7 @@ impl Client {
                     Doing::Sleep(until) | Doing::Rest(until) => *until = *until - back,
                 }
             }
-            Phase::Holding(lease, renewing) => {
+            Phase::Holding(lease, _, renewing) => {
                 lease.shift(back);
                 if let Some(renewing) = renewing {
                     renewing.sent = renewing.sent - back;

@@ -3,15 +3,15 @@
 use std::fmt;
 
 use super::client::{Client, Doing, How, Phase};
-use super::scope::{SERVERS, Terms};
+use super::scope::SERVERS;
 use super::server::{Server, State, has_agreed_place};
 use super::world::World;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
 use crate::check::world::TICK;
 use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
-use rlock::rules::quorum::required;
-use rlock::rules::{HoldState, Mode, Outcome};
+use rlock::rules::quorum::majority;
+use rlock::rules::{HoldState, Mode, Outcome, Slot};
 
 /// How many ticks a lock may be idle beside a living waiter once something went wrong: a lease that
 /// no client relies on, a call, and a heartbeat, one after another.
@@ -21,6 +21,7 @@ const LONGEST_IDLE: u8 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Property {
     HoldersExcludeEachOther,
+    EachHolderHasItsSlot,
     FencesGrow,
     OlderTicketsComeFirst,
     TheNewestWins,
@@ -39,6 +40,7 @@ impl fmt::Display for Property {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::HoldersExcludeEachOther => "two commands run that exclude each other",
+            Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
             Self::FencesGrow => "a fencing token did not grow",
             Self::OlderTicketsComeFirst => "a waiter with an older ticket was overtaken",
             Self::TheNewestWins => "not the newest request with --supersede remains",
@@ -99,6 +101,7 @@ impl Property {
     pub(super) fn broken_in(world: &World) -> Option<Self> {
         let broken = [
             (Self::HoldersExcludeEachOther, rivals_run(world)),
+            (Self::EachHolderHasItsSlot, slots_are_mixed_up(world)),
             (Self::TheNewestWins, not_the_newest(world)),
             (Self::SomebodyWins, nobody_wins(world)),
             (Self::WaitersAreServed, a_waiter_gave_up(world)),
@@ -122,6 +125,18 @@ fn rivals_run(world: &World) -> bool {
     })
 }
 
+/// Two commands run with one number, or one without its number.
+fn slots_are_mixed_up(world: &World) -> bool {
+    let clients = world.clients.iter().enumerate().filter(|(_, client)| client.holds());
+    let numbers: Vec<Option<Slot>> = clients.clone().map(|(_, client)| client.slot()).collect();
+    clients.enumerate().any(|(index, (client, holder))| {
+        let most = world.scope.mode(client).slots();
+        holder.slot().is_none() != most.is_none()
+            || holder.slot() > most
+            || most.is_some() && numbers[..index].contains(&holder.slot())
+    })
+}
+
 /// A server keeps two waiters with `--supersede` and agreed tickets, or all such clients have been
 /// superseded.
 fn not_the_newest(world: &World) -> bool {
@@ -142,7 +157,7 @@ fn not_the_newest(world: &World) -> bool {
 fn nobody_wins(world: &World) -> bool {
     let has_lost = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Busy | How::Refused) => true,
-        Phase::Ended(How::Failed) => !world.scope.may_fail(client),
+        Phase::Ended(How::Failed) => !world.scope.may_fail(),
         _ => false,
     };
     (0..world.clients.len()).all(has_lost)
@@ -152,7 +167,7 @@ fn nobody_wins(world: &World) -> bool {
 fn a_waiter_gave_up(world: &World) -> bool {
     let gave_up = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Refused | How::Busy) => true,
-        Phase::Ended(How::Failed) => !world.scope.may_fail(client),
+        Phase::Ended(How::Failed) => !world.scope.may_fail(),
         _ => false,
     };
     (0..world.clients.len()).any(|client| world.scope.clients[client].waits && gave_up(client))
@@ -225,11 +240,10 @@ fn is_something_left(world: &World) -> bool {
 impl World {
     /// Which clients have agreed tickets in the queues of a majority: one bit for each.
     pub(super) fn status(&self) -> u8 {
-        let majority = required(Mode::Exclusive, SERVERS);
         let stands = |client: &usize| {
             let token = &self.scope.clients[*client].request.token;
             let has_place = |server: &&Server| has_agreed_place(&server.lock, token);
-            self.servers.iter().filter(has_place).count() >= majority
+            self.servers.iter().filter(has_place).count() >= majority(SERVERS)
         };
         (0..self.clients.len()).filter(stands).map(|client| 1 << client).sum()
     }
@@ -302,9 +316,8 @@ impl World {
             && self.under_way() == 0
             && (0..self.clients.len()).all(|index| !self.clients[index].is_in_a_hurry(TICK));
         let up = self.servers.iter().filter(|server| server.is_up()).count();
-        let needed = |terms: &Terms| required(terms.request.mode, SERVERS);
-        let enough_up = self.scope.clients.iter().all(|terms| needed(terms) <= up);
-        self.monitor.idle = if is_idle && enough_up { self.monitor.idle + 1 } else { 0 };
+        self.monitor.idle =
+            if is_idle && up >= majority(SERVERS) { self.monitor.idle + 1 } else { 0 };
         let bound = if self.is_shaken() || frozen { LONGEST_IDLE } else { 0 };
         match self.monitor.idle > bound {
             true => Err(Property::NoLockIsIdleBesideAWaiter),

@@ -4,15 +4,16 @@
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing};
+use super::monitor::Property;
 use super::scope::SERVERS;
-use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, heard, part_of};
+use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, part_of};
 use super::world::{IO_TIMEOUT, World, run_id};
 use crate::check::world::{TICK, now};
 use rlock::rules::quorum::{
-    Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
+    Acquisition, End, Order, RenewalDecision, Reply, Run, Step, Votes, decide_renewal, majority,
 };
 use rlock::rules::waiter::{self, Event, Stop, Waiter};
-use rlock::rules::{Answer, Failure, Lease, QuorumOp, Renewal, UserMessage};
+use rlock::rules::{Answer, Failure, Held, Lease, QuorumOp, Renewal, UserMessage};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
@@ -49,8 +50,8 @@ impl World {
             }
             waiter::Step::End(end) => {
                 let how = match end {
-                    waiter::End::Granted(lease, fence, _) => {
-                        return self.hold(index, lease, fence.0);
+                    waiter::End::Granted(lease, fence, slot) => {
+                        return self.hold(index, lease, (fence, slot));
                     }
                     waiter::End::Busy(_) => How::Busy,
                     waiter::End::Failed(_) => How::Failed,
@@ -102,7 +103,7 @@ impl World {
     /// As `Quorum::attempt`.
     fn attempted(&mut self, index: usize, sent: rlock::rules::instant::Instant, end: End) {
         let answer = match end {
-            End::Granted(fence) => Ok(Answer::Granted { fence, slot: None }),
+            End::Granted((fence, slot)) => Ok(Answer::Granted { fence, slot }),
             End::Queued { view, position, sleep, .. } => {
                 Ok(Answer::Queued { view, position, sleep, arrival: None, obstacle: None })
             }
@@ -112,7 +113,7 @@ impl World {
                     return;
                 };
                 let (votes, names) = (acquisition.votes(), std::iter::repeat(""));
-                let failure = votes.too_few(names, usable, acquisition.required());
+                let failure = votes.too_few(names, usable, majority(SERVERS));
                 Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
             }
             End::Woken => Err(Failure::Interrupted { sent: true }),
@@ -123,12 +124,12 @@ impl World {
         if !continues {
             self.post(index, What::Leave);
         }
-        if let (Ok(Answer::Granted { fence, .. }), Phase::Acquiring(_, acquisition, _)) =
+        if let (Ok(Answer::Granted { fence, slot }), Phase::Acquiring(_, acquisition, _)) =
             (&answer, &self.clients[index].phase)
         {
-            let fence = *fence;
+            let restore = What::Ask(QuorumOp::Restore((*fence, *slot)));
             for member in acquisition.not_asked_to_commit() {
-                self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+                self.send(index, member, restore, 0, false);
             }
         }
         self.on(index, Event::Answered { sent, answer }, None);
@@ -166,9 +167,9 @@ impl World {
         self.servers.iter_mut().for_each(|server| server.lines[index].withdraw());
     }
 
-    fn hold(&mut self, index: usize, lease: Lease, fence: u64) {
-        self.granted(index, fence);
-        self.clients[index].phase = Phase::Holding(lease, None);
+    fn hold(&mut self, index: usize, lease: Lease, (fence, slot): Held) {
+        self.granted(index, fence.0);
+        self.clients[index].phase = Phase::Holding(lease, slot, None);
     }
 
     /// The command ends.
@@ -189,7 +190,7 @@ impl World {
                 let (orders, step) = acquisition.replied(member, round, reply, run, now());
                 self.carry_out(index, orders, step);
             }
-            (Phase::Holding(_, Some(renewing)), LastReply::Renewal(renewal)) => {
+            (Phase::Holding(_, _, Some(renewing)), LastReply::Renewal(renewal)) => {
                 renewing.answers[member] = Some(renewal);
                 let asked = renewing.asked.iter().zip(&renewing.answers);
                 if asked.into_iter().all(|(asked, answer)| !asked || answer.is_some()) {
@@ -206,7 +207,7 @@ impl World {
         let since = Some(server.since);
         let line = &mut server.lines[index];
         if let Some((round, _)) = line.listening.take() {
-            let reply = LastReply::To(heard(line.mail.remove(0)));
+            let reply = LastReply::To(Reply::Heard(line.mail.remove(0)));
             line.reply = Some(Replied { round, reply, since });
             self.read_reply(index, member);
         }
@@ -224,8 +225,8 @@ impl World {
             Phase::Acquiring(_, _, Doing::Rest(until)) if *until <= now() => {
                 self.on(index, Event::Woken(Ok(())), None);
             }
-            Phase::Holding(lease, _) if lease.deadline() <= now() => self.finish(index),
-            Phase::Holding(lease, renewing) => match renewing {
+            Phase::Holding(lease, ..) if lease.deadline() <= now() => self.finish(index),
+            Phase::Holding(lease, _, renewing) => match renewing {
                 Some(renewing) if renewing.sent + TICK <= now() => self.decide_renewal(index),
                 None if lease.renew_at() <= now() && self.scope.clients[index].renews => {
                     self.renew(index);
@@ -244,14 +245,15 @@ impl World {
                 self.send(index, member, What::Renew, 0, true);
             }
         }
-        if let Phase::Holding(_, renewing) = &mut self.clients[index].phase {
+        if let Phase::Holding(_, _, renewing) = &mut self.clients[index].phase {
             *renewing = Some(Renewing { sent: now(), asked, answers: Default::default() });
         }
     }
 
     /// As `Quorum::renew`.
     fn decide_renewal(&mut self, index: usize) {
-        let Client { phase: Phase::Holding(lease, renewing), .. } = &mut self.clients[index] else {
+        let Client { phase: Phase::Holding(lease, own, renewing), .. } = &mut self.clients[index]
+        else {
             return;
         };
         let Some(Renewing { sent, asked, answers }) = renewing.take() else { return };
@@ -262,20 +264,24 @@ impl World {
             *vote = answer.map(|answer| answer.ok_or_else(failed));
         }
         match decide_renewal(&votes) {
-            RenewalDecision::Renewed { lost, fence, .. } => {
+            RenewalDecision::Renewed { lost, held: (fence, slot), .. } => {
                 *lease = Lease::new(sent, lease.ttl());
+                let restore = What::Ask(QuorumOp::Restore((fence, *own)));
+                if slot != *own {
+                    self.broken.get_or_insert(Property::EachHolderHasItsSlot);
+                }
                 for member in lost {
-                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+                    self.send(index, member, restore, 0, false);
                 }
             }
             RenewalDecision::NotHeld(_) => self.finish(index),
             RenewalDecision::TooFew { lost, .. } => {
-                let fence = votes.values().find_map(|(_, renewal)| match renewal {
-                    Renewal::Renewed { fence, .. } => Some(*fence),
+                let held = votes.values().find_map(|(_, renewal)| match renewal {
+                    Renewal::Renewed { fence, .. } => Some((*fence, *own)),
                     Renewal::NotHeld(_) => None,
                 });
-                for (member, fence) in lost.into_iter().filter_map(|lost| Some((lost, fence?))) {
-                    self.send(index, member, What::Ask(QuorumOp::Restore(fence)), 0, false);
+                for (member, held) in lost.into_iter().filter_map(|lost| Some((lost, held?))) {
+                    self.send(index, member, What::Ask(QuorumOp::Restore(held)), 0, false);
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::check::scope::{TTL, mode_of, parsed, request};
 use crate::values::ttl;
-use rlock::rules::quorum::required;
+use rlock::rules::quorum::majority;
 use rlock::rules::waiter::heartbeat;
 use rlock::rules::{Mode, Request};
 
@@ -69,9 +69,9 @@ impl Scope {
         self.clients[client].request.mode
     }
 
-    /// Whether so many servers may be away that a client cannot have the lock.
-    pub(super) fn may_fail(&self, client: usize) -> bool {
-        usize::from(self.budget.servers()) > SERVERS - required(self.mode(client), SERVERS)
+    /// Whether so many servers may be away that no client can have the lock.
+    pub(super) fn may_fail(&self) -> bool {
+        usize::from(self.budget.servers()) > SERVERS - majority(SERVERS)
     }
 
     /// Whether two clients can never hold the lock together.

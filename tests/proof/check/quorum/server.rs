@@ -7,7 +7,7 @@ use rlock::rules::model::lock::Waiter;
 use rlock::rules::model::{Lock, Message};
 use rlock::rules::quorum::{MemberRequest as Order, Reply};
 use rlock::rules::{
-    Answer, Delivery, Failure, Fence, Instant, Outcome, QuorumOp, Renewal, Request, Token,
+    Answer, Delivery, Failure, Instant, Nomination, Outcome, QuorumOp, Renewal, Request, Token,
     UserMessage, Verdict, View,
 };
 
@@ -50,8 +50,8 @@ pub(super) struct Line {
     pub(super) reply: Option<Replied>,
     /// The client waits for a message: the round, and until when.
     pub(super) listening: Option<(u64, Instant)>,
-    /// Messages to the client, each with the fencing token of a call.
-    pub(super) mail: Vec<Option<u64>>,
+    /// Messages to the client.
+    pub(super) mail: Vec<Option<Nomination>>,
     /// Whether the server has executed the client's farewell or release.
     pub(super) is_over: bool,
 }
@@ -125,7 +125,7 @@ impl Server {
         for mail in std::mem::take(&mut self.lock.mail) {
             let to = crate::check::scope::whose(&mail.token).0;
             let nominated = match mail.message {
-                Message::Nominated(fence) => Some(fence),
+                Message::Nominated(nomination) => Some(nomination),
                 Message::Head | Message::Look => None,
             };
             self.lines[to].mail.push(nominated);
@@ -274,11 +274,6 @@ pub(super) fn part_of(order: Order) -> Result<QuorumOp, std::time::Duration> {
         Order::Ask(part) => Ok(part),
         Order::Listen(at_most) => Err(at_most),
     }
-}
-
-/// A message, as a client reads it.
-pub(super) fn heard(fence: Option<u64>) -> Reply {
-    Reply::Heard(fence.map(Fence))
 }
 
 /// Whether a token has a place with an agreed ticket.

@@ -60,7 +60,7 @@ pub(super) fn lines_of(world: &World) -> Vec<String> {
     for (number, server) in servers {
         let holds = server.lock.holds.iter().map(|hold| {
             let (id, left) = (&hold.token[..1], hold.deadline as i64 - server.clock as i64);
-            format!("{id} for {left} ms, fence {}", short(hold.fence))
+            format!("{id} for {left} ms, fence {}, slot {:?}", short(hold.fence), hold.slot)
         });
         let queue = server.lock.queue.iter().map(|waiter| {
             let nominated = server.lock.nominated.contains(&waiter.token);
@@ -104,8 +104,8 @@ fn state(client: &Client) -> String {
                 Doing::Rest(until) => format!("rests for {:?}", left(*until)),
             }
         }
-        Phase::Holding(lease, _) => {
-            format!("its command runs, lease of {:?}", left(lease.deadline()))
+        Phase::Holding(lease, slot, _) => {
+            format!("its command runs, slot {slot:?}, lease of {:?}", left(lease.deadline()))
         }
         Phase::Ended(how) => format!("ended: {how:?}"),
     }
@@ -138,8 +138,12 @@ fn request(sent: &Sent) -> String {
         What::Ask(QuorumOp::Propose(ticket)) => {
             format!("place {:?}", ticket.map(|ticket| short(ticket.0)))
         }
-        What::Ask(QuorumOp::Commit(_, fence)) => format!("commit with fence {}", short(fence.0)),
-        What::Ask(QuorumOp::Restore(fence)) => format!("restore with fence {}", short(fence.0)),
+        What::Ask(QuorumOp::Commit(_, (fence, slot))) => {
+            format!("commit with fence {}, slot {slot:?}", short(fence.0))
+        }
+        What::Ask(QuorumOp::Restore((fence, slot))) => {
+            format!("restore with fence {}, slot {slot:?}", short(fence.0))
+        }
         What::Renew => "renew".into(),
         What::Release => "release".into(),
         What::Leave => "leave".into(),
@@ -149,14 +153,15 @@ fn request(sent: &Sent) -> String {
 fn answer(said: &LastReply) -> String {
     match said {
         LastReply::To(Reply::Proposed(Proposal { nominated, ticket, kept_out, .. })) => {
-            let nominated = nominated.map(|fence| short(fence.0));
+            let nominated =
+                nominated.as_ref().map(|it| (short(it.fence.0), it.position, &it.taken));
             format!(
                 "placed, ticket {}, nominated {nominated:?}, kept out {kept_out}",
                 short(ticket.0)
             )
         }
-        LastReply::To(Reply::Answer(Answer::Granted { fence, .. })) => {
-            format!("granted, fence {}", short(fence.0))
+        LastReply::To(Reply::Answer(Answer::Granted { fence, slot })) => {
+            format!("granted, fence {}, slot {slot:?}", short(fence.0))
         }
         LastReply::To(Reply::Failed(_)) | LastReply::Renewal(None) => "no answer".into(),
         said => format!("{said:?}"),
