@@ -34,6 +34,17 @@ local function history_entry(token, ending, ended, outcome, by)
     string.sub(details.about, 1, MAX_DETAIL) }, '\n')
 end
 
+-- Of a history of this length, the oldest entry of a hold that ended well. If there is none but the
+-- latest entry, which always stays, the oldest of all.
+local function least_useful(length)
+  for i = 0, length - 2 do
+    local entry = redis.call('LRANGE', HISTORY, i, i)[1]
+    local ending, outcome = string.match(entry, '^(%l+)\n[^\n]*\n([^\n]*)')
+    if ending == 'released' and (outcome == '' or outcome == 'exit 0') then return entry end
+  end
+  return redis.call('LRANGE', HISTORY, 0, 0)[1]
+end
+
 -- Never the first write of a script, because it takes memory; and only once the holds are dropped, so
 -- that a failure to record does not keep the lock from moving on.
 local function record(entries)
@@ -41,7 +52,11 @@ local function record(entries)
   local length = redis.pcall('RPUSH', HISTORY, unpack(entries))
   if is_wrong_type(length) then return end
   if type(length) == 'table' then return redis.call('RPUSH', HISTORY, unpack(entries)) end
-  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1) end
+  -- Only another client can have added more than this.
+  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
+  for number = math.min(length, 2 * HISTORY_LENGTH), HISTORY_LENGTH + 1, -1 do
+    redis.call('LREM', HISTORY, 1, least_useful(number))
+  end
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
 

@@ -184,14 +184,24 @@ fn a_lock_shows_how_its_last_holds_ended() {
     {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
-    // An end that no client has recorded yet is shown too, and the history has a limit.
+    // An end that no client has recorded yet is shown too.
     acquire(&server, &["--ttl", "2s"], "L");
     support::until("it has expired", || server.is_free("L"));
     assert!(go(&["inspect", "L"]).out().lines().nth(1).unwrap().contains("expired"));
+    // The history has a limit. Ordinary holds leave the others in it.
     for _ in 0..20 {
         go(&["exec", "L", "true"]);
     }
-    assert_eq!(go(&["inspect", "L"]).out().lines().count(), 1 + 16);
+    let history = server.inspect("L")["history"].clone();
+    let told = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|past| format!("{} {}", past["ended"].as_str().unwrap(), past["outcome"]));
+    let told: Vec<String> = told.filter(|past| past != "released \"exit 0\"").collect();
+    let failed = ["released \"exit 127\"", "released \"signal 9\"", "released \"exit 3\""];
+    assert_eq!(told, [&["expired null", "revoked null", "expired null"][..], &failed].concat());
+    assert_eq!(history.as_array().unwrap().len(), 16);
 }
 
 #[test]

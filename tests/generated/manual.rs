@@ -215,7 +215,8 @@ pub(crate) const JSON: &[(&str, &str)] = &[
     ("waiters[].next", "Whether it uses --next."),
     (
         "history[]",
-        "Up to 16 ended holds, the latest first. Present only if inspect was given one name.",
+        "Up to 16 ended holds, the latest first; those that ended well are dropped first. Present \
+         only if inspect was given one name.",
     ),
     (
         "history[].ended",

@@ -50,6 +50,12 @@ impl HistoryEntry {
             client: ClientInfo::from_lines(next()),
         })
     }
+
+    /// Whether it was released, and its command did not fail as far as known.
+    pub fn ended_well(&self) -> bool {
+        self.ending == Ending::Released
+            && matches!(self.outcome, Outcome::Unknown | Outcome::Exit(0))
+    }
 }
 
 impl From<HistoryEntry> for String {

@@ -53,10 +53,18 @@ impl Transaction<'_> {
         })
     }
 
+    /// The index of the oldest entry of a hold that ended well. If there is none but the latest
+    /// entry, which always stays, the oldest of all.
+    fn least_useful(&self) -> usize {
+        let older = self.lock.history.split_last().map_or(&[][..], |(_, older)| older);
+        older.iter().position(HistoryEntry::ended_well).unwrap_or(0)
+    }
+
     pub fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
         self.lock.history.extend(entries);
-        let surplus = self.lock.history.len().saturating_sub(HISTORY_LENGTH);
-        self.lock.history.drain(..surplus);
+        while self.lock.history.len() > HISTORY_LENGTH {
+            self.lock.history.remove(self.least_useful());
+        }
     }
 
     /// The last entry for a token.
