@@ -16,6 +16,12 @@ pub struct Inspect {
     /// Without NAME, inspect lists all held locks.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
+    /// Also list locks that are free and still remembered
+    ///
+    /// For a day after its last use, this shows when and where a lock was last held, for how long
+    /// and with which outcome, and how many clients have found it busy since that hold began.
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// List only locks that need attention; exit 1 if there are any
     ///
     /// Use this as a monitoring check. A lock needs attention if its holder may be dead or stopped,

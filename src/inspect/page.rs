@@ -44,6 +44,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         let (client, id) = (&waiter.client, &waiter.id);
         line(format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}"));
     }
+    if let Some(skipped) = &view.skipped {
+        line(format!("  skipped  {}", skipped.shown(view.now)));
+    }
     for entry in view.history.iter().rev() {
         line(format!("  history  {}", ended(entry, view)));
     }

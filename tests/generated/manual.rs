@@ -214,9 +214,14 @@ pub(crate) const JSON: &[(&str, &str)] = &[
     ("waiters[].waiting_ms", "Milliseconds in the queue."),
     ("waiters[].next", "Whether it uses --next."),
     (
+        "skipped.count, .last_at, .last_by",
+        "How many clients have found the lock busy since the last hold began, and when and which \
+         the last of them was.",
+    ),
+    (
         "history[]",
         "Up to 16 ended holds, the latest first; those that ended well are dropped first. Present \
-         only if inspect was given one name.",
+         only with NAME; with --all, only the latest one.",
     ),
     (
         "history[].ended",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Slot, millis, show};
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Skipped, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -274,6 +274,8 @@ pub struct View {
     pub waiters: Vec<Waiter>,
     /// How the last holds ended, the latest last, if requested.
     pub history: Vec<HistoryEntry>,
+    /// In a box, because few locks have it.
+    pub skipped: Option<Box<Skipped>>,
 }
 
 impl View {

@@ -39,6 +39,10 @@ fn has_mail(both: &mut Both<'_>) -> bool {
     both.server.topology.send(&["KEYS", "*?mail:*"]) != Value::Array(Vec::new())
 }
 
+fn plain_ask_of(client: u8) -> Ask {
+    Ask { client, ..plain_ask() }
+}
+
 fn is_granted(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Answer(Answer::Granted { .. }))
 }
@@ -78,6 +82,30 @@ fn a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well() {
         both.play(&Step::Pass(30_001));
         hold(both, 0);
         assert_eq!(both.model.history.iter().filter(|it| it.ending == Ending::Expired).count(), 5);
+    });
+}
+
+#[test]
+fn a_client_that_is_turned_away_counts_once_until_the_next_hold_begins() {
+    play(|both| {
+        let count = |both: &Both<'_>| both.model.inspect(both.now).skipped.map_or(0, |it| it.count);
+        both.play(&Step::Ask(a_client(0)));
+        both.play(&Step::Ask(plain_ask_of(1)));
+        // Its reply was lost.
+        both.play(&Step::Ask(plain_ask_of(1)));
+        both.play(&Step::Ask(a_client(2)));
+        both.play(&Step::GiveUp(2));
+        both.play(&Step::LeaveLate(2));
+        both.play(&Step::Ask(a_client(3)));
+        both.play(&Step::Leave(3));
+        both.play(&Step::Release(0, Some(0)));
+        assert_eq!(count(both), 2);
+        both.play(&Step::Ask(a_client(0)));
+        assert_eq!(count(both), 0);
+        // A lock that another tool holds is busy too.
+        both.play(&Step::Write(None));
+        both.play(&Step::Ask(plain_ask_of(4)));
+        assert_eq!(count(both), 1);
     });
 }
 
