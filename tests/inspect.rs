@@ -81,7 +81,7 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let wanted = serde_json::json!([{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
         "ttl_ms": null, "holders": [], "waiters": [], "history": [],
-        "skipped": {"count": 0, "last_at": null, "last_by": null},
+        "attention": [], "skipped": {"count": 0, "last_at": null, "last_by": null},
     }]);
     assert_eq!(document, wanted);
     // It keeps its fencing token and its history.
@@ -512,6 +512,28 @@ fn only_locks_that_have_been_held_for_long_are_listed() {
     }
     assert_eq!(older("200ms", &["L", "--attention", "--names"]), (1, "L".into()));
     assert_eq!(older("1h", &["L", "--attention"]), (0, String::new()));
+    // A pager is told of a hung holder and of a dead one by one check.
+    let mut dead = holder(&server, &["--ttl", "60s"], "dead");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    assert_eq!(
+        run(&mut server.rlock(["exec", "--at-least", "1h", "cooling", "sleep", "0.3"])).code(),
+        0
+    );
+    let (code, table) = older("200ms", &["--attention"]);
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(code == 1 && rows[1].contains("held for longer than 200ms"), "{table}");
+    assert!(rows[2].starts_with("dead ") && rows[2].contains("process not found"), "{table}");
+    assert_eq!(rows[3..], ["2 locks; 2 need attention"], "{table}");
+    let (_, page) = older("200ms", &["--attention", "L"]);
+    assert!(page.contains("  warning  held for longer than 200ms, for "), "{page}");
+    assert!(page.contains("  kind     acquire, nothing renews it"), "{page}");
+    let (_, document) = older("200ms", &["--attention", "--json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let reason = |lock: usize| document[lock]["attention"][0].as_str().unwrap().to_owned();
+    assert!(reason(0).starts_with("held for longer than 200ms"), "{document}");
+    assert!(reason(1).starts_with("process "), "{document}");
+    assert_eq!(server.inspect("L")["attention"], serde_json::json!([]));
     assert_eq!(older("1y", &[]).0, 64);
 }
 

@@ -32,8 +32,8 @@ pub struct Inspect {
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
     ///
-    /// A lock of another tool has no known age and is left out. With --attention, list these locks
-    /// in addition to those that need attention. With NAME, --attention is required.
+    /// A lock of another tool has no known age and is left out. With --attention, such
+    /// locks need attention too. With NAME, --attention is required.
     #[arg(long, value_name = "DURATION")]
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER

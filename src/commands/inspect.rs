@@ -32,17 +32,14 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
         return Err(Error::Usage(fault.with_remedy("to check its age, add --attention")));
     }
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
+    let older_than = options.older_than.map(BoundedDuration::get);
     let inspection = Inspection {
         store: open(&server, report)?,
         server: &server,
         options,
         one,
-        selection: Selection {
-            attention: options.attention,
-            older_than: options.older_than.map(BoundedDuration::get),
-            order: options.sort,
-        },
-        here: Here::new(identity::host(), &server.prefix),
+        selection: Selection { attention: options.attention, older_than, order: options.sort },
+        here: Here::new(identity::host(), &server.prefix, older_than.filter(|_| options.attention)),
         report,
     };
     match options.watch {

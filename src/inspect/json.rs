@@ -23,6 +23,8 @@ struct LockDocument<'a> {
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
     waiters: Vec<WaiterDocument<'a>>,
+    /// Why it needs attention.
+    attention: Vec<&'a str>,
     skipped: SkippedDocument,
     /// Present only if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +88,7 @@ pub fn documents<'a>(
     locks: impl IntoIterator<Item = &'a Inspected>,
     history: usize,
 ) -> Vec<impl Serialize> {
-    let document = |Inspected { name, view, .. }: &'a Inspected| LockDocument {
+    let document = |Inspected { name, view, problems }: &'a Inspected| LockDocument {
         name: name.as_str(),
         key: Key::new(prefix, name).as_str().to_owned(),
         state: view.state,
@@ -101,6 +103,7 @@ pub fn documents<'a>(
             .zip(1..)
             .map(|(waiter, position)| WaiterDocument::new(waiter, Some(position), view.now))
             .collect(),
+        attention: problems.iter().map(|problem| problem.long.as_str()).collect(),
         skipped: view.skipped.as_ref().map_or_else(SkippedDocument::default, |skipped| {
             SkippedDocument {
                 count: skipped.count,

@@ -3,7 +3,9 @@
 use super::Inspected;
 use super::json::rfc3339;
 use super::style::Style;
-use crate::rules::{HistoryEntry, HoldState, Holder, Mode, Operator, Outcome, State, View, show};
+use crate::rules::{
+    HistoryEntry, HoldState, Holder, Kind, Mode, Operator, Outcome, State, View, show,
+};
 
 /// A page with the holders, waiters and history of a lock.
 pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
@@ -64,6 +66,9 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
+    if holder.client.kind == Kind::Acquire && holder.state == HoldState::Held {
+        lines.push("  kind     acquire, nothing renews it".into());
+    }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));
     lines.push(format!("  fence    {}", holder.fence));
     lines.push(format!("  id       {}", holder.id));

@@ -61,10 +61,8 @@ fn row(lock: &Inspected) -> Row {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
-    // The time since the grant of a lock that was released is not the time that it was held.
-    let held = lock.age().filter(|_| view.state != State::Cooling);
     let last = view.history.last().filter(|_| view.state == State::Free);
-    let held = held.or(last.map(|entry| entry.at.since(entry.acquired)));
+    let held = view.age().or(last.map(|entry| entry.at.since(entry.acquired)));
     let client = view.foremost().map(|holder| &holder.client);
     let client = client.or(last.map(|entry| &entry.client));
     let lease = view.ttl.map_or("no expiry".into(), show);

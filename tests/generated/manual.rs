@@ -214,6 +214,11 @@ pub(crate) const JSON: &[(&str, &str)] = &[
     ("waiters[].waiting_ms", "Milliseconds in the queue."),
     ("waiters[].next", "Whether it uses --next."),
     (
+        "attention[]",
+        "A text for each reason why the lock needs attention; with --attention and \
+         --older-than also that it has been held for too long.",
+    ),
+    (
         "skipped.count, .last_at, .last_by",
         "How many clients have found the lock busy since the last hold began, and when and which \
          the last of them was.",

@@ -285,6 +285,13 @@ impl View {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
     }
 
+    /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
+    /// held by another tool.
+    pub fn age(&self) -> Option<Duration> {
+        let holder = self.foremost().filter(|holder| holder.state != HoldState::Cooling);
+        holder.map(|holder| self.now.since(holder.acquired))
+    }
+
     /// The lock with only those of the listed holders whose fencing token is at most this one.
     pub fn up_to(mut self, fence: Fence) -> Self {
         let listed = self.holders.len();

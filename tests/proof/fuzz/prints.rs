@@ -67,7 +67,7 @@ fn client(client: &ClientInfo) {
 pub(crate) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
-    let here = Here::new("host".into(), &prefix);
+    let here = Here::new("host".into(), &prefix, None);
     let locks = [Inspected::new(name, view.clone(), &here)];
     for width in [None, Some(0), Some(80)] {
         let style = Style { width, color: false };
