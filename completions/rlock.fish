@@ -178,6 +178,7 @@ complete -c rlock -n 'contains options (__rlock_expects inspect)' -l tls-cert -r
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l tls-key -r -F -d 'Read the private key for --tls-cert from FILE'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s q -l quiet -d 'Print failures only, not waiting or busy messages'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -s v -l verbose -d 'Print each step with its time'
+complete -c rlock -n 'contains options (__rlock_expects inspect)' -s a -l all -d 'Also list locks that are free and still remembered'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l attention -d 'List only locks that need attention; exit 1 if there are any'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l older-than -x -a '10s 30s 1m 5m 1h' -d 'List only locks that have been held for longer than DURATION'
 complete -c rlock -n 'contains options (__rlock_expects inspect)' -l sort -x -a "age\t'Longest held first' name\t'Alphabetical' waiting\t'Most waiters first' lease\t'First lease to expire first'" -d 'Sort the list by ORDER'

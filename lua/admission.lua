@@ -2,7 +2,7 @@
 --
 -- Reads:   queue, state; lock, now
 -- Changes: guard, holds, queue, mailboxes; in the state 'fence', 'mode', 'guard', 'head', 'nominated',
---          the slots and details; lock.nominated, lock.count, lock.live, lock.mode, lock.fence,
+--          the slots, details and 'skipped'; lock.nominated, lock.count, lock.live, lock.mode, lock.fence,
 --          lock.cleanup_pending, own.status, own.fence; through become_idle() all of `lock` and `own`
 
 -- Whether the present holds, and `nominated` more with the mode `their_mode`, allow a grant of this
@@ -27,6 +27,8 @@ local function grant(token, details, deadline, wanted, slot, ...)
   lock.count, lock.live = lock.count + 1, true
   details.fence, details.acquired, details.status = lock.fence, int(now), ''
   set_deadline(token, details, deadline, 'fence', lock.fence, 'mode', lock.mode, ...)
+  if lock.skipped then redis.call('HDEL', STATE, 'skipped') end
+  lock.skipped = nil
 end
 
 -- On one of several servers, a waiter is not granted the lock but nominated: it may now commit, that

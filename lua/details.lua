@@ -34,7 +34,7 @@ local function decoded(text)
 end
 
 -- The details of the calling token.
-local own = decoded(fields[10] or '')
+local own = decoded(fields[11] or '')
 
 -- The details of any token. Those of the calling token are always the same table. It calls HMGET, not
 -- HGET, so that inspect needs permission for only one of these commands.

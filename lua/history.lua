@@ -1,7 +1,7 @@
--- History: how the last holds ended.
+-- History: how the last holds ended, and who was turned away since the last one began.
 --
 -- Reads:   history, holds, state; lock.written, lock.revoked_up_to, now
--- Changes: history
+-- Changes: history; in the state 'skipped'; lock.skipped
 --
 -- An entry has one item per line: 'released', 'lost', 'expired', or how the hold was revoked
 -- ('revoked', 'deleted', 'overwritten' or 'forgotten'); when; the outcome of the command, if
@@ -34,6 +34,17 @@ local function history_entry(token, ending, ended, outcome, by)
     string.sub(details.about, 1, MAX_DETAIL) }, '\n')
 end
 
+-- Of a history of this length, the oldest entry of a hold that ended well. If there is none but the
+-- latest entry, which always stays, the oldest of all.
+local function least_useful(length)
+  for i = 0, length - 2 do
+    local entry = redis.call('LRANGE', HISTORY, i, i)[1]
+    local ending, outcome = string.match(entry, '^(%l+)\n[^\n]*\n([^\n]*)')
+    if ending == 'released' and (outcome == '' or outcome == 'exit 0') then return entry end
+  end
+  return redis.call('LRANGE', HISTORY, 0, 0)[1]
+end
+
 -- Never the first write of a script, because it takes memory; and only once the holds are dropped, so
 -- that a failure to record does not keep the lock from moving on.
 local function record(entries)
@@ -41,21 +52,39 @@ local function record(entries)
   local length = redis.pcall('RPUSH', HISTORY, unpack(entries))
   if is_wrong_type(length) then return end
   if type(length) == 'table' then return redis.call('RPUSH', HISTORY, unpack(entries)) end
-  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -HISTORY_LENGTH, -1) end
+  -- Only another client can have added more than this.
+  if length > HISTORY_LENGTH then redis.call('LTRIM', HISTORY, -2 * HISTORY_LENGTH, -1) end
+  for number = math.min(length, 2 * HISTORY_LENGTH), HISTORY_LENGTH + 1, -1 do
+    redis.call('LREM', HISTORY, 1, least_useful(number))
+  end
   redis.call('PEXPIREAT', HISTORY, int(now + DAY))
 end
 
--- All entries, the latest last, and whether they can be read.
-local function all_entries()
-  local entries = redis.pcall('LRANGE', HISTORY, 0, -1)
+-- Counts a client that is turned away because the lock is busy: once, even if its request arrives
+-- again. The field has one item per line: how many since the last hold began; of the last of them,
+-- when, its id and its client. A failure to record does not change the reply.
+local function record_skip(about)
+  local count, last = string.match(lock.skipped or '', '^(%d+)\n[^\n]*\n([^\n]*)')
+  local id = string.sub(TOKEN, 1, 8)
+  if last == id then return end
+  count = math.min(tonumber(count) or 0, 2 ^ 52) + 1
+  lock.skipped = table.concat({ int(count), int(now), id, string.sub(about, 1, MAX_DETAIL) }, '\n')
+  redis.pcall('HSET', STATE, 'skipped', lock.skipped)
+  redis.pcall('PEXPIREAT', STATE, state_expiry())
+end
+
+-- The last entries, the latest last, at most this many if given; and whether they can be read.
+local function last_entries(at_most)
+  local from = at_most and -at_most or 0
+  local entries = redis.pcall('LRANGE', HISTORY, from, -1)
   if is_wrong_type(entries) then return {}, false end
-  return entries.err and redis.call('LRANGE', HISTORY, 0, -1) or entries, true
+  return entries.err and redis.call('LRANGE', HISTORY, from, -1) or entries, true
 end
 
 -- How, when and by whom a token's hold ended, if it is in the history. If not, the fourth result is
 -- whether the history is complete.
 local function recorded(token)
-  local id, entries, readable = string.sub(token, 1, 8), all_entries()
+  local id, entries, readable = string.sub(token, 1, 8), last_entries()
   for i = #entries, 1, -1 do
     local how, ended, its_id, by = string.match(entries[i],
       '^(%l+)\n([^\n]*)\n[^\n]*\n([^\n]*)\n[^\n]*\n[^\n]*\n[^\n]*\n([^\n]*)')
@@ -73,9 +102,9 @@ local function expired_entries(expired)
   return entries
 end
 
--- How the last holds ended, including those that expired since the last write.
-local function history()
-  local entries = all_entries()
+-- How the last holds ended, at most this many, and those that expired since the last write.
+local function history(at_most)
+  local entries = last_entries(at_most)
   for i, entry in ipairs(entries) do entries[i] = string.sub(entry, 1, MAX_ENTRY) end
   local number = lock.written and redis.call('ZCOUNT', HOLDS, '-inf', '(' .. int(now)) or 0
   if number == 0 then return entries end

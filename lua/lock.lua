@@ -18,6 +18,7 @@
 --                    next lines its client
 --   'revoked_up_to'  holds with a fence up to this one are revoked; 'revoked_up_to:how',
 --                    'revoked_up_to:by' and 'revoked_up_to:at' record how, by whom and when
+--   'skipped'        the clients that were turned away; see history.lua
 --   'slots'          the numbers that are taken; see slots.lua
 --   'details:<TOKEN>'  of each hold or waiter; see details.lua
 -- KEYS[4] queue    zset    waiting token -> ticket, first come first served; see queue.lua for --next

@@ -66,7 +66,7 @@ local function enqueue(agreed, goes_next)
     redis.call('HSET', STATE, 'ticket', lock.ticket)
     redis.call('ZADD', QUEUE, int(goes_next and ticket - NEXT_OFFSET or ticket), TOKEN)
   end
-  local expiry = int(now + math.max(guard_left(), 0) + DAY)
+  local expiry = state_expiry()
   redis.call('PEXPIREAT', STATE, expiry)
   redis.call('PEXPIREAT', QUEUE, expiry)
   return redis.call('ZRANK', QUEUE, TOKEN) + 1, ticket

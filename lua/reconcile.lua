@@ -3,8 +3,8 @@
 -- Reads:   holds, queue; lock, now
 -- Changes: guard, holds, state, history; lock, own
 
--- An idle lock keeps its fence, its generation and the newest request with --supersede, and nothing
--- else. `...` are more keys to delete.
+-- An idle lock keeps its fence, its generation, the newest request with --supersede and the clients
+-- that were turned away, and nothing else. `...` are more keys to delete.
 local function become_idle(...)
   redis.call('UNLINK', STATE, ...)
   if lock.fence then
@@ -13,6 +13,7 @@ local function become_idle(...)
     lock.generation = nil
   end
   if lock.newest then redis.call('HSET', STATE, 'newest', lock.newest) end
+  if lock.skipped then redis.call('HSET', STATE, 'skipped', lock.skipped) end
   redis.call('PEXPIREAT', STATE, int(now + DAY))
   lock.ticket, lock.written, lock.notified = nil, nil, nil
   lock.nominated, lock.revoked_up_to = '', 0

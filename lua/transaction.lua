@@ -32,12 +32,12 @@ local guard = read_guard()
 if type(guard) == 'table' then return guard end
 
 local fields = redis.call('HMGET', STATE, 'guard', 'mode', 'fence', 'generation', 'ticket', 'head',
-  'revoked_up_to', 'nominated', 'newest', 'details:' .. TOKEN)
+  'revoked_up_to', 'nominated', 'newest', 'skipped', 'details:' .. TOKEN)
 -- Replies cut the generation to this length, and a waiter sends it back as it was shown.
 local lock = { written = fields[1], mode = fields[2], fence = fields[3],
   generation = fields[4] and string.sub(fields[4], 1, MAX_DETAIL), ticket = fields[5],
   notified = fields[6], revoked_up_to = tonumber(fields[7] or 0), nominated = fields[8] or '',
-  newest = fields[9], count = redis.call('ZCARD', HOLDS),
+  newest = fields[9], skipped = fields[10], count = redis.call('ZCARD', HOLDS),
   live = false, deleted = false, foreign = false, cleanup_pending = false }
 -- rlock's own guard expires with the last hold. If it is gone earlier, it was deleted, which
 -- revokes those holds. A guard that rlock did not write, or one without any hold on record, belongs
@@ -48,6 +48,9 @@ lock.foreign = guard and not lock.live
 
 -- Whether no hold is on record, and no other tool holds the lock.
 local function is_free() return lock.count == 0 and not lock.foreign end
+
+-- When the state expires, unless a later hold or waiter keeps it.
+local function state_expiry() return int(now + math.max(guard_left(), 0) + DAY) end
 
 -- Whether pcall failed because another tool has put something else in place of a key that the lock
 -- can do without. That must not hide what the script has done before. The caller repeats any other

@@ -48,10 +48,10 @@ end
 -- The lock with up to `holders_at_most` holders, from the one at `holders_from` (nil: those whose
 -- leases last longest). Only inspect fills in the waiters and the history:
 --   { now, state, mode, left, fence, generation, holder_count, holders, waiter_count, waiters,
---     history }
+--     history, skipped }
 -- `state` is 'free', 'held', 'cooling', 'revoked' or 'foreign'. `left` is ms until it is free (-1:
--- never, -2: it is). `fence` is the last one. `mode`, `fence` and `generation` can be ''. Holders are
--- as shown_hold() shows them.
+-- never, -2: it is). `fence` is the last one. `mode`, `fence`, `generation` and `skipped`,
+-- which is as record_skip() writes it, can be ''. Holders are as shown_hold() shows them.
 local function view(holders_from, holders_at_most, listed_waiters, entries)
   local holders, scored = {}, {}
   local state, number, left = lock.foreign and 'foreign' or 'free', 0, nil
@@ -71,7 +71,7 @@ local function view(holders_from, holders_at_most, listed_waiters, entries)
   end
   return { int(now), state, cut(lock.live and lock.mode or ''), left or guard_left(),
     cut(lock.fence or ''), lock.generation or '', number, holders,
-    redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {} }
+    redis.call('ZCARD', QUEUE), listed_waiters or {}, entries or {}, cut(lock.skipped or '') }
 end
 
 -- For a reply to a request that waits or is refused.

@@ -7,8 +7,6 @@ pub(crate) mod selection;
 pub mod style;
 pub mod table;
 
-use std::time::Duration;
-
 use crate::rules::{Name, ServerTime, View};
 use problem::{Here, Problem};
 
@@ -26,13 +24,7 @@ impl Inspected {
         Self { name, view, problems }
     }
 
-    /// How long the lock has been held, by the holder that a list names. `None` if it is free, or
-    /// held by another tool.
-    pub(crate) fn age(&self) -> Option<Duration> {
-        self.acquired().map(|acquired| self.view.now.since(acquired))
-    }
-
-    /// When the hold began that `age` is about.
+    /// When the hold began that a list names.
     pub(crate) fn acquired(&self) -> Option<ServerTime> {
         self.view.foremost().map(|holder| holder.acquired)
     }

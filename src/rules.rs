@@ -31,7 +31,7 @@ pub use lock::view::{
 };
 pub use lock::{
     ClientInfo, EnclosingHolds, Fence, HistoryEntry, Id, Key, Kind, Label, Mode, Name, Outcome,
-    Owner, Prefix, ProcessId, Slot, Token,
+    Owner, Prefix, ProcessId, Skipped, Slot, Token,
 };
 pub use loss::LockOutcome;
 pub use policy::{Group, LossPolicy, OnLost, OnUnreachable, Order};

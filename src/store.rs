@@ -151,8 +151,14 @@ pub trait Store: Send {
     fn inspect(&mut self, key: &Key) -> Result<View, Failure>;
 
     /// All locks that are not free, whose keys start with the prefix and whose names match the
-    /// pattern. A lock that cannot be read does not hide the others.
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure>;
+    /// pattern. `with_free` adds those that are free and still remembered, and the latest hold in
+    /// the history of each. A lock that cannot be read does not hide the others.
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        with_free: bool,
+    ) -> Result<Listing, Failure>;
 
     /// Warnings about server settings that can lose locks, one line each.
     fn hazards(&mut self) -> Vec<String> {

@@ -74,6 +74,7 @@ pub(crate) fn acquire(
                     store.abandon(&request);
                     Event::Withdrawn(end, Ok(()))
                 } else {
+                    request.is_skipped = matches!(end, End::TimedOut(_));
                     let left = store.leave(&request);
                     let end =
                         if left.is_ok() { with_present_view(end, store, &request) } else { end };

@@ -1069,7 +1069,7 @@ fn a_list_of_more_locks_than_fit_into_memory_is_refused() {
 #[test]
 fn a_revocation_that_never_ends_is_given_up() {
     // What the scripts reply: a view of a free lock, and that there is more to do.
-    let free = "*11 $0  $4 free $0  :-2 $0  $0  :0 *0 :0 *0 *0 ".replace(' ', "\r\n");
+    let free = "*12 $0  $4 free $0  :-2 $0  $0  :0 *0 :0 *0 *0 $0  ".replace(' ', "\r\n");
     let again = "*3 $5 again *0 :0 ".replace(' ', "\r\n");
     let mut revoke = rlock(["release", "-q", "--force", "--now", "L"]);
     let revoke = revoke.env("RLOCK_URL", answering(&free, &again));

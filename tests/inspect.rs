@@ -81,6 +81,7 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let wanted = serde_json::json!([{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
         "ttl_ms": null, "holders": [], "waiters": [], "history": [],
+        "attention": [], "skipped": {"count": 0, "last_at": null, "last_by": null},
     }]);
     assert_eq!(document, wanted);
     // It keeps its fencing token and its history.
@@ -167,7 +168,7 @@ fn a_lock_shows_how_its_last_holds_ended() {
     let fields = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let lock = &document[0];
     let all = [lock, &lock["holders"][0], &history[0]].map(fields).concat();
-    for field in all {
+    for field in all.into_iter().chain(fields(&lock["skipped"])) {
         assert!(page.contains(&field), "{field} is not in rlock-inspect(1)");
     }
     assert_eq!((&history[5]["command"], &history[5]["label"]), (&"sh".into(), &"job/1".into()));
@@ -184,14 +185,97 @@ fn a_lock_shows_how_its_last_holds_ended() {
     {
         assert!(page.contains(part), "no {part:?} in {page}");
     }
-    // An end that no client has recorded yet is shown too, and the history has a limit.
+    // An end that no client has recorded yet is shown too.
     acquire(&server, &["--ttl", "2s"], "L");
     support::until("it has expired", || server.is_free("L"));
     assert!(go(&["inspect", "L"]).out().lines().nth(1).unwrap().contains("expired"));
+    // The history has a limit. Ordinary holds leave the others in it.
     for _ in 0..20 {
         go(&["exec", "L", "true"]);
     }
-    assert_eq!(go(&["inspect", "L"]).out().lines().count(), 1 + 16);
+    let history = server.inspect("L")["history"].clone();
+    let told = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|past| format!("{} {}", past["ended"].as_str().unwrap(), past["outcome"]));
+    let told: Vec<String> = told.filter(|past| past != "released \"exit 0\"").collect();
+    let failed = ["released \"exit 127\"", "released \"signal 9\"", "released \"exit 3\""];
+    assert_eq!(told, [&["expired null", "revoked null", "expired null"][..], &failed].concat());
+    assert_eq!(history.as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
+    let server = Server::start();
+    let go = |arguments: &[&str]| run(&mut server.rlock(arguments));
+    for prefix in ["rlock:", "{app}:", "x"] {
+        let all = |more: &[&str]| json(&server, &[&["--all", "--prefix", prefix], more].concat());
+        let nightly = || {
+            let found = all(&["night*"]);
+            assert_eq!(names(&found), ["nightly"]);
+            found[0].clone()
+        };
+        let options = ["--prefix", prefix, "--label", "job/1"];
+        acquire(&server, &["--prefix", prefix], "held");
+        let first = holder(&server, &options, "nightly");
+        for limit in [&["-n"][..], &["-n"], &["-w", "100ms"]] {
+            let skipped = [&["exec", "--prefix", prefix], limit, &["nightly", "true"]].concat();
+            assert_eq!(go(&skipped).code(), 75);
+        }
+        // A waiter that is stopped is not turned away.
+        let stopped = waiter(&server, &options[..2], "nightly", "");
+        stopped.signal("TERM");
+        stopped.end();
+        assert_eq!(nightly()["skipped"]["count"], 3);
+        first.finish();
+        let lock = nightly();
+        assert_eq!((&lock["state"], &lock["skipped"]["count"]), (&"free".into(), &3.into()));
+        assert_eq!(lock["history"][0]["outcome"], "exit 0");
+        let by = lock["skipped"]["last_by"].as_str().unwrap();
+        assert!(by.contains('@') && by.ends_with(" (true)"), "{lock}");
+        assert!(lock["skipped"]["last_at"].as_str() > lock["history"][0]["acquired_at"].as_str());
+        assert_eq!(names(&all(&[])), ["held", "nightly"]);
+        assert_eq!(names(&json(&server, &["--prefix", prefix])), ["held"]);
+
+        let table = go(&["inspect", "-a", "--prefix", prefix]).out();
+        let rows: Vec<&str> = table.lines().collect();
+        assert!(rows[2].starts_with("nightly  free for ") && rows[2].ends_with("job/1"), "{table}");
+        assert!(rows[2].contains(", exit 0: ") && rows[2].contains(" (sh)  "), "{table}");
+        assert!(rows[2].contains("  3 times, last ") && !rows[2].contains("expiry"), "{table}");
+        assert_eq!(rows[3], "2 locks");
+        let listed = go(&["inspect", "-a", "--names", "--prefix", prefix]);
+        assert_eq!(listed.out(), "held\nnightly");
+        let page = go(&["inspect", "--prefix", prefix, "nightly"]).out();
+        assert!(page.contains("\n  skipped  3 times, last ") && page.contains("(true)"), "{page}");
+        let check = go(&["inspect", "-a", "--attention", "--prefix", prefix]);
+        assert_eq!((check.code(), check.out()), (0, String::new()));
+
+        // The next hold starts anew, even if nothing records its end.
+        acquire(&server, &["--prefix", prefix, "--ttl", "100ms"], "nightly");
+        support::until("it has expired", || nightly()["state"] == "free");
+        let lock = nightly();
+        let none = serde_json::json!({"count": 0, "last_at": null, "last_by": null});
+        assert_eq!((&lock["skipped"], &lock["history"][0]["ended"]), (&none, &"expired".into()));
+    }
+}
+
+#[test]
+fn a_skipped_run_costs_one_request_and_leaves_nothing_that_does_not_expire() {
+    let server = Server::start();
+    let busy = || run(&mut server.rlock(["exec", "-n", "L", "true"])).code();
+    server.cli(&["SET", "rlock:L", "theirs"]);
+    assert_eq!(busy(), 75);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    assert_eq!(busy(), 75);
+    assert_eq!(server.calls_of("evalsha"), 1);
+    let left: u64 = server.cli(&["PTTL", "{rlock:L}?state"]).parse().unwrap();
+    assert!(left > 80_000_000, "{left}");
+    assert_eq!(server.inspect("L")["skipped"]["count"], 2);
+    // Without memory to record it, the client still learns that the lock is busy.
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(busy(), 75);
+    assert_eq!(server.inspect("L")["skipped"]["count"], 2);
 }
 
 #[test]
@@ -428,6 +512,28 @@ fn only_locks_that_have_been_held_for_long_are_listed() {
     }
     assert_eq!(older("200ms", &["L", "--attention", "--names"]), (1, "L".into()));
     assert_eq!(older("1h", &["L", "--attention"]), (0, String::new()));
+    // A pager is told of a hung holder and of a dead one by one check.
+    let mut dead = holder(&server, &["--ttl", "60s"], "dead");
+    dead.signal("KILL");
+    dead.process.wait().unwrap();
+    assert_eq!(
+        run(&mut server.rlock(["exec", "--at-least", "1h", "cooling", "sleep", "0.3"])).code(),
+        0
+    );
+    let (code, table) = older("200ms", &["--attention"]);
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(code == 1 && rows[1].contains("held for longer than 200ms"), "{table}");
+    assert!(rows[2].starts_with("dead ") && rows[2].contains("process not found"), "{table}");
+    assert_eq!(rows[3..], ["2 locks; 2 need attention"], "{table}");
+    let (_, page) = older("200ms", &["--attention", "L"]);
+    assert!(page.contains("  warning  held for longer than 200ms, for "), "{page}");
+    assert!(page.contains("  kind     acquire, nothing renews it"), "{page}");
+    let (_, document) = older("200ms", &["--attention", "--json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let reason = |lock: usize| document[lock]["attention"][0].as_str().unwrap().to_owned();
+    assert!(reason(0).starts_with("held for longer than 200ms"), "{document}");
+    assert!(reason(1).starts_with("process "), "{document}");
+    assert_eq!(server.inspect("L")["attention"], serde_json::json!([]));
     assert_eq!(older("1y", &[]).0, 64);
 }
 
@@ -782,6 +888,7 @@ support::also_on_local! {
     a_closed_pipe_is_not_an_error,
     one_lock_that_cannot_be_read_does_not_hide_the_others,
     a_lock_shows_how_its_last_holds_ended,
+    all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since,
     a_list_shows_each_lock_as_inspect_name_does,
     what_needs_attention_comes_first_and_says_why,
 }

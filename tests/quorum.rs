@@ -710,6 +710,29 @@ fn a_quorum_that_works_with_a_server_under_two_names_warns_once() {
 }
 
 #[test]
+fn each_skipped_run_counts_once_until_the_next_hold_begins() {
+    let servers = servers(3);
+    let all = urls(&servers, &[]);
+    let lock = || {
+        let output = run(&mut at(&all, &["inspect", "--all", "--json"])).out();
+        serde_json::from_str::<serde_json::Value>(&output).unwrap()[0].clone()
+    };
+    let first = holder(&all, &[], "L");
+    for limit in [&["-n"][..], &["-n"], &["-w", "200ms"]] {
+        assert_eq!(run(&mut at(&all, &[&["exec"], limit, &["L", "true"]].concat())).code(), 75);
+    }
+    until("all servers have read it", || lock()["skipped"]["count"] == 3);
+    first.finish();
+    // A server that has lost its data does not hide it.
+    servers[0].cli(&["FLUSHALL"]);
+    let free = lock();
+    assert_eq!((&free["state"], &free["skipped"]["count"]), (&"free".into(), &3.into()));
+    assert_eq!(free["history"][0]["outcome"], "exit 0");
+    assert_eq!(run(&mut at(&all, &["exec", "L", "true"])).code(), 0);
+    assert_eq!(lock()["skipped"]["count"], 0);
+}
+
+#[test]
 fn a_forced_release_reports_what_the_servers_answer_while_it_waits() {
     let servers = servers(3);
     let all = urls(&servers, &[]);

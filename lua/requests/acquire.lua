@@ -70,7 +70,7 @@ local function supersede(arrival)
   end
   lock.newest = int(arrival) .. ' ' .. TOKEN .. '\n' .. client
   redis.call('HSET', STATE, 'newest', lock.newest)
-  redis.call('PEXPIREAT', STATE, int(now + math.max(guard_left(), 0) + DAY))
+  redis.call('PEXPIREAT', STATE, state_expiry())
 end
 
 -- Sets the details that a hold and a waiter have in common.
@@ -184,7 +184,10 @@ if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) 
   return reply
 end
 if enclosing and not TICKET then return { 'nested' } end
-if HEARTBEAT == 0 and not TICKET then return { 'busy', brief_view() } end
+if HEARTBEAT == 0 and not TICKET then
+  record_skip(ABOUT)
+  return { 'busy', brief_view() }
+end
 
 lock.generation = its_generation()
 describe(owner)

@@ -2,7 +2,8 @@
 -- request with its token is rejected. If the lock may now be another waiter's, the first one is woken
 -- and asks for it. The script is short, because it must reach a frozen server at once; see build/.
 --
--- ARGV[3] ttl  of the request, in ms
+-- ARGV[3] ttl   of the request, in ms
+-- ARGV[4] busy  'busy' if its client was turned away because the lock is busy; ''
 --
 -- Replies:
 -- { 'left' }
@@ -11,7 +12,8 @@ reconcile()
 
 local is_first = lock.ticket and redis.call('ZRANK', QUEUE, TOKEN) == 0
 local held = unexpired_hold(TOKEN)
-redis.call('ZREM', QUEUE, TOKEN)
+local was_queued = redis.call('ZREM', QUEUE, TOKEN) == 1
+if ARGV[4] ~= '' and (was_queued or held) then record_skip(own.about) end
 redis.call('DEL', MAIL)
 add_tombstone(TOKEN, tonumber(ARGV[3]))
 if held then drop_hold(TOKEN) else delete_details(TOKEN) end

@@ -16,6 +16,12 @@ pub struct Inspect {
     /// Without NAME, inspect lists all held locks.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
+    /// Also list locks that are free and still remembered
+    ///
+    /// For a day after its last use, this shows when and where a lock was last held, for how long
+    /// and with which outcome, and how many clients have found it busy since that hold began.
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// List only locks that need attention; exit 1 if there are any
     ///
     /// Use this as a monitoring check. A lock needs attention if its holder may be dead or stopped,
@@ -26,8 +32,8 @@ pub struct Inspect {
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
     ///
-    /// A lock of another tool has no known age and is left out. With --attention, list these locks
-    /// in addition to those that need attention. With NAME, --attention is required.
+    /// A lock of another tool has no known age and is left out. With --attention, such
+    /// locks need attention too. With NAME, --attention is required.
     #[arg(long, value_name = "DURATION")]
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER

@@ -32,17 +32,14 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
         return Err(Error::Usage(fault.with_remedy("to check its age, add --attention")));
     }
     let server = Server::resolve(&options.common, None, 0, ReadOnce::new())?;
+    let older_than = options.older_than.map(BoundedDuration::get);
     let inspection = Inspection {
         store: open(&server, report)?,
         server: &server,
         options,
         one,
-        selection: Selection {
-            attention: options.attention,
-            older_than: options.older_than.map(BoundedDuration::get),
-            order: options.sort,
-        },
-        here: Here::new(identity::host(), &server.prefix),
+        selection: Selection { attention: options.attention, older_than, order: options.sort },
+        here: Here::new(identity::host(), &server.prefix, older_than.filter(|_| options.attention)),
         report,
     };
     match options.watch {
@@ -157,7 +154,7 @@ impl Inspection<'_> {
             }
             None => {
                 let pattern = self.options.subject.as_ref().and_then(Subject::pattern);
-                self.store.list(&self.server.prefix, pattern)
+                self.store.list(&self.server.prefix, pattern, self.options.all)
             }
         };
         self.report.diagnostics(self.store.diagnostics());
@@ -205,16 +202,15 @@ impl Inspection<'_> {
     fn show(&self, found: &Found, style: Style) -> Result<Shown, Error> {
         let Found { locks, hazards, .. } = found;
         let one = self.one.is_some();
-        let is_held = |lock: &&Inspected| lock.view.state != State::Free;
         let (body, foot) = match &locks[..] {
             _ if self.options.json => {
-                // A lock that the user named is shown even if it is free, because it has a history.
-                let listed = locks.iter().filter(|lock| one || is_held(lock));
-                let documents = json::documents(&self.server.prefix, listed, one);
+                let history = if one { usize::MAX } else { usize::from(self.options.all) };
+                let documents = json::documents(&self.server.prefix, locks, history);
                 (output::json(&documents)?, String::new())
             }
             _ if self.options.names => {
-                let held = locks.iter().filter(is_held);
+                let is_held = |lock: &&Inspected| lock.view.state != State::Free;
+                let held = locks.iter().filter(|lock| self.options.all || is_held(lock));
                 (held.map(|lock| format!("{}\n", lock.name)).collect(), String::new())
             }
             [lock] if one => (page::page(lock, hazards, style), String::new()),
@@ -241,6 +237,7 @@ impl Inspection<'_> {
                 format!("needs attention or has been held for longer than {}", show(limit))
             }
             (false, Some(limit)) => format!("has been held for longer than {}", show(limit)),
+            (false, None) if self.options.all => "is remembered".into(),
             (false, None) => "is held".into(),
         };
         let Server { prefix, location, .. } = self.server;

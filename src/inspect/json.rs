@@ -23,7 +23,10 @@ struct LockDocument<'a> {
     ttl_ms: Option<u64>,
     holders: Vec<HolderDocument<'a>>,
     waiters: Vec<WaiterDocument<'a>>,
-    /// Present only if the user named the lock.
+    /// Why it needs attention.
+    attention: Vec<&'a str>,
+    skipped: SkippedDocument,
+    /// Present only if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<Vec<HistoryDocument<'a>>>,
 }
@@ -54,6 +57,14 @@ pub(crate) struct WaiterDocument<'a> {
     next: bool,
 }
 
+/// The clients that were turned away since the last hold began.
+#[derive(Default, Serialize)]
+struct SkippedDocument {
+    count: u64,
+    last_at: Option<String>,
+    last_by: Option<String>,
+}
+
 #[derive(Serialize)]
 struct HistoryDocument<'a> {
     id: &'a str,
@@ -71,13 +82,13 @@ struct HistoryDocument<'a> {
     client: &'a ClientInfo,
 }
 
-/// All locks, in the order given, with their history if requested.
+/// All locks, in the order given, with at most this many entries of their history.
 pub fn documents<'a>(
     prefix: &'a Prefix,
     locks: impl IntoIterator<Item = &'a Inspected>,
-    with_history: bool,
+    history: usize,
 ) -> Vec<impl Serialize> {
-    let document = |Inspected { name, view, .. }: &'a Inspected| LockDocument {
+    let document = |Inspected { name, view, problems }: &'a Inspected| LockDocument {
         name: name.as_str(),
         key: Key::new(prefix, name).as_str().to_owned(),
         state: view.state,
@@ -92,8 +103,16 @@ pub fn documents<'a>(
             .zip(1..)
             .map(|(waiter, position)| WaiterDocument::new(waiter, Some(position), view.now))
             .collect(),
-        history: with_history
-            .then(|| view.history.iter().rev().map(HistoryDocument::new).collect()),
+        attention: problems.iter().map(|problem| problem.long.as_str()).collect(),
+        skipped: view.skipped.as_ref().map_or_else(SkippedDocument::default, |skipped| {
+            SkippedDocument {
+                count: skipped.count,
+                last_at: Some(rfc3339(skipped.at)),
+                last_by: Some(skipped.client.to_string()),
+            }
+        }),
+        history: (history > 0)
+            .then(|| view.history.iter().rev().take(history).map(HistoryDocument::new).collect()),
     };
     locks.into_iter().map(document).collect()
 }

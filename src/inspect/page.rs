@@ -3,7 +3,9 @@
 use super::Inspected;
 use super::json::rfc3339;
 use super::style::Style;
-use crate::rules::{HistoryEntry, HoldState, Holder, Mode, Operator, Outcome, State, View, show};
+use crate::rules::{
+    HistoryEntry, HoldState, Holder, Kind, Mode, Operator, Outcome, State, View, show,
+};
 
 /// A page with the holders, waiters and history of a lock.
 pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
@@ -44,6 +46,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         let (client, id) = (&waiter.client, &waiter.id);
         line(format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}"));
     }
+    if let Some(skipped) = &view.skipped {
+        line(format!("  skipped  {}", skipped.shown(view.now)));
+    }
     for entry in view.history.iter().rev() {
         line(format!("  history  {}", ended(entry, view)));
     }
@@ -61,6 +66,9 @@ fn details(holder: &Holder, view: &View) -> Vec<String> {
         HoldState::Cooling => ("granted", format!("kept for another {left} (--at-least)")),
     };
     let mut lines = vec![format!("  {since}  {acquired}, {mode}"), format!("  lease    {lease}")];
+    if holder.client.kind == Kind::Acquire && holder.state == HoldState::Held {
+        lines.push("  kind     acquire, nothing renews it".into());
+    }
     lines.extend(holder.slot.map(|slot| format!("  slot     {slot}")));
     lines.push(format!("  fence    {}", holder.fence));
     lines.push(format!("  id       {}", holder.id));

@@ -9,15 +9,17 @@ use nix::unistd::Pid;
 use crate::rules::{ClientInfo, HoldState, Holder, Kind, Name, Prefix, State, View, show};
 use crate::text::quoted;
 
-/// The host that runs `inspect`, and the prefix that it looks under.
+/// The host that runs `inspect`, and what it looks for.
 pub struct Here<'a> {
     host: String,
     prefix: &'a Prefix,
+    /// A hold is a problem if it has lasted for longer.
+    at_most: Option<Duration>,
 }
 
 impl<'a> Here<'a> {
-    pub fn new(host: String, prefix: &'a Prefix) -> Self {
-        Self { host, prefix }
+    pub fn new(host: String, prefix: &'a Prefix, at_most: Option<Duration>) -> Self {
+        Self { host, prefix, at_most }
     }
 
     /// Whether this is a process of this host that does not exist. It may exist all the same, in a
@@ -60,6 +62,13 @@ pub(crate) fn of(name: &Name, view: &View, here: &Here<'_>) -> Vec<Problem> {
                 here.release(name)
             ),
         });
+    }
+    if let (Some(age), Some(limit)) = (view.age(), here.at_most)
+        && age > limit
+    {
+        let (age, short) = (show(age), format!("held for longer than {}", show(limit)));
+        let long = format!("{short}, for {age}; check whether the holder hangs");
+        problems.push(Problem { short, long });
     }
     problems
 }
@@ -115,7 +124,7 @@ mod tests {
     fn a_suggested_command_is_safe_to_paste() {
         let suggested = |prefix: &str, name: &str| {
             let prefix = prefix.parse().unwrap();
-            Here::new(String::new(), &prefix).release(&name.parse().unwrap())
+            Here::new(String::new(), &prefix, None).release(&name.parse().unwrap())
         };
         let command = "rlock release --force --now";
         assert_eq!(suggested("rlock:", "deploy:prod"), format!("{command} deploy:prod"));

@@ -11,7 +11,7 @@ use crate::rules::Order;
 pub(crate) struct Selection {
     /// Only those that need attention.
     pub(crate) attention: bool,
-    /// Only those that have been held for longer; with `attention`, these too.
+    /// Without `attention`, only those that have been held for longer.
     pub(crate) older_than: Option<Duration>,
     /// `None` puts those that need attention first.
     pub(crate) order: Option<Order>,
@@ -19,11 +19,10 @@ pub(crate) struct Selection {
 
 impl Selection {
     pub(crate) fn of(self, mut locks: Vec<Inspected>) -> Vec<Inspected> {
-        let is_old = |lock: &Inspected| {
-            self.older_than.is_some_and(|limit| lock.age().is_some_and(|age| age > limit))
-        };
-        if self.attention || self.older_than.is_some() {
-            locks.retain(|lock| is_old(lock) || self.attention && lock.needs_attention());
+        if self.attention {
+            locks.retain(Inspected::needs_attention);
+        } else if let Some(limit) = self.older_than {
+            locks.retain(|lock| lock.view.age().is_some_and(|age| age > limit));
         }
         locks.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         match self.order {

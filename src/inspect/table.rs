@@ -2,7 +2,7 @@
 
 use super::Inspected;
 use super::style::Style;
-use crate::rules::{Mode, State, View, show};
+use crate::rules::{ClientInfo, Ending, HistoryEntry, Mode, Outcome, State, View, show};
 use crate::text::{columns, cut, cut_middle, push_padded};
 
 /// The number of spaces between two columns.
@@ -14,18 +14,21 @@ const NARROWEST: usize = 10;
 /// The smallest width at which a label that must be cut is still worth a column.
 const NARROWEST_LABEL: usize = 16;
 
-const HEADINGS: [&str; 7] = ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "ATTENTION", "LABEL"];
+const COLUMNS: usize = 8;
+const HEADINGS: [&str; COLUMNS] =
+    ["NAME", "HELD BY", "FOR", "LEASE", "WAITING", "SKIPPED", "ATTENTION", "LABEL"];
 
 // The columns whose lengths depend on users.
 const NAME: usize = 0;
 const HOLDER: usize = 1;
-const LABEL: usize = 6;
+const SKIPPED: usize = 5;
+const LABEL: usize = 7;
 
-/// The columns that a list without problems, or without labels, leaves out.
-const OPTIONAL: [usize; 2] = [5, LABEL];
+/// The columns that are left out if no lock needs them.
+const OPTIONAL: [usize; 3] = [SKIPPED, 6, LABEL];
 
 struct Row {
-    cells: [String; 7],
+    cells: [String; COLUMNS],
     alarming: bool,
 }
 
@@ -58,17 +61,21 @@ fn row(lock: &Inspected) -> Row {
         0 => String::new(),
         waiting => waiting.to_string(),
     };
-    // The time since the grant of a lock that was released is not the time that it was held.
-    let held = lock.age().filter(|_| view.state != State::Cooling);
-    let label = view.foremost().and_then(|holder| holder.client.label());
+    let last = view.history.last().filter(|_| view.state == State::Free);
+    let held = view.age().or(last.map(|entry| entry.at.since(entry.acquired)));
+    let client = view.foremost().map(|holder| &holder.client);
+    let client = client.or(last.map(|entry| &entry.client));
+    let lease = view.ttl.map_or("no expiry".into(), show);
+    let skipped = view.skipped.as_ref().map(|skipped| skipped.shown(view.now));
     let cells = [
         name.to_string(),
-        holder(view),
+        last.map_or_else(|| holder(view), |entry| last_holder(entry, view)),
         held.map_or(String::new(), show),
-        view.ttl.map_or("no expiry".into(), show),
+        if view.state == State::Free { String::new() } else { lease },
         waiting,
+        skipped.unwrap_or_default(),
         problems.first().map_or(String::new(), |problem| problem.short.clone()),
-        label.unwrap_or_default().to_owned(),
+        client.and_then(ClientInfo::label).unwrap_or_default().to_owned(),
     ];
     Row { cells, alarming: lock.needs_attention() }
 }
@@ -76,7 +83,9 @@ fn row(lock: &Inspected) -> Row {
 /// `ana@ci-3 pid 4242 (make)`, `2 holders: ana@ci-3 pid 4242 (make)`, `2 of 3 slots: ana@ci-3 pid
 /// 4242 (make)`, `released by ana@ci-3 pid 4242 (make)`.
 fn holder(view: &View) -> String {
-    let Some(holder) = view.foremost() else { return "another tool".into() };
+    let Some(holder) = view.foremost() else {
+        return if view.state == State::Free { "free" } else { "another tool" }.into();
+    };
     let count = match (view.mode, view.holder_count) {
         (Some(Mode::Slots(slots)), count) => format!("{count} of {slots} slots: "),
         (_, 2..) => format!("{} holders: ", view.holder_count),
@@ -86,10 +95,19 @@ fn holder(view: &View) -> String {
     format!("{count}{released}{}", holder.client)
 }
 
-/// Column widths, 0 for a column that is left out. The names of locks and holders are cut so that
-/// the line fits. The labels get what is left.
-fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
-    let (mut widths, mut used) = ([0; 7], [false; 7]);
+/// `free for 3h, exit 0: ana@ci-3 pid 4242 (make)`.
+fn last_holder(entry: &HistoryEntry, view: &View) -> String {
+    let outcome = match (entry.ending, entry.outcome) {
+        (Ending::Released, Outcome::Exit(_) | Outcome::Signal(_)) => entry.outcome.to_string(),
+        (ending, _) => ending.to_string(),
+    };
+    format!("free for {}, {outcome}: {}", show(view.now.since(entry.at)), entry.client)
+}
+
+/// Column widths, 0 for a column that is left out. The columns whose lengths depend on users are cut
+/// so that the line fits. The labels get what is left.
+fn fit(rows: &[Row], limit: Option<usize>) -> [usize; COLUMNS] {
+    let (mut widths, mut used) = ([0; COLUMNS], [false; COLUMNS]);
     for (index, row) in rows.iter().enumerate() {
         for (column, cell) in row.cells.iter().enumerate() {
             widths[column] = columns(cell).max(widths[column]);
@@ -102,11 +120,12 @@ fn fit(rows: &[Row], limit: Option<usize>) -> [usize; 7] {
     }
     let Some(limit) = limit else { return widths };
     let label = std::mem::take(&mut widths[LABEL]);
-    let whole = |widths: [usize; 7]| -> usize {
+    let whole = |widths: [usize; COLUMNS]| -> usize {
         widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum()
     };
     while whole(widths) > limit + GAP {
-        let wider = if widths[NAME] > widths[HOLDER] { NAME } else { HOLDER };
+        let wider = [SKIPPED, NAME, HOLDER].into_iter().max_by_key(|column| widths[*column]);
+        let wider = wider.unwrap_or(HOLDER);
         if widths[wider] <= NARROWEST {
             break;
         }
@@ -142,31 +161,39 @@ pub fn summary(locks: &[Inspected]) -> String {
 mod tests {
     use super::*;
 
-    fn row(cells: [&str; 7]) -> Row {
+    fn row(cells: [&str; COLUMNS]) -> Row {
         Row { cells: cells.map(String::from), alarming: true }
     }
 
-    fn rows(cells: [&str; 7]) -> [Row; 2] {
+    fn rows(cells: [&str; COLUMNS]) -> [Row; 2] {
         [row(HEADINGS), row(cells)]
     }
 
     #[test]
     fn only_names_are_cut_and_only_to_the_smallest_width() {
-        let long =
-            rows(["a-rather-long-name", "somebody@somewhere pid 1 (x)", "1m", "2s", "", "!", ""]);
-        assert_eq!(fit(&long, None), [18, 28, 3, 5, 7, 9, 0]);
+        let long = rows([
+            "a-rather-long-name",
+            "somebody@somewhere pid 1 (x)",
+            "1m",
+            "2s",
+            "",
+            "",
+            "!",
+            "",
+        ]);
+        assert_eq!(fit(&long, None), [18, 28, 3, 5, 7, 0, 9, 0]);
         let narrow = fit(&long, Some(60));
-        assert!(narrow[..6].iter().map(|width| width + 2).sum::<usize>() - 2 <= 60, "{narrow:?}");
+        assert!(narrow[..7].iter().map(|width| width + 2).sum::<usize>() - 4 <= 60, "{narrow:?}");
         let least = fit(&long, Some(5));
         assert_eq!((least[NAME], least[HOLDER]), (NARROWEST, NARROWEST));
-        let wide = rows(["日本日本日本", "x", "1m", "2s", "", "!", ""]);
+        let wide = rows(["日本日本日本", "x", "1m", "2s", "", "", "!", ""]);
         assert_eq!((fit(&wide, None)[NAME], fit(&wide, Some(5))[NAME]), (12, NARROWEST));
     }
 
     #[test]
     fn labels_get_the_room_that_is_left() {
         let url = "https://ci.example/jobs/813";
-        let labeled = rows(["L", "ana@ci-3 pid 1 (x)", "1m", "2s", "", "", url]);
+        let labeled = rows(["L", "ana@ci-3 pid 1 (x)", "1m", "2s", "", "", "", url]);
         let others = 4 + 18 + 3 + 5 + 7 + 5 * GAP;
         assert_eq!(fit(&labeled, None)[LABEL], url.len());
         assert_eq!(fit(&labeled, Some(others + 100))[LABEL], url.len());

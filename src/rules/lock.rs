@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 pub use client_info::{ClientInfo, Kind, Label, ProcessId};
 pub use enclosing::EnclosingHolds;
-pub use history::{HistoryEntry, Outcome};
+pub use history::{HistoryEntry, Outcome, Skipped};
 pub use token::{Id, Token};
 
 use crate::rules::UserMessage;
@@ -140,6 +140,11 @@ impl Key {
 
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The keys of all locks under a prefix, as a pattern of Redis.
+    pub fn pattern(prefix: &Prefix) -> Self {
+        Self(format!("{}*", prefix.as_str()))
     }
 
     /// A key beside the guard, in the same slot. It cannot collide with a key of another lock,

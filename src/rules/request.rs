@@ -39,6 +39,8 @@ pub struct Request {
     pub client: String,
     /// What one of several servers is asked; `None` if it is the only one.
     pub quorum_op: Option<QuorumOp>,
+    /// Whether its client gives it up because the lock is busy.
+    pub is_skipped: bool,
 }
 
 impl Request {
@@ -72,6 +74,7 @@ impl Request {
             heartbeat: None,
             client: ClientInfo::default().to_lines(),
             quorum_op: None,
+            is_skipped: false,
         }
     }
 }

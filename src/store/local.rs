@@ -200,7 +200,8 @@ impl Store for Local {
 
     fn leave(&mut self, request: &Request) -> Result<(), Failure> {
         self.mailbox = None;
-        self.act(&request.key, |lock, now| lock.at(now).leave(&request.token, request.ttl))
+        let Request { key, token, ttl, is_skipped, .. } = request;
+        self.act(key, |lock, now| lock.at(now).leave(token, *ttl, *is_skipped))
     }
 
     fn abandon(&mut self, request: &Request) {
@@ -231,7 +232,12 @@ impl Store for Local {
         Ok(file.map_or_else(|| Lock::default().inspect(0), |file| file.inspect()))
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        with_free: bool,
+    ) -> Result<Listing, Failure> {
         let keys = self.directory.keys()?;
         let names: BTreeMap<Name, Key> = keys
             .iter()
@@ -242,7 +248,7 @@ impl Store for Local {
         let mut listing = Listing::default();
         for (name, key) in names {
             let view = self.inspect(&key);
-            if view.as_ref().map_or(true, |view| view.state != State::Free) {
+            if with_free || view.as_ref().map_or(true, |view| view.state != State::Free) {
                 listing.locks.push((name, view));
             }
         }

@@ -214,8 +214,19 @@ pub(crate) const JSON: &[(&str, &str)] = &[
     ("waiters[].waiting_ms", "Milliseconds in the queue."),
     ("waiters[].next", "Whether it uses --next."),
     (
+        "attention[]",
+        "A text for each reason why the lock needs attention; with --attention and \
+         --older-than also that it has been held for too long.",
+    ),
+    (
+        "skipped.count, .last_at, .last_by",
+        "How many clients have found the lock busy since the last hold began, and when and which \
+         the last of them was.",
+    ),
+    (
         "history[]",
-        "Up to 16 ended holds, the latest first. Present only if inspect was given one name.",
+        "Up to 16 ended holds, the latest first; those that ended well are dropped first. Present \
+         only with NAME; with --all, only the latest one.",
     ),
     (
         "history[].ended",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, variant};
+use crate::rules::{ClientInfo, Ending, Fence, Mode, Operator, ServerTime, show, variant};
 use crate::text::printable;
 
 /// An entry in the history of a lock: how a hold ended.
@@ -50,6 +50,12 @@ impl HistoryEntry {
             client: ClientInfo::from_lines(next()),
         })
     }
+
+    /// Whether it was released, and its command did not fail as far as known.
+    pub fn ended_well(&self) -> bool {
+        self.ending == Ending::Released
+            && matches!(self.outcome, Outcome::Unknown | Outcome::Exit(0))
+    }
 }
 
 impl From<HistoryEntry> for String {
@@ -70,6 +76,36 @@ impl TryFrom<String> for HistoryEntry {
 
     fn try_from(lines: String) -> Result<Self, Self::Error> {
         Self::from_lines(&lines).ok_or("unknown ending")
+    }
+}
+
+/// The clients that were turned away because the lock was busy, since the last hold began.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Skipped {
+    pub count: u64,
+    /// When the last of them was, the first 8 characters of its token, and the client.
+    pub at: ServerTime,
+    pub id: String,
+    pub client: ClientInfo,
+}
+
+impl Skipped {
+    /// For people: `2 times, last 1h ago by ana@ci-4 pid 17 (make)`.
+    pub fn shown(&self, now: ServerTime) -> String {
+        let times = if self.count == 1 { "time" } else { "times" };
+        let ago = show(now.since(self.at));
+        format!("{} {times}, last {ago} ago by {}", self.count, self.client)
+    }
+
+    /// Parses the form that stores keep; see `lua/history.lua`. `None` if there are none.
+    pub fn from_lines(lines: &str) -> Option<Self> {
+        let mut lines = lines.splitn(4, '\n');
+        Some(Self {
+            count: lines.next()?.parse().ok()?,
+            at: ServerTime(lines.next()?.parse().ok()?),
+            id: printable(lines.next()?),
+            client: ClientInfo::from_lines(lines.next()?),
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 
-use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Slot, millis, show};
+use crate::rules::{ClientInfo, Fence, HistoryEntry, Mode, Skipped, Slot, millis, show};
 use crate::text::printable;
 
 /// A time on the server's clock, in milliseconds since the epoch. Only for display: no decision
@@ -274,6 +274,8 @@ pub struct View {
     pub waiters: Vec<Waiter>,
     /// How the last holds ended, the latest last, if requested.
     pub history: Vec<HistoryEntry>,
+    /// In a box, because few locks have it.
+    pub skipped: Option<Box<Skipped>>,
 }
 
 impl View {
@@ -281,6 +283,13 @@ impl View {
     /// one that still holds it before one that does not.
     pub fn foremost(&self) -> Option<&Holder> {
         self.holders.iter().min_by_key(|holder| (holder.state, holder.acquired))
+    }
+
+    /// How long the lock has been held, by the holder to name. `None` if it is free or cooling, or
+    /// held by another tool.
+    pub fn age(&self) -> Option<Duration> {
+        let holder = self.foremost().filter(|holder| holder.state != HoldState::Cooling);
+        holder.map(|holder| self.now.since(holder.acquired))
     }
 
     /// The lock with only those of the listed holders whose fencing token is at most this one.

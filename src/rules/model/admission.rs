@@ -47,6 +47,7 @@ impl Transaction<'_> {
             ..Hold::of(waiter)
         });
         self.set_guard_to_latest();
+        self.lock.skipped = None;
         slot
     }
 

@@ -1,10 +1,10 @@
-//! History: how the last holds ended.
+//! History: how the last holds ended, and who was turned away since the last one began.
 
 use super::lock::Hold;
 use super::transaction::Transaction;
 use super::view::{id, waited};
 use crate::rules::{
-    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, ServerTime,
+    ClientInfo, Ending, Fence, HistoryEntry, HoldState, Operator, Outcome, ServerTime, Skipped,
 };
 
 /// How many holds the history keeps.
@@ -53,10 +53,34 @@ impl Transaction<'_> {
         })
     }
 
+    /// The index of the oldest entry of a hold that ended well. If there is none but the latest
+    /// entry, which always stays, the oldest of all.
+    fn least_useful(&self) -> usize {
+        let older = self.lock.history.split_last().map_or(&[][..], |(_, older)| older);
+        older.iter().position(HistoryEntry::ended_well).unwrap_or(0)
+    }
+
     pub fn record(&mut self, entries: impl IntoIterator<Item = HistoryEntry>) {
         self.lock.history.extend(entries);
-        let surplus = self.lock.history.len().saturating_sub(HISTORY_LENGTH);
-        self.lock.history.drain(..surplus);
+        while self.lock.history.len() > HISTORY_LENGTH {
+            self.lock.history.remove(self.least_useful());
+        }
+    }
+
+    /// Counts a client that is turned away because the lock is busy: once, even if its request
+    /// arrives again.
+    pub fn record_skip(&mut self, token: &str, about: &str) {
+        let last = self.skipped();
+        let (id, now) = (id(token), self.now);
+        if last.as_ref().is_none_or(|last| last.id != id) {
+            let count = last.map_or(1, |last| last.count.saturating_add(1));
+            self.lock.skipped = Some(format!("{count}\n{now}\n{id}\n{about}"));
+        }
+    }
+
+    /// The clients that were turned away since the last hold began.
+    pub fn skipped(&self) -> Option<Skipped> {
+        self.lock.skipped.as_deref().and_then(Skipped::from_lines)
     }
 
     /// The last entry for a token.

@@ -52,6 +52,8 @@ pub struct Lock {
     pub revoked_up_to: RevokedUpTo,
     /// How the last holds ended, the latest last.
     pub history: Vec<HistoryEntry>,
+    /// The clients that were turned away since the last hold began; see `Skipped`.
+    pub skipped: Option<String>,
     /// Tokens that were released or given up.
     pub tombstones: Vec<Tombstone>,
     /// The messages to waiters that are not sent yet.

@@ -5,8 +5,8 @@ use super::transaction::Transaction;
 use crate::rules::Ending;
 
 impl Transaction<'_> {
-    /// An idle lock keeps its fence, its generation and the newest request that supersedes, and
-    /// nothing else.
+    /// An idle lock keeps its fence, its generation, the newest request that supersedes and the
+    /// clients that were turned away, and nothing else.
     pub fn become_idle(&mut self) {
         (self.lock.written, self.lock.mode, self.lock.notified) = (None, None, None);
         (self.lock.ticket, self.lock.revoked_up_to) = (0, RevokedUpTo::default());

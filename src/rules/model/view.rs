@@ -68,6 +68,7 @@ impl Transaction<'_> {
             holder_count,
             holders,
             waiter_count: self.lock.queue.len() as u64,
+            skipped: self.skipped().map(Box::new),
             ..View::default()
         }
     }

@@ -7,7 +7,7 @@ use crate::rules::{Listed, Listing, Name, State, View};
 
 /// Merges the lists of those of `servers` members that answered. A lock that is not on a member's
 /// list is free there.
-pub fn merge_listings(listings: Vec<Vec<Listed>>, servers: usize) -> Listing {
+pub fn merge_listings(listings: Vec<Vec<Listed>>, servers: usize, with_free: bool) -> Listing {
     let answered = listings.len();
     let mut views = BTreeMap::<Name, Vec<View>>::new();
     let mut merged = Listing::default();
@@ -20,7 +20,7 @@ pub fn merge_listings(listings: Vec<Vec<Listed>>, servers: usize) -> Listing {
     for (name, mut views) in views {
         views.resize(answered, free_like(&views[0]));
         let view = merge(&views, servers, false);
-        if view.state != State::Free {
+        if with_free || view.state != State::Free {
             merged.locks.push((name, Ok(view)));
         }
     }

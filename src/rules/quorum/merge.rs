@@ -11,9 +11,7 @@ use crate::rules::{
 ///
 /// All times are by the middle one of the clocks, because a minority may be wrong.
 pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
-    let mut clocks: Vec<ServerTime> = views.iter().map(|view| view.now).collect();
-    clocks.sort_unstable();
-    let now = clocks.get(clocks.len().saturating_sub(1) / 2).copied().unwrap_or_default();
+    let now = middle(views, |view| view.now).map_or(ServerTime::default(), |view| view.now);
     let views: &[View] = &views.iter().map(|view| by_clock(view, now)).collect::<Vec<_>>();
     let unanswered = servers.saturating_sub(views.len());
     let holders = views.iter().flat_map(|view| &view.holders);
@@ -42,9 +40,11 @@ pub fn merge(views: &[View], servers: usize, lenient: bool) -> View {
         fence: views.iter().filter_map(|view| view.fence).max(),
         holder_count: holders.len().try_into().unwrap_or(u64::MAX),
         holders,
-        waiter_count: waiter_count(views),
+        waiter_count: middle(views, |view| view.waiter_count).map_or(0, |view| view.waiter_count),
         waiters: waiters(views),
         history: history(views),
+        skipped: middle(views, |view| view.skipped.as_ref().map(|it| (it.count, it.at)))
+            .and_then(|view| view.skipped.clone()),
         // The generation of the lock differs from server to server, so the merged view has none.
         ..View::default()
     }
@@ -63,6 +63,7 @@ fn by_clock(view: &View, now: ServerTime) -> View {
     for past in &mut view.history {
         [&mut past.acquired, &mut past.at].into_iter().for_each(moved);
     }
+    view.skipped.iter_mut().for_each(|skipped| moved(&mut skipped.at));
     view
 }
 
@@ -71,11 +72,11 @@ pub(super) fn free_like(view: &View) -> View {
     View { now: view.now, fence: view.fence, ..View::default() }
 }
 
-/// How many waiters most of the servers count at least.
-fn waiter_count(views: &[View]) -> u64 {
-    let mut counts: Vec<u64> = views.iter().map(|view| view.waiter_count).collect();
-    counts.sort_unstable();
-    counts.get(counts.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+/// The view in the middle of this order: most of the servers have as much at least.
+fn middle<K: Ord>(views: &[View], key: impl Fn(&View) -> K) -> Option<&View> {
+    let mut views: Vec<&View> = views.iter().collect();
+    views.sort_by_key(|view| key(view));
+    views.get(views.len().saturating_sub(1) / 2).copied()
 }
 
 /// The waiters that most of the servers list. All servers order waiters with agreed tickets alike,

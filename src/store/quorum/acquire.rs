@@ -97,7 +97,8 @@ impl Quorum {
         if let Ok(Busy(_) | Ended(_) | Superseded(_) | Removed(_)) = result {
             // The members have queued even a request that does not wait, and one that only some of
             // them have ended.
-            self.abandon(request);
+            let is_skipped = matches!(result, Ok(Busy(_)));
+            self.abandon(&Request { is_skipped, ..request.clone() });
         }
         self.attempt = Some(attempt);
         result

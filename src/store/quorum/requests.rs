@@ -179,14 +179,19 @@ impl Store for Quorum {
         Ok(self.merged(votes))
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        with_free: bool,
+    ) -> Result<Listing, Failure> {
         let (prefix, pattern) = (prefix.clone(), pattern.cloned());
         let list = move |store: &mut MemberStore| {
-            let mut listing = store.list(&prefix, pattern.as_ref())?;
+            let mut listing = store.list(&prefix, pattern.as_ref(), with_free)?;
             listing.failures.pop().map_or(Ok(listing.locks), Err)
         };
         let votes = self.ask_all(list, |locks| format!("locks: {}", locks.len()))?;
-        Ok(merge_listings(votes.into_values().collect(), self.members.len()))
+        Ok(merge_listings(votes.into_values().collect(), self.members.len(), with_free))
     }
 
     fn hazards(&mut self) -> Vec<String> {

@@ -23,24 +23,32 @@ const BATCH: usize = 250;
 /// How many locks of one server are listed at most, so that their names fit into memory.
 const MAX_LOCKS: usize = 1_000_000;
 
-/// The locks under a prefix that are not free, sorted by name. A server that does not answer does
-/// not hide the locks of the others.
+/// The locks under a prefix that are not free, or all `with_free`, sorted by name. A server that
+/// does not answer does not hide the locks of the others.
 pub(super) fn list(
     topology: &mut impl Topology,
     database: u32,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
+    with_free: bool,
 ) -> Result<Listing, Failure> {
     let mut listing = Listing::default();
     for node in topology.masters()? {
-        let listed = once_more(|| names(node, prefix, pattern))
-            .and_then(|names| Ok((views(node, database, prefix, &names)?, names)));
+        let listed = once_more(|| names(node, prefix, pattern, with_free)).and_then(|names| {
+            let call = |name: &Name| {
+                let key = Key::new(prefix, name);
+                let history = if with_free { "1" } else { "" };
+                Call::new(scripts::INSPECT, &key, None, database).with(history).with(0)
+            };
+            Ok((views(node, &names, call)?, names))
+        });
         match listed {
             Ok((views, names)) => listing.locks.extend(names.into_iter().zip(views)),
             Err(failure) => listing.failures.push(failure),
         }
     }
-    listing.locks.retain(|(_, view)| view.as_ref().map_or(true, |view| view.state != State::Free));
+    let is_listed = |view: &View| with_free || view.state != State::Free;
+    listing.locks.retain(|(_, view)| view.as_ref().map_or(true, is_listed));
     listing.locks.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(listing)
 }
@@ -53,21 +61,29 @@ fn once_more<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failur
     }
 }
 
-/// The names of held locks, each once. A held lock has a guard, which is the only string among its
-/// keys.
+/// The names of the locks that may not be free, or of all `with_free`, each once. A held lock has a
+/// guard, which is the only string among its keys. A free lock has a state, the only hash, while it
+/// is remembered.
 fn names(
     node: &mut Node,
     prefix: &Prefix,
     pattern: Option<&Pattern>,
+    with_free: bool,
 ) -> Result<Vec<Name>, Failure> {
+    let keys = Key::pattern(prefix);
+    let mut wanted = vec![(keys.as_str().to_owned(), "string")];
+    wanted.extend(with_free.then(|| (keys.side("state"), "hash")));
     let (mut names, mut cursor) = (Vec::new(), b"0".to_vec());
     for _ in 0..MAX_PAGES {
-        let reply = node.ask(page(prefix, &cursor), None)?;
+        let Some((glob, kind)) = wanted.last() else { return Ok(names) };
+        let (before, after) = glob.split_once('*').unwrap_or_default();
+        let reply = node.ask(page(glob, kind, &cursor), None)?;
         let (next, keys): (Vec<u8>, Vec<Vec<u8>>) =
             wire::from_redis_value(reply).map_err(|_| node.unexpected_reply())?;
         let is_last = next == b"0";
         let name = |key: Vec<u8>| -> Option<Name> {
-            String::from_utf8(key).ok()?.strip_prefix(prefix.as_str())?.parse().ok()
+            let key = String::from_utf8(key).ok()?;
+            key.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
         };
         let found = keys.into_iter().filter_map(name);
         names.extend(
@@ -84,7 +100,7 @@ fn names(
             return Err(Failure::TooLarge(fault.with_remedy("use a narrower pattern or --prefix")));
         }
         if is_last {
-            return Ok(names);
+            wanted.pop();
         }
         cursor = next;
     }
@@ -92,26 +108,25 @@ fn names(
     Err(Failure::misconfigured(what, "check that it is Redis or Valkey"))
 }
 
-/// Asks for the keys that begin with the prefix, from the cursor on.
-fn page(prefix: &Prefix, cursor: &[u8]) -> Cmd {
+/// Asks for the keys of this kind that match the pattern, from the cursor on.
+fn page(glob: &str, kind: &str, cursor: &[u8]) -> Cmd {
     let mut scan = wire::cmd("SCAN");
-    scan.arg(cursor).arg("MATCH").arg(format!("{}*", prefix.as_str()));
-    scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg("string");
+    scan.arg(cursor).arg("MATCH").arg(glob);
+    scan.arg("COUNT").arg(SCAN_COUNT).arg("TYPE").arg(kind);
     scan
 }
 
 /// The locks with these names. If they are too large to be read together, fewer are read at a time.
 fn views(
     node: &mut Node,
-    database: u32,
-    prefix: &Prefix,
     names: &[Name],
+    call: impl Fn(&Name) -> Call,
 ) -> Result<Vec<Result<View, Failure>>, Failure> {
     let (mut views, mut size) = (Vec::with_capacity(names.len()), BATCH);
     while views.len() < names.len() {
         let rest = &names[views.len()..];
         let batch = &rest[..size.min(rest.len())];
-        match pipeline(node, database, prefix, batch) {
+        match pipeline(node, batch.iter().map(&call).collect()) {
             Ok(read) => {
                 views.extend(read);
                 size = BATCH.min(2 * size);
@@ -123,19 +138,9 @@ fn views(
     Ok(views)
 }
 
-/// The locks with these names, in one pipeline. Of each lock, only the first page of its holders
-/// and waiters, and no history.
-fn pipeline(
-    node: &mut Node,
-    database: u32,
-    prefix: &Prefix,
-    names: &[Name],
-) -> Result<Vec<Result<View, Failure>>, Failure> {
-    let call = |name| {
-        let key = Key::new(prefix, name);
-        Call::new(scripts::INSPECT, &key, None, database).with("").with(0)
-    };
-    let calls: Vec<Call> = names.iter().map(call).collect();
+/// The locks that these calls show, in one pipeline. Of each lock, only the first page of its
+/// holders and waiters.
+fn pipeline(node: &mut Node, calls: Vec<Call>) -> Result<Vec<Result<View, Failure>>, Failure> {
     let replies = node.run_scripts(&calls)?;
     let view = |reply| reply::view(reply?).ok_or_else(|| node.unexpected_reply());
     Ok(replies.into_iter().map(view).collect())

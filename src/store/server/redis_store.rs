@@ -111,7 +111,7 @@ impl<T: Topology> RedisStore<T> {
 
     fn leave_call(&self, request: &Request) -> Call {
         let call = self.call(scripts::LEAVE, &request.key, Some(&request.token));
-        call.with(request.ttl.as_millis())
+        call.with(request.ttl.as_millis()).with(if request.is_skipped { "busy" } else { "" })
     }
 
     /// Revokes all holds with a fencing token up to this one. Returns the lock as it was before,
@@ -356,8 +356,13 @@ impl<T: Topology> Store for RedisStore<T> {
         Ok(view)
     }
 
-    fn list(&mut self, prefix: &Prefix, pattern: Option<&Pattern>) -> Result<Listing, Failure> {
-        list::list(&mut self.topology, self.database, prefix, pattern)
+    fn list(
+        &mut self,
+        prefix: &Prefix,
+        pattern: Option<&Pattern>,
+        with_free: bool,
+    ) -> Result<Listing, Failure> {
+        list::list(&mut self.topology, self.database, prefix, pattern, with_free)
     }
 
     /// Names the servers that evict keys when their memory is full.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::rules::{
     Answer, ClientInfo, Fence, HistoryEntry, HoldState, Holder, Mode, Nomination, Operator,
-    Proposal, Reason, Release, Removal, Renewal, ServerTime, Slot, Ticket, Verdict, View, Waiter,
-    variant,
+    Proposal, Reason, Release, Removal, Renewal, ServerTime, Skipped, Slot, Ticket, Verdict, View,
+    Waiter, variant,
 };
 use crate::store::wire::Value;
 use crate::text::printable;
@@ -23,6 +23,7 @@ const VIEW: &[&str] = &[
     "waiter_count",
     "waiters",
     "history",
+    "skipped",
 ];
 const HOLDER: &[&str] = &[
     "id", "owner", "mode", "about", "fence", "acquired", "renewed", "deadline", "status", "since",
@@ -263,6 +264,7 @@ pub fn view(reply: Value) -> Option<View> {
         waiters: fields.at("waiters").list(waiter)?,
         // Later versions of rlock may have more endings; skip those entries.
         history: fields.at("history").array()?.into_iter().filter_map(history_entry).collect(),
+        skipped: Skipped::from_lines(&fields.at("skipped").text()?).map(Box::new),
     })
 }
 

@@ -38,6 +38,7 @@ pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -
         *entry = HistoryEntry { id, ending: Ending::Expired, ..HistoryEntry::default() };
     }
     lock.mail.clear();
+    lock.skipped = None;
     lock.revoked_up_to.at = 0;
     lock.guard.take_if(|guard| guard.until.is_some_and(|until| until < now));
     for mark in &mut lock.tombstones {

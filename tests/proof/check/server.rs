@@ -22,7 +22,7 @@ impl World {
             What::Renew => Reply::Renewal(lock.at(NOW).renew(token, Some(request.ttl))),
             What::Release => Reply::Release(lock.at(NOW).release(token, Outcome::Unknown)),
             What::Leave => {
-                lock.at(NOW).leave(token, request.ttl);
+                lock.at(NOW).leave(token, request.ttl, false);
                 Reply::Left
             }
         };

@@ -60,7 +60,7 @@ fn change(store: &mut dyn Store, key: &Key, what: u8) -> Result<(), Failure> {
         4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
         5 => view(&store.revoke(key, Revocation::Now, "me")?),
         6 => drop(store.acquire(&Request { mode: Mode::Shared, ..request }, &[], None)?),
-        _ => drop(store.list(&Prefix::default(), None)?),
+        _ => drop(store.list(&Prefix::default(), None, true)?),
     }
     Ok(())
 }

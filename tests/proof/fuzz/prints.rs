@@ -67,7 +67,7 @@ fn client(client: &ClientInfo) {
 pub(crate) fn view(view: &View) {
     let prefix = Prefix::default();
     let name: Name = "L".parse().expect("a name");
-    let here = Here::new("host".into(), &prefix);
+    let here = Here::new("host".into(), &prefix, None);
     let locks = [Inspected::new(name, view.clone(), &here)];
     for width in [None, Some(0), Some(80)] {
         let style = Style { width, color: false };
@@ -75,7 +75,7 @@ pub(crate) fn view(view: &View) {
         table::list(&locks, style).lines().for_each(printable);
         table::summary(&locks).lines().for_each(printable);
     }
-    let json = serde_json::to_string(&json::documents(&prefix, &locks, true));
+    let json = serde_json::to_string(&json::documents(&prefix, &locks, 1));
     assert!(json.is_ok_and(|json| !json.contains(rlock::text::is_unsafe)));
     printable(&view.to_string());
     for mode in [Mode::Exclusive, Mode::Shared] {

@@ -67,7 +67,7 @@ fn ask(store: &mut dyn Store, what: u8) -> Result<(), Failure> {
         4 => view(&store.revoke(key, Revocation::Graceful, "me")?),
         5 => view(&store.inspect(key)?),
         _ => {
-            let listing = store.list(&Prefix::default(), None)?;
+            let listing = store.list(&Prefix::default(), None, true)?;
             for (_, seen) in &listing.locks {
                 match seen {
                     Ok(seen) => view(seen),

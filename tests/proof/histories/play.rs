@@ -30,6 +30,8 @@ pub(super) enum Step {
     ReleaseLate(u8),
     LeaveLate(u8),
     Leave(u8),
+    /// Leaves because the lock is busy.
+    GiveUp(u8),
     /// Gives up a request before that request arrives: the token is not known yet.
     LeaveEarly(u8),
     /// How many of the latest holds the caller has not seen.
@@ -331,18 +333,22 @@ impl<'a> Both<'a> {
                 let expected = self.model().release(&token, Outcome::Unknown);
                 self.agree_on_release(&reply, &expected);
             }
-            Step::Leave(client) | Step::LeaveLate(client) | Step::LeaveEarly(client) => {
+            Step::Leave(client)
+            | Step::GiveUp(client)
+            | Step::LeaveLate(client)
+            | Step::LeaveEarly(client) => {
                 let token = match step {
                     Step::LeaveLate(_) => self.tokens.former(*client),
                     _ => self.tokens.present(*client),
                 };
                 let request =
                     Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
-                let request = Request { token, ..request };
+                let is_skipped = matches!(step, Step::GiveUp(_));
+                let request = Request { token, is_skipped, ..request };
                 self.server.leave(&request).unwrap();
-                self.model().leave(&request.token, request.ttl);
+                self.model().leave(&request.token, request.ttl, is_skipped);
                 // After an early one, the client keeps asking with a token that is over.
-                if let Step::Leave(_) = step {
+                if let Step::Leave(_) | Step::GiveUp(_) = step {
                     self.tokens.used_up(*client);
                     self.asked[usize::from(*client)] = None;
                 }

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::play::{Ask, Both, Step, on_a_server, plain_ask};
-use rlock::rules::{Answer, Kind, Mode, Revocation, Seen, Slot, State, Verdict};
+use rlock::rules::{
+    Answer, Ending, HistoryEntry, Kind, Mode, Outcome, Revocation, Seen, Slot, State, Verdict,
+};
 use rlock::store::wire::Value;
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
@@ -37,6 +39,10 @@ fn has_mail(both: &mut Both<'_>) -> bool {
     both.server.topology.send(&["KEYS", "*?mail:*"]) != Value::Array(Vec::new())
 }
 
+fn plain_ask_of(client: u8) -> Ask {
+    Ask { client, ..plain_ask() }
+}
+
 fn is_granted(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Answer(Answer::Granted { .. }))
 }
@@ -46,6 +52,61 @@ fn position(verdict: &Verdict) -> Option<u64> {
         Verdict::Answer(Answer::Queued { position, .. }) => Some(*position),
         _ => None,
     }
+}
+
+#[test]
+fn a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well() {
+    play(|both| {
+        let hold = |both: &mut Both<'_>, exit| {
+            both.play(&Step::Ask(a_client(0)));
+            both.play(&Step::Release(0, Some(exit)));
+        };
+        both.play(&Step::Ask(a_client(0)));
+        both.play(&Step::Revoke(Revocation::Now, 0));
+        for number in 0..40 {
+            hold(both, u8::from(number % 5 == 3));
+        }
+        let (last, older) = both.model.history.split_last().unwrap();
+        assert_eq!((older.len(), older[0].ending), (15, Ending::Revoked));
+        let failed = |past: &&HistoryEntry| past.outcome == Outcome::Exit(1);
+        assert_eq!((older.iter().filter(failed).count(), last.outcome), (8, Outcome::Exit(0)));
+        for _ in 0..16 {
+            hold(both, 1);
+        }
+        hold(both, 0);
+        assert_eq!(both.model.history[15].outcome, Outcome::Exit(0));
+        // Several holds expire at once.
+        for client in 0..5 {
+            both.play(&Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) }));
+        }
+        both.play(&Step::Pass(30_001));
+        hold(both, 0);
+        assert_eq!(both.model.history.iter().filter(|it| it.ending == Ending::Expired).count(), 5);
+    });
+}
+
+#[test]
+fn a_client_that_is_turned_away_counts_once_until_the_next_hold_begins() {
+    play(|both| {
+        let count = |both: &Both<'_>| both.model.inspect(both.now).skipped.map_or(0, |it| it.count);
+        both.play(&Step::Ask(a_client(0)));
+        both.play(&Step::Ask(plain_ask_of(1)));
+        // Its reply was lost.
+        both.play(&Step::Ask(plain_ask_of(1)));
+        both.play(&Step::Ask(a_client(2)));
+        both.play(&Step::GiveUp(2));
+        both.play(&Step::LeaveLate(2));
+        both.play(&Step::Ask(a_client(3)));
+        both.play(&Step::Leave(3));
+        both.play(&Step::Release(0, Some(0)));
+        assert_eq!(count(both), 2);
+        both.play(&Step::Ask(a_client(0)));
+        assert_eq!(count(both), 0);
+        // A lock that another tool holds is busy too.
+        both.play(&Step::Write(None));
+        both.play(&Step::Ask(plain_ask_of(4)));
+        assert_eq!(count(both), 1);
+    });
 }
 
 #[test]

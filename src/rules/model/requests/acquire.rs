@@ -228,6 +228,7 @@ impl Transaction<'_> {
         }
         let heartbeat = request.heartbeat.map_or(0, millis);
         if heartbeat == 0 && ticket.is_none() {
+            self.record_skip(token, &request.client);
             return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
 

@@ -4,18 +4,22 @@ use crate::rules::model::transaction::Transaction;
 use crate::rules::{Token, Ttl};
 
 impl Transaction<'_> {
-    /// If the lock may now be another waiter's, the first one is woken and asks for it.
-    pub fn leave(&mut self, token: &Token, ttl: Ttl) {
+    /// If the lock may now be another waiter's, the first one is woken and asks for it. `is_busy` if
+    /// the client was turned away because the lock is busy.
+    pub fn leave(&mut self, token: &Token, ttl: Ttl, is_busy: bool) {
         let token = token.as_str();
         self.reconcile();
         let is_first = self.position(token) == Some(0);
-        let held = self.unexpired_hold(token).is_some();
-        self.dequeue(token);
+        let held = self.unexpired_hold(token).map(|hold| hold.about.clone());
+        let queued = self.dequeue(token).map(|waiter| waiter.about);
+        if let Some(about) = queued.or(held.clone()).filter(|_| is_busy) {
+            self.record_skip(token, &about);
+        }
         self.add_tombstone(token, ttl.as_millis());
-        if held {
+        if held.is_some() {
             self.drop_hold(token);
         }
-        if is_first || held || self.is_nominated(token) {
+        if is_first || held.is_some() || self.is_nominated(token) {
             self.wake_first();
         }
     }

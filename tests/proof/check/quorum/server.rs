@@ -110,7 +110,7 @@ impl Server {
                 LastReply::Renewal(None)
             }
             What::Leave => {
-                lock.at(now).leave(token, request.ttl);
+                lock.at(now).leave(token, request.ttl, false);
                 LastReply::Renewal(None)
             }
         };
