@@ -1,11 +1,11 @@
 //! rlock and public client libraries respect each other's locks on the same key.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 
-use crate::support::{Finished, Running, Server, acquire, binary, holder, run, until, waiter};
+use crate::support::{
+    Finished, Running, Server, acquire, binary, holder, python, run, until, waiter,
+};
 
 /// A library: how it makes a lock, and which key that lock uses.
 struct Library {
@@ -78,19 +78,6 @@ for line in sys.stdin:
     print(said, flush=True)
 ";
 
-/// A Python that has the libraries, or the reason why there is none.
-static PYTHON: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/interop-venv/bin/python");
-    let python = std::env::var_os("RLOCK_TEST_PYTHON").map_or(ours, PathBuf::from);
-    let mut import = Command::new("env");
-    let found = run(import.arg(&python).args(["-c", "import redis, pottery"]));
-    if found.status.success() {
-        return Ok(python);
-    }
-    let (python, found) = (python.display(), found.err());
-    Err(format!("no Python with the libraries in {python}: run ./tests/run ({found})"))
-});
-
 impl Library {
     /// Starts a process that uses the library and does not hold the lock yet.
     fn start(&self, server: &Server) -> Running {
@@ -99,9 +86,8 @@ impl Library {
 
     fn start_on(&self, server: &Server, name: &str) -> Running {
         let program = [BEFORE, self.python, AFTER].concat();
-        let python = PYTHON.as_ref().unwrap_or_else(|missing| panic!("{missing}"));
-        let mut peer =
-            Running::start(Command::new(python).args(["-c", &program, &server.url(), name]));
+        let mut python = Command::new(python());
+        let mut peer = Running::start(python.args(["-c", &program, &server.url(), name]));
         assert_eq!(peer.line(), "READY");
         peer
     }

@@ -4,15 +4,19 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
-use crate::support::{Finished, Running, binary, run};
+use crate::recipes::blocks_of;
+use crate::support::{Finished, Running, binary, run, succeeds, yaml};
 use crate::tls::Authority;
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn go(program: &str, arguments: &[&str]) -> String {
-    let output = run(Command::new(program).args(arguments).current_dir(ROOT));
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(ROOT).env("SOURCE_DATE_EPOCH", "1700000000");
+    let output = run(&mut command);
     assert_eq!(output.code(), 0, "{program} {arguments:?}: {output:?}");
     output.out()
 }
@@ -70,19 +74,6 @@ fn make_installs_and_uninstalls() {
     assert_eq!(files(target.path()), Vec::<String>::new());
 }
 
-/// Packs the tested binary, because a release build would take too long. Returns the tarball.
-fn pack(directory: &Path) -> PathBuf {
-    let binary_to_pack = directory.join("rlock");
-    let stripped = binary_to_pack.display().to_string();
-    go("strip", &["-o", &stripped, binary()]);
-    let mut pack = Command::new("packaging/pack");
-    pack.args([std::env::consts::ARCH, &stripped]).arg(directory).current_dir(ROOT);
-    let output = run(pack.env("SOURCE_DATE_EPOCH", "1700000000"));
-    assert_eq!(output.code(), 0, "{output:?}");
-    fs::remove_file(binary_to_pack).unwrap();
-    with_extension(directory, "gz")
-}
-
 fn with_extension(directory: &Path, extension: &str) -> PathBuf {
     let mut entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.find(|path| path.extension().is_some_and(|it| it == extension)).unwrap()
@@ -90,11 +81,8 @@ fn with_extension(directory: &Path, extension: &str) -> PathBuf {
 
 #[test]
 fn the_bill_of_materials_lists_what_is_in_the_binary() {
-    let mut sbom = Command::new("packaging/sbom");
-    sbom.args([std::env::consts::ARCH, binary()]).current_dir(ROOT);
-    let output = run(sbom.env("SOURCE_DATE_EPOCH", "1700000000"));
-    assert_eq!(output.code(), 0, "{output:?}");
-    let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
+    let sbom = go("packaging/sbom", &[std::env::consts::ARCH, binary()]);
+    let document: serde_json::Value = serde_json::from_str(&sbom).unwrap();
     assert_eq!(document["metadata"]["component"]["name"], "rlock");
     let components = document["components"].as_array().unwrap();
     let has = |name: &str| components.iter().any(|component| component["name"] == name);
@@ -110,15 +98,31 @@ fn the_bill_of_materials_lists_what_is_in_the_binary() {
         let is_of_cargo = purl.starts_with("pkg:cargo/");
         assert_eq!(component["hashes"][0]["content"].is_string(), is_of_cargo, "{purl}");
     }
-    assert!(!output.out().contains("file:"), "no path of the build machine");
+    assert!(!sbom.contains("file:"), "no path of the build machine");
 }
 
-/// Packs a tarball and writes its checksum next to it, as `packaging/dist` does.
+/// Packs a release for one machine, as `packaging/dist` does, but with the tested binary.
+fn pack(directory: &Path) {
+    let to = directory.display().to_string();
+    let binary_to_pack = directory.join("rlock");
+    let stripped = binary_to_pack.display().to_string();
+    go("strip", &["-o", &stripped, binary()]);
+    go("packaging/pack", &[std::env::consts::ARCH, &stripped, &to]);
+    fs::remove_file(binary_to_pack).unwrap();
+    go("packaging/index", &[&to]);
+}
+
+/// Puts a release into a directory, after packing it once for all tests. Returns the tarball.
 fn release(directory: &Path) -> PathBuf {
-    let tarball = pack(directory);
-    let sums = run(Command::new("sha256sum").arg(name_of(&tarball)).current_dir(directory));
-    fs::write(directory.join("SHA256SUMS"), sums.stdout).unwrap();
-    tarball
+    static PACKED: LazyLock<String> = LazyLock::new(|| {
+        let packed = Path::new(env!("CARGO_TARGET_TMPDIR")).join("release");
+        let _ = fs::remove_dir_all(&packed);
+        fs::create_dir_all(&packed).unwrap();
+        pack(&packed);
+        format!("{}/.", packed.display())
+    });
+    go("cp", &["-r", &PACKED, &directory.display().to_string()]);
+    with_extension(directory, "gz")
 }
 
 /// Serves redirections over TLS to this URL. Returns the URL.
@@ -150,10 +154,6 @@ fn serve(directory: &Path) -> (Running, String) {
     (server, url.to_owned())
 }
 
-fn name_of(path: &Path) -> &str {
-    path.file_name().unwrap().to_str().unwrap()
-}
-
 fn install(from: &str, prefix: &Path) -> Output {
     let script = Path::new(ROOT).join("packaging/install.sh");
     run(Command::new("sh").arg(script).arg(from).arg(prefix))
@@ -166,7 +166,7 @@ fn the_same_files_are_packed_into_the_same_bytes() {
     pack(other.path());
     let packed = files(one.path());
     assert_eq!(packed, files(other.path()));
-    assert_eq!(packed.len(), 2, "a tarball and a Debian package: {packed:?}");
+    is_complete(&packed, &[".tar.gz", ".deb", "Packages", "Release", "install.sh", "SHA256SUMS"]);
     for file in packed {
         let same = fs::read(one.path().join(&file)).unwrap()
             == fs::read(other.path().join(&file)).unwrap();
@@ -199,6 +199,112 @@ fn a_release_is_installed_from_a_tarball_a_directory_or_a_url() {
             ],
         );
     }
+}
+
+#[test]
+fn a_signed_release_is_verified_before_it_is_installed() {
+    let page = include_str!("../docs/install.md");
+    let many = blocks_of(page, "## On many hosts");
+    let signing = blocks_of(page, "## Sign a release");
+    let place = TempDir::new().unwrap();
+    let [dist, keys, root] = ["dist", "keys", "root"].map(|name| place.path().join(name));
+    let sources = root.join("etc/apt/sources.list.d");
+    for directory in [&dist, &keys, &sources, &root.join("var/lib/dpkg")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::set_permissions(&keys, Permissions::from_mode(0o700)).unwrap();
+    let shell = |directory: &Path, script: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-ec", script]).current_dir(directory);
+        shell.env("GNUPGHOME", &keys).env("HOME", place.path()).env("KNOWN_SHA256", "0");
+        run(&mut shell)
+    };
+    release(&dist);
+    let key = "gpg --batch --passphrase '' --quick-generate-key release@example ed25519 sign never";
+    for script in [key, &signing[0], "gpgconf --kill all"] {
+        succeeds(&shell(place.path(), script));
+    }
+
+    // apt, with its own root directory.
+    let status = root.join("var/lib/dpkg/status");
+    fs::write(&status, "").unwrap();
+    let source =
+        many[1].replace("https://files.example", &format!("file:{}", place.path().display()));
+    let source = source
+        .replace("/rlock/", "/dist/")
+        .replace("/etc/apt/keyrings", &dist.display().to_string());
+    fs::write(sources.join("rlock.sources"), source).unwrap();
+    let options = format!(
+        "-o Dir={} -o Dir::State::Status={} -o APT::Sandbox::User=root",
+        root.display(),
+        status.display()
+    );
+    let lists = root.join("var/lib/apt/lists");
+    let update = format!("rm -rf {}; apt-get {options} --error-on=any update", lists.display());
+    succeeds(&shell(&root, &update));
+    succeeds(&shell(&root, &format!("apt-get {options} download rlock")));
+    assert_eq!(
+        fs::read(with_extension(&root, "deb")).unwrap(),
+        fs::read(with_extension(&dist, "deb")).unwrap()
+    );
+
+    // Other systems.
+    let verify = &signing[1];
+    succeeds(&shell(&dist, verify));
+    assert!(place.path().join(".local/bin/rlock").exists());
+    let pinned = format!("{} :", signing[2].trim_end());
+    assert_eq!(shell(&dist, &pinned).code(), 1, "another checksum");
+
+    let changes = [
+        ("install.sh", "usage", verify),
+        ("SHA256SUMS", "rlock", verify),
+        ("InRelease", "Packages", &update),
+    ];
+    for (file, word, check) in changes {
+        let was = fs::read_to_string(dist.join(file)).unwrap();
+        fs::write(dist.join(file), was.replacen(word, "other", 1)).unwrap();
+        assert_ne!(shell(&dist, check).code(), 0, "{file}");
+        fs::write(dist.join(file), was).unwrap();
+    }
+}
+
+/// The workflow of GitHub sets these variables.
+#[test]
+fn the_action_installs_a_release_for_the_next_steps() {
+    let page = TempDir::new().unwrap();
+    release(page.path());
+    let action = yaml(&fs::read_to_string(Path::new(ROOT).join("packaging/action.yml")).unwrap());
+    let step = &action["runs"]["steps"][0];
+    assert_eq!(step["env"]["FROM"], "${{ inputs.from }}");
+    let temp = TempDir::new().unwrap();
+    let path = temp.path().join("path");
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", step["run"].as_str().unwrap()]).env("FROM", page.path());
+    shell.env("GITHUB_ACTION_PATH", Path::new(ROOT).join("packaging"));
+    shell.env("GITHUB_PATH", &path).env("RUNNER_TEMP", temp.path());
+    succeeds(&run(&mut shell));
+    let added = fs::read_to_string(path).unwrap();
+    assert!(go(&format!("{}/rlock", added.trim()), &["--version"]).starts_with("rlock "));
+}
+
+#[test]
+fn cargo_binstall_finds_the_binary_in_the_tarball() {
+    let page = TempDir::new().unwrap();
+    let tarball = release(page.path());
+    let metadata = go("cargo", &["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
+    let package = &metadata["packages"][0];
+    let expanded = |template: &str| {
+        let mut text = package["metadata"]["binstall"][template].as_str().unwrap().to_owned();
+        let version = package["version"].as_str().unwrap();
+        let values = [("name", "rlock"), ("bin", "rlock"), ("version", version)];
+        for (name, value) in values.into_iter().chain([("target-arch", std::env::consts::ARCH)]) {
+            text = text.replace(&format!("{{ {name} }}"), value);
+        }
+        text
+    };
+    assert_eq!(expanded("pkg-url").rsplit('/').next(), tarball.file_name().unwrap().to_str());
+    go("tar", &["-tzf", &tarball.display().to_string(), &expanded("bin-dir")]);
 }
 
 #[test]
@@ -305,7 +411,7 @@ fn make_installs_the_build_of_cargo_below_any_prefix() {
 #[test]
 fn the_debian_package_is_installed_and_removed() {
     let directory = TempDir::new().unwrap();
-    pack(directory.path());
+    release(directory.path());
     let package = with_extension(directory.path(), "deb");
 
     let root = directory.path().join("root");

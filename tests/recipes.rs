@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use crate::support::{
-    self, Finished, Running, Server, acquire, binary, holder, is_gone, run, until, waiter,
+    self, Finished, Running, Server, acquire, binary, holder, is_gone, python, run, send_signal,
+    succeeds, until, waiter, yaml,
 };
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The blocks of code below a heading of the README.
@@ -27,8 +29,9 @@ fn recipe(heading: &str) -> String {
     recipes(heading).remove(0)
 }
 
+/// The blocks of code below a heading of any page.
 #[track_caller]
-fn blocks_of(page: &str, heading: &str) -> Vec<String> {
+pub(crate) fn blocks_of(page: &str, heading: &str) -> Vec<String> {
     let section = page.split(&format!("\n{heading}\n")).nth(1);
     let section = section.unwrap_or_else(|| panic!("no section {heading}"));
     let section = section.split("\n##").next().unwrap();
@@ -49,12 +52,16 @@ impl Place {
         fs::create_dir(&bin).unwrap();
         std::os::unix::fs::symlink(binary(), bin.join("rlock")).unwrap();
         for program in programs {
-            let path = place.directory.path().join(program);
-            fs::write(&path, "#!/bin/sh\necho \"${0##*/} $* [$RLOCK_LABEL]\" >> log; sleep 0.1\n")
-                .unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let script = "#!/bin/sh\necho \"${0##*/} $* [$RLOCK_LABEL]\" >> log; sleep 0.1\n";
+            place.program(program, script);
         }
         place
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        let path = self.directory.path().join(name);
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn shell(&self, script: &str) -> Command {
@@ -75,10 +82,6 @@ impl Place {
         let log = fs::read_to_string(self.directory.path().join("log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
-}
-
-fn succeeds(output: &Output) {
-    assert_eq!(output.code(), 0, "{output:?}");
 }
 
 /// The command that cron would run.
@@ -108,20 +111,119 @@ fn a_cron_job_runs_on_one_of_three_hosts() {
     assert_eq!(run(&mut place.shell(start)).code(), 75);
     assert!(start.ends_with(&command), "{start}");
     assert!(units[0].contains("SuccessExitStatus=75") && units[1].contains("[Timer]"));
+
+    // So does a script with the options of many jobs.
+    place.program("bin/once", &recipe("Give many cron jobs the same options"));
+    assert_eq!(run(&mut place.shell("once backup -- backup.sh")).code(), 75);
+    succeeds(&run(&mut place.shell("once other -- backup.sh")));
+}
+
+/// The words of a list, as a command line.
+fn words(list: &Value) -> String {
+    let words: Vec<_> =
+        list.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    words.join(" ")
 }
 
 #[test]
-fn a_command_is_wrapped_in_a_pod_in_a_playbook_and_inside_another_hold() {
+fn a_command_is_wrapped_in_a_playbook_and_inside_another_hold() {
     let server = Server::start();
-    let programs = ["bin/backup.sh", "bin/ansible-playbook", "bin/prepare", "bin/make"];
-    let place = Place::new(&server, &programs);
-    let pod = recipe("Kubernetes");
-    let pod = pod.split_once("command: [").unwrap().1.split(']').next().unwrap();
-    for command in [pod.replace(", ", " "), recipe("Ansible"), recipe("Reenter a lock")] {
-        succeeds(&run(place.shell(&command).env("RLOCK_LABEL", "")));
+    let place = Place::new(&server, &["bin/ansible-playbook", "bin/prepare", "bin/make"]);
+    let [_, around] = &recipes("Ansible")[..] else { panic!("two") };
+    for command in [around, &recipe("Reenter a lock")] {
+        succeeds(&run(place.shell(command).env("RLOCK_LABEL", "")));
     }
-    let ran = ["backup.sh  []", "ansible-playbook site.yml []", "prepare  []", "make deploy []"];
-    assert_eq!(place.log(), ran);
+    assert_eq!(place.log(), ["ansible-playbook site.yml []", "prepare  []", "make deploy []"]);
+}
+
+#[test]
+fn a_pod_skips_a_busy_job_and_takes_over_from_a_dead_leader() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/backup.sh"]);
+    place.program("bin/serve.sh", "#!/bin/sh\necho leading\nexec sleep 60\n");
+    let [job, service] = &recipes("Kubernetes")[..] else { panic!("two") };
+    let job = &yaml(job)["spec"]["jobTemplate"]["spec"]["template"]["spec"];
+    let copied = words(&job["initContainers"][0]["command"]);
+    assert_eq!(copied, "cp /usr/bin/rlock /opt/bin/");
+    let job = words(&job["containers"][0]["command"]).replace("/opt/bin/", "");
+    let first = holder(&server, &[], "backup");
+    succeeds(&run(&mut place.shell(&job)));
+    assert_eq!(place.log(), Vec::<String>::new());
+    first.finish();
+    succeeds(&run(&mut place.shell(&job)));
+    assert_eq!(place.log(), ["backup.sh  []"]);
+
+    let service = &yaml(service)["spec"]["template"]["spec"]["containers"][0]["command"];
+    let service = format!("exec {}", words(service));
+    let unit = recipe("Elect a leader");
+    assert!(unit.contains("Restart=always"));
+    let unit = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    assert_eq!(service, format!("exec {unit}"));
+    let mut leader = Running::start(&mut place.shell(&service));
+    assert_eq!(leader.line(), "leading");
+    let mut next = Running::start(&mut place.shell(&service));
+    next.told("waiting at position 1");
+    leader.signal("KILL");
+    leader.end();
+    assert_eq!(next.line(), "leading");
+    next.signal("TERM");
+    assert!(!next.end().status.success());
+}
+
+#[test]
+fn a_playbook_runs_a_task_on_one_host_at_a_time() {
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/migrate.sh"]);
+    let playbook = recipe("Ansible");
+    fs::write(place.directory.path().join("site.yml"), playbook).unwrap();
+    let first = holder(&server, &[], "migrate");
+    let ansible = python().with_file_name("ansible-playbook");
+    let play = format!(
+        "exec {} -i web, -c local -e rlock_url={} -e ansible_python_interpreter={} site.yml",
+        ansible.display(),
+        place.url,
+        python().display()
+    );
+    let mut play = place.shell(&play);
+    play.env_remove("RLOCK_URL")
+        .env("ANSIBLE_GATHERING", "explicit")
+        .env("HOME", place.directory.path());
+    let play = Running::start(&mut play);
+    until("it waits", || !server.inspect("migrate")["waiters"].as_array().unwrap().is_empty());
+    first.finish();
+    succeeds(&play.end());
+    assert_eq!(place.log(), ["migrate.sh  []"]);
+}
+
+/// Jenkins has no validator that runs without Jenkins.
+#[test]
+fn the_services_accept_the_files_of_the_recipes() {
+    let directory = TempDir::new().unwrap();
+    let github = ["check-jsonschema", "--builtin-schema", "vendor.github-workflows"];
+    let gitlab = ["check-jsonschema", "--builtin-schema", "vendor.gitlab-ci"];
+    let kubernetes = ["kubernetes-validate", "--strict"];
+    let pages = [
+        ("GitHub Actions", &github[..]),
+        ("Hold a lock over several CI steps", &github),
+        ("GitLab CI", &gitlab),
+        ("Kubernetes", &kubernetes),
+    ];
+    let mut files: Vec<(String, &[&str])> = Vec::new();
+    for (heading, validator) in pages {
+        files.extend(recipes(heading).into_iter().map(|file| (file, validator)));
+    }
+    let action = include_str!("../packaging/action.yml").to_owned();
+    files.push((action, &["check-jsonschema", "--builtin-schema", "vendor.github-actions"]));
+    for (file, validator) in &files {
+        let path = directory.path().join("file.yml");
+        fs::write(&path, file).unwrap();
+        let mut check = Command::new(python().with_file_name(validator[0]));
+        succeeds(&run(check.args(&validator[1..]).arg(&path)));
+        // It would notice a wrong key.
+        fs::write(&path, file.replacen("s:", "z:", 1)).unwrap();
+        let mut check = Command::new(python().with_file_name(validator[0]));
+        assert_ne!(run(check.args(&validator[1..]).arg(path)).code(), 0, "{file}");
+    }
 }
 
 #[test]
@@ -142,9 +244,8 @@ fn a_job_runs_without_the_lock_while_the_server_is_down() {
 #[test]
 fn each_job_gets_its_own_gpu() {
     let server = Server::start();
-    let place = Place::new(&server, &["bin/train.sh"]);
-    let path = place.directory.path().join("bin/train.sh");
-    fs::write(path, "#!/bin/sh\necho GPU $CUDA_VISIBLE_DEVICES; read _ || :\n").unwrap();
+    let place = Place::new(&server, &[]);
+    place.program("bin/train.sh", "#!/bin/sh\necho GPU $CUDA_VISIBLE_DEVICES; read _ || :\n");
     let command = recipe("Give each job its own GPU");
     let jobs = |gpus: std::ops::Range<usize>| -> Vec<Running> {
         gpus.map(|gpu| {
@@ -167,21 +268,20 @@ fn each_job_gets_its_own_gpu() {
 fn a_deployment_waits_for_the_one_before_it() {
     let server = Server::start();
     let place = Place::new(&server, &["bin/make"]);
-    let of = |page: &str, before: &str, after: &str| {
-        let block = recipe(page);
-        let lines = block.lines().filter_map(|line| line.trim_start().strip_prefix(before));
-        let command = lines.map(|line| line.trim_end_matches(after)).find(|it| it.contains("exec"));
-        (command.unwrap().to_owned(), "RLOCK_LABEL")
-    };
+    let github = &yaml(&recipe("GitHub Actions"))["jobs"]["deploy"];
+    let github = github["steps"].as_array().unwrap().last().unwrap()["run"].clone();
+    let gitlab = yaml(&recipe("GitLab CI"))["deploy"]["script"][0].clone();
+    let jenkins =
+        recipe("Jenkins").split("sh '").nth(1).unwrap().split('\'').next().unwrap().into();
     let deployments = [
-        (blocks("Run one deployment at a time in CI")[0].trim().to_owned(), "JOB_URL"),
-        of("GitHub Actions", "- run: ", ""),
-        of("GitLab CI", "- ", ""),
-        of("Jenkins", "sh '", "'"),
+        (blocks("Run one deployment at a time in CI").remove(0).into(), "JOB_URL"),
+        (github, "RLOCK_LABEL"),
+        (gitlab, "RLOCK_LABEL"),
+        (jenkins, "RLOCK_LABEL"),
     ];
     for (command, variable) in &deployments {
         let mut first = holder(&server, &[], "deploy:prod");
-        let mut deployment = place.shell(command);
+        let mut deployment = place.shell(Value::as_str(command).unwrap());
         deployment.env(variable, "https://ci/1");
         let mut deployment = support::Running::start(&mut deployment);
         deployment.told("waiting at position 1");
@@ -192,6 +292,53 @@ fn a_deployment_waits_for_the_one_before_it() {
     }
     assert_eq!(place.log().len(), deployments.len());
     assert!(place.log().iter().all(|line| line.starts_with("make deploy")));
+}
+
+#[test]
+fn a_lock_is_held_over_several_steps_and_a_lost_one_fails_the_next() {
+    let job = &yaml(&recipe("Hold a lock over several CI steps"))["jobs"]["deploy"];
+    let steps: Vec<_> =
+        job["steps"].as_array().unwrap().iter().map(|step| step["run"].as_str().unwrap()).collect();
+    let [start, deploy, test, end] = steps[..] else { panic!("four") };
+    let server = Server::start();
+    let place = Place::new(&server, &["bin/make"]);
+    let variables = place.directory.path().join("variables");
+    let step = |script: &str| {
+        let set = fs::read_to_string(&variables).unwrap_or_default();
+        let mut step = place.shell(&format!("set -ea\n{set}{script}"));
+        run(step.env("GITHUB_ENV", &variables))
+    };
+    let started = step(start);
+    succeeds(&started);
+    assert!(started.out().starts_with("::add-mask::"), "{started:?}");
+    let ends = |sleep: &Value| send_signal(sleep.as_u64().unwrap().try_into().unwrap(), "KILL");
+    ends(&server.inspect("deploy:prod")["holders"][0]["pid"]);
+    until("the lock is free", || server.is_free("deploy:prod"));
+    assert_ne!(step(deploy).code(), 0);
+    assert_eq!(place.log(), Vec::<String>::new());
+
+    succeeds(&step(start));
+    let sleep = server.inspect("deploy:prod")["holders"][0]["pid"].clone();
+    for script in [deploy, test, end] {
+        succeeds(&step(script));
+    }
+    assert_eq!(place.log(), ["make deploy []", "make smoke-test []"]);
+    assert!(server.is_free("deploy:prod"));
+    ends(&sleep);
+}
+
+#[test]
+fn a_queue_is_cleared_and_the_holder_stays() {
+    let server = Server::start();
+    let place = Place::new(&server, &[]);
+    let first = holder(&server, &[], "deploy:prod");
+    let waiters = [(); 2].map(|()| waiter(&server, &[], "deploy:prod", ""));
+    succeeds(&run(&mut place.shell(&recipe("Clear a queue"))));
+    for waiter in waiters {
+        assert_eq!(waiter.end().code(), 75);
+    }
+    succeeds(&first.finish());
+    succeeds(&run(&mut place.shell(&recipe("Clear a queue"))));
 }
 
 #[test]
@@ -235,9 +382,7 @@ fn locks_are_monitored() {
     let read = || fs::read_to_string(place.directory.path().join("rlock.prom")).unwrap();
     succeeds(&run(&mut place.shell(check)));
     succeeds(&run(&mut place.shell(metrics)));
-    let empty = "rlock_held 0\nrlock_waiting 0\nrlock_oldest_hold_seconds 0\n\
-                 rlock_longest_wait_seconds 0\n";
-    assert_eq!(read(), empty);
+    assert_eq!(read(), "");
 
     let first = holder(&server, &[], "a");
     let mut dead = holder(&server, &["--ttl", "60s"], "b");
@@ -254,9 +399,10 @@ fn locks_are_monitored() {
         let line = written.lines().find_map(|line| line.strip_prefix(&format!("rlock_{name} ")));
         line.unwrap_or_else(|| panic!("{written}")).parse().unwrap()
     };
-    assert_eq!((metric("held"), metric("waiting")), (2.0, 1.0), "{written}");
-    assert!(metric("oldest_hold_seconds") >= 1.0, "{written}");
-    assert!(metric("longest_wait_seconds") >= 1.1, "{written}");
+    assert_eq!((metric(r#"holders{lock="a"}"#), metric(r#"holders{lock="b"}"#)), (1.0, 1.0));
+    assert_eq!((metric(r#"waiters{lock="a"}"#), metric(r#"waiters{lock="b"}"#)), (1.0, 0.0));
+    assert!(metric(r#"oldest_hold_seconds{lock="a"}"#) >= 1.0, "{written}");
+    assert!(metric(r#"longest_wait_seconds{lock="a"}"#) >= 1.1, "{written}");
     first.finish();
     second.finish();
 
@@ -284,10 +430,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
     }
     // Killed in the middle.
     let place = Place::new(&server, &["second-half"]);
-    fs::write(place.directory.path().join("first-half"), "#!/bin/sh\necho READY; sleep 60\n")
-        .unwrap();
-    let half = place.directory.path().join("first-half");
-    fs::set_permissions(half, fs::Permissions::from_mode(0o755)).unwrap();
+    place.program("first-half", "#!/bin/sh\necho READY; sleep 60\n");
     let mut running = support::Running::start(&mut place.shell(&blocks[0]));
     assert_eq!(running.line(), "READY");
     let pid = running.pid().to_string();
@@ -319,9 +462,7 @@ fn a_resource_that_checks_the_fencing_token_rejects_a_late_holder() {
 fn a_job_that_takes_too_long_ends_with_124_and_frees_the_lock() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let program = place.directory.path().join("bin/report.sh");
-    fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    place.program("bin/report.sh", "#!/bin/sh\nexec sleep 60\n");
     // The recipe's hour would be too long for a test.
     let command = recipe("Limit how long a job holds a lock").replace("1h", "0.2");
     assert_eq!(run(&mut place.shell(&command)).code(), 124);
@@ -394,28 +535,6 @@ fn two_locks_are_held_in_one_order() {
     assert!(!server.is_free("accounts"), "the first lock is held");
     inner.finish();
     succeeds(&waits.end());
-}
-
-#[test]
-fn the_next_host_takes_over_from_a_dead_leader() {
-    let server = Server::start();
-    let place = Place::new(&server, &[]);
-    let program = place.directory.path().join("bin/serve.sh");
-    fs::write(&program, "#!/bin/sh\necho leading\nexec sleep 60\n").unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let unit = recipe("Elect a leader");
-    assert!(unit.contains("Restart=always"));
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
-    let start = format!("exec {start}");
-    let mut leader = Running::start(&mut place.shell(&start));
-    assert_eq!(leader.line(), "leading");
-    let mut next = Running::start(&mut place.shell(&start));
-    next.told("waiting at position 1");
-    leader.signal("KILL");
-    leader.end();
-    assert_eq!(next.line(), "leading");
-    next.signal("TERM");
-    assert!(!next.end().status.success());
 }
 
 #[test]

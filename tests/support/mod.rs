@@ -16,6 +16,7 @@ pub mod limit;
 pub mod longer;
 pub mod proxy;
 pub mod pty;
+pub mod python;
 pub mod quorum;
 pub mod random;
 pub mod sandbox;
@@ -26,6 +27,7 @@ pub mod trace;
 
 pub use limit::until;
 pub use longer::LongerWait;
+pub use python::{python, yaml};
 pub use server::{Server, send_signal};
 
 use std::ffi::OsStr;
@@ -233,6 +235,11 @@ pub fn run(command: &mut Command) -> Output {
     let err = output.err();
     assert!(!err.contains("a bug, please"), "{command:?}: {err}");
     output
+}
+
+#[track_caller]
+pub fn succeeds(output: &Output) {
+    assert_eq!(output.code(), 0, "{output:?}");
 }
 
 /// A command that runs in the background, with its three streams connected to the test.
