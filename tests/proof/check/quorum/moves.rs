@@ -7,7 +7,7 @@ use super::client::{Client, Doing, How, Phase, Renewing};
 use super::scope::SERVERS;
 use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, heard, part_of};
 use super::world::{IO_TIMEOUT, World, run_id};
-use crate::check::world::{TICK, now};
+use crate::check::time::{TICK, now};
 use rlock::rules::quorum::{
     Acquisition, End, Order, RenewalDecision, Run, Step, Votes, decide_renewal,
 };
