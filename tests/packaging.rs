@@ -12,8 +12,7 @@ use tempfile::TempDir;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn go(program: &str, arguments: &[&str]) -> String {
-    let output = run(Command::new(program).args(arguments).current_dir(ROOT));
-    assert_eq!(output.code(), 0, "{program} {arguments:?}: {output:?}");
+    let output = run(Command::new(program).args(arguments).current_dir(ROOT)).exits(0);
     output.out()
 }
 
@@ -77,8 +76,7 @@ fn pack(directory: &Path) -> PathBuf {
     go("strip", &["-o", &stripped, binary()]);
     let mut pack = Command::new("packaging/pack");
     pack.args([std::env::consts::ARCH, &stripped]).arg(directory).current_dir(ROOT);
-    let output = run(pack.env("SOURCE_DATE_EPOCH", "1700000000"));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(pack.env("SOURCE_DATE_EPOCH", "1700000000")).exits(0);
     fs::remove_file(binary_to_pack).unwrap();
     with_extension(directory, "gz")
 }
@@ -92,8 +90,7 @@ fn with_extension(directory: &Path, extension: &str) -> PathBuf {
 fn the_bill_of_materials_lists_what_is_in_the_binary() {
     let mut sbom = Command::new("packaging/sbom");
     sbom.args([std::env::consts::ARCH, binary()]).current_dir(ROOT);
-    let output = run(sbom.env("SOURCE_DATE_EPOCH", "1700000000"));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(sbom.env("SOURCE_DATE_EPOCH", "1700000000")).exits(0);
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
     assert_eq!(document["metadata"]["component"]["name"], "rlock");
     let components = document["components"].as_array().unwrap();
@@ -217,9 +214,7 @@ fn an_installation_from_https_never_falls_back_to_http() {
     for trusted in [authority.file("ca.crt"), "/dev/null".into()] {
         let mut sh = Command::new("sh");
         sh.arg(Path::new(ROOT).join("packaging/install.sh")).arg(&from).arg(&prefix);
-        let output = run(sh.env("CURL_CA_BUNDLE", trusted));
-        assert_eq!(output.code(), 1, "{output:?}");
-        assert!(output.err().contains("cannot get https://"), "{output:?}");
+        run(sh.env("CURL_CA_BUNDLE", trusted)).exits(1).says("cannot get https://");
         assert!(!prefix.exists());
     }
 }

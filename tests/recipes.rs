@@ -244,8 +244,7 @@ fn locks_are_monitored() {
     let second = waiter(&server, &[], "a", "");
     dead.signal("KILL");
     dead.process.wait().unwrap();
-    let checked = run(&mut place.shell(check));
-    assert_eq!(checked.code(), 1, "{checked:?}");
+    run(&mut place.shell(check)).exits(1);
     let waiting = || server.inspect("a")["waiters"][0]["waiting_ms"].as_u64().unwrap();
     until("it has waited", || waiting() >= 1_100);
     succeeds(&run(&mut place.shell(metrics)));
@@ -288,8 +287,7 @@ fn a_script_that_cannot_be_wrapped_holds_its_lock_until_it_ends() {
         .unwrap();
     let half = place.directory.path().join("first-half");
     fs::set_permissions(half, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut running = support::Running::start(&mut place.shell(&blocks[0]));
-    assert_eq!(running.line(), "READY");
+    let mut running = support::Running::start(&mut place.shell(&blocks[0])).prints_first("READY");
     let pid = running.pid().to_string();
     running.signal("KILL");
     running.process.wait().unwrap();
@@ -406,8 +404,7 @@ fn the_next_host_takes_over_from_a_dead_leader() {
     assert!(unit.contains("Restart=always"));
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let start = format!("exec {start}");
-    let mut leader = Running::start(&mut place.shell(&start));
-    assert_eq!(leader.line(), "leading");
+    let leader = Running::start(&mut place.shell(&start)).prints_first("leading");
     let mut next = Running::start(&mut place.shell(&start));
     next.told("waiting at position 1");
     leader.signal("KILL");
