@@ -91,8 +91,7 @@ fn no_call_takes_long_when_fifty_thousand_leases_expire_together() {
     // A client waits.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     prepare(&server, WAITERS, &["2", "99999999999999"]);
-    let refused = run(&mut server.rlock(["exec", "-n", "L", "true"]));
-    assert_eq!(refused.code(), 75, "{refused:?}");
+    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75);
     no_call_takes_long(&server);
     assert!(server.cli(&["GET", "rlock:L"]).starts_with("w0000001"));
     server.cli(&["FLUSHALL"]);
@@ -121,15 +120,13 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let token = "00000001-0000-4000-8000-000000000000";
     // At once.
     prepare(&server, HOLDS, &[&many, "600000", ""]);
-    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
-    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
     // Holds that are kept after their release end at once too.
     prepare(&server, HOLDS, &[&many, "600000", "cooling"]);
-    let revoked = run(&mut server.rlock(["release", "--force", "L"]));
-    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    run(&mut server.rlock(["release", "--force", "L"])).exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
@@ -138,9 +135,7 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let force = support::Running::start(&mut server.rlock(["release", "--force", "L"]));
     until("they are revoked", || server.inspect("L")["state"] == "revoked");
     no_call_takes_long(&server);
-    let renewed = run(&mut server.rlock(["renew", "L", token]));
-    assert_eq!(renewed.code(), 77, "{renewed:?}");
-    assert!(renewed.err().contains("was revoked by"), "{renewed:?}");
+    run(&mut server.rlock(["renew", "L", token])).exits(77).says("was revoked by");
     assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
     force.signal("TERM");
     force.end();
@@ -162,8 +157,7 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert!(renewed.err().contains("was overwritten"), "{renewed:?}");
     no_call_takes_long(&server);
-    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
-    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 }
@@ -184,8 +178,7 @@ fn no_call_takes_long_when_fifty_thousand_slots_are_taken() {
     prepare(&server, &waiters, &["1000", "99999999999999"]);
     assert_eq!(run(&mut server.rlock(newcomer)).out(), "51001");
     no_call_takes_long(&server);
-    let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
-    assert_eq!(revoked.code(), 0, "{revoked:?}");
+    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
     no_call_takes_long(&server);
 
     // All but one expire.
@@ -223,8 +216,7 @@ fn no_call_takes_long_when_one_of_fifty_thousand_holds_or_waiters_is_removed() {
             prepare(&server, WAITERS, &[&MANY.to_string(), "9000000000000"]);
         }
         let removal = ["release", "--force", "--now", "--id", id, "L"];
-        let told = run(&mut server.rlock(removal));
-        assert_eq!(told.code(), status, "{told:?}");
+        run(&mut server.rlock(removal)).exits(status);
         no_call_takes_long(&server);
     }
 }

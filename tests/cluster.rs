@@ -30,8 +30,7 @@ fn a_lock_is_found_from_any_node() {
         let url = cluster.url_of(seed);
         let mut tokens = Vec::new();
         for (master, name) in names.iter().enumerate() {
-            let output = run(&mut at(&url, &["acquire", "-v", name]));
-            assert_eq!(output.code(), 0, "{output:?}");
+            let output = run(&mut at(&url, &["acquire", "-v", name])).exits(0);
             let moved = format!("MOVED {}", cluster.address(master));
             assert_eq!(output.err().contains(&moved), master != seed, "{output:?}");
             assert_eq!(cluster.node(master).cli(&["EXISTS", &format!("rlock:{name}")]), "1");
@@ -50,13 +49,11 @@ fn a_lock_is_found_from_any_node() {
             assert_eq!(run(&mut at(&url, &["release", name, &token])).code(), 0);
         }
     }
-    let output = run(&mut at(&cluster.url(), &["exec", &names[1], "true"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut at(&cluster.url(), &["exec", &names[1], "true"])).exits(0);
     // A URL that treats a node as a single server is rejected.
     let alone = cluster.url_of(0).replace("+cluster", "");
-    let output = run(&mut at(&alone, &["exec", &names[1], "true"]));
-    assert_eq!(output.code(), 78);
-    assert!(output.err().contains("redis+cluster://"), "{output:?}");
+
+    run(&mut at(&alone, &["exec", &names[1], "true"])).exits(78).says("redis+cluster://");
 }
 
 #[test]
@@ -72,8 +69,7 @@ fn all_keys_of_a_lock_hash_to_one_slot_according_to_the_server() {
             }
             // And these are the keys: the server refuses any other mix.
             let exec = ["exec", "-n", "--prefix", prefix, "--", name, "true"];
-            let output = run(&mut at(&cluster.url(), &exec));
-            assert_eq!(output.code(), 0, "{output:?}");
+            run(&mut at(&cluster.url(), &exec)).exits(0);
         }
     }
 }
@@ -97,8 +93,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
     let name = names(&cluster, 1).remove(0);
     let owner = cluster.node(cluster.owner(0, &format!("rlock:{name}")));
     // Enough permissions to acquire, but not to withdraw.
-    let warm = run(&mut at(&cluster.url(), &["acquire", "--ttl", "2s", &name]));
-    assert_eq!(warm.code(), 0, "{warm:?}");
+    run(&mut at(&cluster.url(), &["acquire", "--ttl", "2s", &name])).exits(0);
     owner.cli(&["CONFIG", "RESETSTAT"]);
     until("it is free", || owner.cli(&["EXISTS", &format!("rlock:{name}")]) == "0");
     owner.signal("STOP");
@@ -159,8 +154,7 @@ fn a_lock_whose_keys_are_half_moved_makes_clients_wait_and_is_never_granted_twic
     let cluster = Cluster::start(3, 0);
     let url = cluster.url();
     let exec = ["exec", "--ttl", "9s", "L", "sh", "-c", READY];
-    let mut holder = Running::start(&mut at(&url, &exec));
-    assert_eq!(holder.line(), "READY");
+    let holder = Running::start(&mut at(&url, &exec)).prints_first("READY");
     let mut waiter = Running::start(&mut at(&url, &["exec", "-v", "L", "echo", "ENTERED"]));
     waiter.told("sleeping");
 
@@ -170,9 +164,7 @@ fn a_lock_whose_keys_are_half_moved_makes_clients_wait_and_is_never_granted_twic
     moving.carry(&keys[..1]);
     // No node can decide now: a newcomer fails, while waiters and holders wait.
     let newcomer = ["acquire", "-n", "--io-timeout", "300ms", "L"];
-    let output = run(&mut at(&url, &newcomer));
-    assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("is moving the lock"), "{output:?}");
+    run(&mut at(&url, &newcomer)).exits(69).says("is moving the lock");
     moving.carry(&keys[1..]);
     assert_eq!(run(&mut at(&url, &newcomer)).code(), 69);
     let asked = cluster.node(moving.to).calls_of("asking");
@@ -182,11 +174,9 @@ fn a_lock_whose_keys_are_half_moved_makes_clients_wait_and_is_never_granted_twic
         cluster.node(moving.to).calls_of("asking") > asked + 20
     });
     moving.end();
-    let output = patient.end();
-    assert_eq!(output.code(), 75, "{output:?}");
+    patient.end().exits(75);
     assert_eq!(holder.finish().code(), 0);
-    let output = waiter.end();
-    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+    waiter.end().exits(0).prints("ENTERED");
 }
 
 #[test]
@@ -221,8 +211,7 @@ fn locks_exclude_each_other_while_slots_move() {
     fs::write(&stop, "").unwrap();
     for (name, workers) in names.iter().zip(workers) {
         let turns = workers.map(|worker| {
-            let output = worker.end();
-            assert_eq!(output.code(), 0, "{output:?}");
+            let output = worker.end().exits(0);
             output.out().parse::<usize>().unwrap()
         });
         let count: usize =
@@ -240,15 +229,13 @@ fn a_frozen_node_in_the_url_delays_nothing() {
     let mut longer = LongerWait::of("20s");
     for name in &names[1..] {
         let exec = ["exec", "-n", "--ttl", "240s", "--io-timeout", "60s", name, "true"];
-        let output = run(&mut at(&url, &exec));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(&mut at(&url, &exec)).exits(0);
     }
     longer.is_not_over();
     // Other nodes answer, so the command does not run without a lock.
     let mut exec = vec!["exec", "-n", "--io-timeout", "500ms", "--on-unreachable", "run"];
     exec.extend([&names[0], "true"]);
-    let output = run(&mut at(&url, &exec));
-    assert_eq!(output.code(), 69, "{output:?}");
+    let output = run(&mut at(&url, &exec)).exits(69);
     assert!(output.err().contains(&cluster.address(0)), "{output:?}");
     cluster.node(0).signal("CONT");
 }
@@ -270,8 +257,7 @@ fn a_release_that_is_redirected_to_a_slow_master_succeeds() {
         stats.concat().contains("rejected_calls=1")
     });
     owner.signal("CONT");
-    let output = release.end();
-    assert_eq!(output.code(), 0, "{output:?}");
+    release.end().exits(0);
     assert_eq!(run(&mut at(&cluster.url(), &["inspect", &name])).code(), 1);
 }
 
@@ -317,8 +303,7 @@ fn a_dead_master_is_replaced_while_the_others_serve_locks() {
             && owner != usize::MAX
             && cluster.node(1).cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
     });
-    let inspected = run(&mut at(&url, &["inspect", lost]));
-    assert_eq!(inspected.code(), 0, "{inspected:?}");
+    run(&mut at(&url, &["inspect", lost])).exits(0);
     assert_eq!(run(&mut at(&url, &["release", lost, &token])).code(), 0);
     for output in [waiter.end(), begun.end()] {
         assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");

@@ -110,8 +110,7 @@ fn a_program_that_reads_the_output_learns_of_a_usage_error() {
         assert_eq!(document["exit"], output.code(), "{command}");
         assert_eq!(format!("rlock: {}", document["message"].as_str().unwrap()), output.err());
     }
-    let output = run(&mut rlock(["acquire", "--shell", "--frob", "L"]));
-    assert_eq!((output.code(), output.out()), (64, "(exit 64)".into()));
+    run(&mut rlock(["acquire", "--shell", "--frob", "L"])).exits(64).prints("(exit 64)");
     // The words of a command are not options.
     for command in ["exec --json L", "exec L --frob -- x --json", "inspect --frob -- --json"] {
         assert_eq!(run(&mut rlock(command.split(' '))).out(), "", "{command}");
@@ -163,8 +162,7 @@ fn options_override_the_environment_and_an_empty_variable_counts_as_unset() {
     let output = run(command.env("RLOCK_TTL", ""));
     assert!(output.out().contains("\"ttl_ms\":30000"), "{output:?}");
     // -n does not contradict a wait in the environment.
-    let output = run(server.rlock(["acquire", "-n", "N"]).env("RLOCK_WAIT", "1h"));
-    assert_eq!(output.code(), 75);
+    run(server.rlock(["acquire", "-n", "N"]).env("RLOCK_WAIT", "1h")).exits(75);
 }
 
 #[test]
@@ -370,9 +368,7 @@ fn a_server_that_is_not_redis_is_rejected_with_78() {
     ] {
         let url = saying(words);
         let mut command = rlock(["acquire", "-n", "L"]);
-        let output = run(command.env("RLOCK_URL", url));
-        assert_eq!(output.code(), 78, "{words:?}: {output:?}");
-        assert!(output.err().contains("Redis or Valkey"), "{output:?}");
+        run(command.env("RLOCK_URL", url)).exits(78).says("Redis or Valkey");
     }
 }
 
@@ -413,8 +409,7 @@ fn passwords_are_taken_from_url_variable_and_file() {
     };
     wrong(rlock(["acquire", "L"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
     let mut verbose = rlock(["acquire", "-v", "L"]);
-    let verbose = run(verbose.env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng"));
-    assert_eq!(verbose.code(), 78);
+    let verbose = run(verbose.env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "wr0ng")).exits(78);
     assert!(!verbose.err().contains("wr0ng"), "{verbose:?}");
     let right = |command: &mut Command| assert_eq!(run(command).code(), 0, "{command:?}");
     right(rlock(["exec", "L", "true"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD", "s3cret"));
@@ -424,9 +419,7 @@ fn passwords_are_taken_from_url_variable_and_file() {
     right(rlock(["inspect"]).env("RLOCK_URL", &url).env("RLOCK_PASSWORD_FILE", &file));
     let with_password = url.replace("redis://", "redis://:s3cret@");
     right(rlock(["inspect"]).env("RLOCK_URL", &with_password));
-    let shown = run(&mut rlock(["inspect", "--url", &with_password]));
-    assert_eq!(shown.code(), 0);
-    assert!(shown.err().contains("ps"), "{shown:?}");
+    let shown = run(&mut rlock(["inspect", "--url", &with_password])).exits(0).says("ps");
     assert!(!shown.err().contains("s3cret"));
     std::fs::write(&file, "\n").unwrap();
     let mut command = rlock(["inspect"]);
@@ -458,8 +451,7 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
     // A password that arrives in two pieces.
     let slow =
         "$rlock exec --password-file <(printf s3; $rlock --version >&2; echo cret) L echo in";
-    let output = bash(&server, slow);
-    assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
+    bash(&server, slow).exits(0).prints("in");
     // A keeper needs the password too, long after the pipe is empty.
     // Nothing in the environment takes its place.
     let script = "export RLOCK_KEEPER_PASSWORD=wrong RLOCK_KEEPER_TOKEN=wrong
@@ -468,16 +460,14 @@ fn a_password_can_come_from_a_pipe_that_is_read_once() {
         export RLOCK_PASSWORD=s3cret
         until [ \"$($rlock inspect L | grep -c 'renewed [1-9]')\" = 1 ]; do :; done
         $rlock renew --ttl 5s L $t && $rlock release L $t && echo released";
-    let output = bash(&server, script);
-    assert_eq!((output.code(), output.out().as_str()), (0, "released"), "{output:?}");
+    bash(&server, script).exits(0).prints("released");
 }
 
 #[test]
 fn the_command_reads_what_follows_the_password_in_a_pipe() {
     let server = Server::with(&["--requirepass", "s3cret"]);
     let script = "printf 's3cret\\n1\\n2\\n' | $rlock exec --password-file /dev/stdin L cat";
-    let output = bash(&server, script);
-    assert_eq!((output.code(), output.out().as_str()), (0, "1\n2"), "{output:?}");
+    bash(&server, script).exits(0).prints("1\n2");
 }
 
 #[test]
@@ -503,9 +493,7 @@ fn an_unusable_password_file_is_rejected_with_78_within_the_timeout() {
         "mkfifo g; exec 3<>g; $rlock inspect --io-timeout 300ms --password-file g",
     ];
     for script in silent {
-        let output = bash(&server, script);
-        assert_eq!(output.code(), 78, "{output:?}");
-        assert!(output.err().contains("within 300ms"), "{output:?}");
+        bash(&server, script).exits(78).says("within 300ms");
     }
     let mut endless = server.rlock(["inspect", "--password-file", "/dev/zero"]);
     fails(&mut endless, 78, &["exceeds 4096 bytes"]);
@@ -520,8 +508,7 @@ fn a_password_that_every_user_can_read_causes_a_warning() {
     for (mode, warned) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
         let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(&path, permissions).unwrap();
-        let output = run(server.rlock(["inspect", "--password-file"]).arg(&path));
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = run(server.rlock(["inspect", "--password-file"]).arg(&path)).exits(0);
         let remedy = format!("chmod o-r -- '{}'", path.display());
         assert_eq!(output.err().matches(&remedy).count(), usize::from(warned), "{output:?}");
     }
@@ -578,8 +565,7 @@ fn the_documented_acl_rules_are_sufficient_for_every_feature() {
     ci(&["release", "L", &token]);
     let mut first = server.rlock(["exec", "L", "sh", "-c", support::READY]);
     first.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret");
-    let mut first = support::Running::start(&mut first);
-    assert_eq!(first.line(), "READY");
+    let first = support::Running::start(&mut first).prints_first("READY");
     let mut second = server.rlock(["exec", "L", "echo", "entered"]);
     second.env("RLOCK_USERNAME", "ci").env("RLOCK_PASSWORD", "secret");
     let mut second = support::Running::start(&mut second);
@@ -726,8 +712,7 @@ fn inspect_works_on_a_server_without_read_only_scripts() {
     let server = Server::with(&[hide("EVALSHA_RO"), hide("EVAL_RO")].concat());
     acquire(&server, &[], "L");
     for arguments in [&["inspect", "L"][..], &["inspect"]] {
-        let output = run(&mut server.rlock(arguments));
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = run(&mut server.rlock(arguments)).exits(0);
         assert!(output.err().is_empty(), "{output:?}");
     }
 }
@@ -770,8 +755,7 @@ fn selecting_a_database_adds_no_round_trip_and_a_missing_one_changes_nothing() {
     fails(rlock(["acquire", "M"]).env("RLOCK_URL", url(4)), 78, &["has no such database"]);
     assert_eq!(cli(&["-n", "0", "EXISTS", "rlock:M"]), "0");
     // Waiting and listing select the database too.
-    let waited = run(rlock(["exec", "-w", "300ms", "L", "true"]).env("RLOCK_URL", url(3)));
-    assert_eq!(waited.code(), 75);
+    run(rlock(["exec", "-w", "300ms", "L", "true"]).env("RLOCK_URL", url(3))).exits(75);
     let listed = run(rlock(["inspect"]).env("RLOCK_URL", url(3)));
     assert!(listed.out().contains("\nL "), "{listed:?}");
 }
@@ -804,8 +788,7 @@ fn a_lock_on_too_few_replicas_exits_with_69_and_is_released() {
     assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
     // A lease is not renewed if replicas do not confirm it.
     let hold = ["exec", "--min-replicas", "1", "--ttl", "6s", "L", "sh", "-c", support::READY];
-    let mut first = support::Running::start(&mut master.rlock(hold));
-    assert_eq!(first.line(), "READY");
+    let mut first = support::Running::start(&mut master.rlock(hold)).prints_first("READY");
     replica.kill();
     first.told("0 of 1 replicas");
     assert_eq!(first.end().code(), 76);
@@ -839,8 +822,7 @@ fn a_replica_that_received_nothing_does_not_confirm_a_grant_repeated_on_a_new_co
     // It keeps its place until the replica is back.
     second.told("0 of 1 replicas");
     replica.signal("CONT");
-    let told = second.end();
-    assert_eq!(told.code(), 0, "{told:?}");
+    second.end().exits(0);
 }
 
 #[test]
@@ -856,15 +838,12 @@ fn a_bounded_wait_outlasts_the_absence_of_a_replica() {
         master.rlock(options)
     };
     fails(&mut exec(&["-n"]), 69, &["0 of 1 replicas"]);
-    let output = run(&mut exec(&["--io-timeout", "1s", "-w", "2s"]));
-    assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("; retrying"), "{output:?}");
+    run(&mut exec(&["--io-timeout", "1s", "-w", "2s"])).exits(69).says("; retrying");
     assert_eq!(master.cli(&["EXISTS", "rlock:L"]), "0");
     let mut waits = Running::start(&mut exec(&["-w", "1m"]));
     waits.told("; retrying");
     replica.signal("CONT");
-    let told = waits.end();
-    assert_eq!(told.code(), 0, "{told:?}");
+    let told = waits.end().exits(0);
     let last = "rlock: L: enough replicas confirm the lock again after ";
     assert!(told.err().starts_with(last) && told.err().lines().count() == 1, "{told:?}");
 }
@@ -928,8 +907,7 @@ fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
             let token = acquire(&server, &[], "L");
             spoil(&key);
             let mut command = server.rlock(release.iter().chain(&["L"]));
-            let released = run(command.env("RLOCK_TOKEN", token));
-            assert_eq!(released.code(), 0, "{side}: {released:?}");
+            run(command.env("RLOCK_TOKEN", token)).exits(0);
             assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{side}");
             server.cli(&["DEL", &key]);
         }
@@ -969,8 +947,8 @@ fn a_script_that_the_server_forgot_is_sent_again() {
 fn a_closed_stderr_does_not_stop_the_work() {
     let server = Server::start();
     let script = format!("{} exec -v L sh -c 'exit 7' 2>&-", binary());
-    let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
-    assert_eq!(output.code(), 7);
+
+    run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url())).exits(7);
 }
 
 #[test]
@@ -1049,8 +1027,7 @@ fn a_list_survives_one_lost_connection() {
         let mut client = ask(b"*2\r\n$1\r\n0\r\n*0\r\n");
         assert_eq!(client.read(&mut [0]).unwrap(), 0);
     });
-    let listed = run(rlock(["inspect"]).env("RLOCK_URL", &url));
-    assert_eq!(listed.code(), 0, "{listed:?}");
+    run(rlock(["inspect"]).env("RLOCK_URL", &url)).exits(0);
     server.join().unwrap();
 }
 
@@ -1116,8 +1093,7 @@ fn a_withdrawal_arrives_after_the_unanswered_request() {
         server.cli(&["CONFIG", "RESETSTAT"]);
         server.signal("STOP");
         let exec = ["exec", "-n", "--io-timeout", "200ms", "--ttl", "60s", "L", "true"];
-        let output = run(rlock(exec).env("RLOCK_URL", &url));
-        assert_eq!(output.code(), 69, "{output:?}");
+        run(rlock(exec).env("RLOCK_URL", &url)).exits(69);
         server.signal("CONT");
         support::until("both have arrived", || server.calls_of("eval") > 0);
         assert_eq!(server.calls_of("evalsha"), 1);
@@ -1137,8 +1113,7 @@ fn an_abandoned_forced_release_revokes_nothing_later() {
         force.signal("TERM");
         assert_eq!(force.end().status.signal(), Some(15));
         server.signal("CONT");
-        let renewed = run(&mut server.rlock(["renew", "L", &token]));
-        assert_eq!(renewed.code(), 0, "{renewed:?}");
+        run(&mut server.rlock(["renew", "L", &token])).exits(0);
     }
 }
 
@@ -1225,8 +1200,7 @@ fn a_lock_with_too_much_data_does_not_hide_other_locks() {
     acquire(&server, &long, "held");
     acquire(&server, &long, "huge");
     server.cli(&["SETRANGE", "rlock:theirs", "70000000", "x"]);
-    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
-    assert_eq!(listed.code(), 0, "{listed:?}");
+    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"])).exits(0);
     for name in ["held ", "huge ", "theirs "] {
         assert!(listed.out().contains(&format!("\n{name}")), "{listed:?}");
     }

@@ -15,8 +15,7 @@ fn fifty_processes_increment_a_counter_without_lost_updates() {
         .map(|_| Running::start(&mut server.rlock(["exec", "-q", "L", "sh", "-c", &increment])))
         .collect();
     for process in processes {
-        let output = process.finish();
-        assert_eq!(output.code(), 0, "{output:?}");
+        process.finish().exits(0);
     }
     assert_eq!(fs::read_to_string(&file).unwrap().trim(), "50");
 }
@@ -51,8 +50,7 @@ fn a_newcomer_does_not_barge_past_a_waiter() {
     patient.signal("STOP");
     first.say("go");
     assert_eq!(first.end().code(), 0);
-    let newcomer = run(&mut server.rlock(["exec", "-n", "L", "true"]));
-    assert_eq!(newcomer.code(), 75);
+    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75);
     patient.signal("CONT");
     assert_eq!(patient.finish().out(), "ENTERED patient");
 }
@@ -157,8 +155,7 @@ fn no_name_shares_a_key_with_another_lock_under_any_prefix() {
     }
     for bad in ["a?holds", "a?"] {
         assert_eq!(run(&mut server.rlock(["exec", bad, "true"])).code(), 64, "{bad}");
-        let prefixed = run(&mut server.rlock(["exec", "--prefix", bad, "a", "true"]));
-        assert_eq!(prefixed.code(), 64, "{bad}");
+        run(&mut server.rlock(["exec", "--prefix", bad, "a", "true"])).exits(64);
     }
 }
 
@@ -245,9 +242,9 @@ fn a_fencing_token_far_ahead_of_the_clock_is_rejected_with_a_reason() {
     let next_week = 7 * 24 * 3_600_000_000 + 1_795_240_597_683_425_u64;
     for ahead in ["inf", "1e300", "99999999999999999999", &next_week.to_string()] {
         server.cli(&["HSET", "{rlock:L}?state", "fence", ahead]);
-        let refused = run(&mut server.rlock(["exec", "-n", "L", "true"]));
-        assert_eq!(refused.code(), 78, "{ahead}: {refused:?}");
-        assert!(refused.err().contains("ahead of the server's clock"), "{ahead}: {refused:?}");
+        run(&mut server.rlock(["exec", "-n", "L", "true"]))
+            .exits(78)
+            .says("ahead of the server's clock");
         assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1, "{ahead}");
     }
     server.forget_all();
@@ -267,9 +264,7 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
     server.cli(&["DEL", "rlock:L"]);
-    let busy = run(&mut server.rlock(["exec", "-n", "L", "true"]));
-    assert_eq!(busy.code(), 75, "{busy:?}");
-    assert!(busy.err().contains("revoked, free within"), "{busy:?}");
+    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75).says("revoked, free within");
     assert_eq!(state(&server), ("revoked".into(), first.pid().into()));
     assert_ne!(server.cli(&["EXISTS", "rlock:L"]), "0", "other tools are kept out too");
     // The next renewal reports it.

@@ -26,8 +26,7 @@ fn inspect_shows_the_holder_and_the_queue() {
     let second = waiter(&server, &["--label", "job/18"], "deploy:prod", "");
     let third = waiter(&server, &[], "deploy:prod", "");
 
-    let output = run(&mut server.rlock(["inspect", "deploy:prod"]));
-    assert_eq!(output.code(), 0);
+    let output = run(&mut server.rlock(["inspect", "deploy:prod"])).exits(0);
     let page = output.out();
     for part in [
         "deploy:prod: held by ".into(),
@@ -73,10 +72,8 @@ fn inspect_shows_the_holder_and_the_queue() {
 #[test]
 fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let server = Server::start();
-    let output = run(&mut server.rlock(["inspect", "L"]));
-    assert_eq!((output.code(), output.out()), (1, "L: free".into()));
-    let output = run(&mut server.rlock(["inspect", "--json", "L"]));
-    assert_eq!(output.code(), 1);
+    run(&mut server.rlock(["inspect", "L"])).exits(1).prints("L: free");
+    let output = run(&mut server.rlock(["inspect", "--json", "L"])).exits(1);
     let document: Value = serde_json::from_str(&output.out()).unwrap();
     let wanted = serde_json::json!([{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
@@ -599,8 +596,7 @@ fn slots_are_shown_together() {
 fn a_cooling_lock_does_not_look_held() {
     let server = Server::start();
     assert_eq!(run(&mut server.rlock(["exec", "--at-least", "1h", "L", "true"])).code(), 0);
-    let page = run(&mut server.rlock(["inspect", "L"]));
-    assert_eq!(page.code(), 0);
+    let page = run(&mut server.rlock(["inspect", "L"])).exits(0);
     let page = page.out();
     assert!(page.starts_with("L: released by ") && !page.contains(": held by"), "{page}");
     assert!(page.contains("\n  lease    kept for another 59m"), "{page}");
@@ -647,8 +643,7 @@ fn a_pattern_lists_the_locks_that_match() {
         acquire(&server, &[], name);
     }
     let listed = |pattern: &str| {
-        let output = run(&mut server.rlock(["inspect", "--json", pattern]));
-        assert_eq!(output.code(), 0);
+        let output = run(&mut server.rlock(["inspect", "--json", pattern])).exits(0);
         let locks: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
         let names = locks.as_array().unwrap().iter().map(|lock| lock["name"].to_string());
         names.collect::<Vec<_>>().join(" ")
@@ -706,8 +701,7 @@ fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
     acquire(&server, &[], "bad");
     acquire(&server, &[], "good");
     server.spoil("bad");
-    let output = run(&mut server.rlock(["inspect"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(&mut server.rlock(["inspect"])).exits(0);
     assert!(output.out().contains("\ngood "), "{output:?}");
     assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
 }
@@ -825,8 +819,7 @@ fn a_suggested_command_is_about_the_inspected_lock() {
     let (_, suggested) = page.split_once("run rlock ").unwrap();
     let rlock = binary();
     let pasted = format!("{rlock} {}", suggested.lines().next().unwrap());
-    let output = run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url()));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url())).exits(0);
     assert_eq!(run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).code(), 1);
     assert_eq!(other.finish().code(), 0);
 }
@@ -841,8 +834,7 @@ fn a_holder_that_proc_hides_is_not_taken_for_dead() {
     let mut hidden = Command::new("unshare");
     hidden.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     hidden.arg(look.get_program()).args(look.get_args()).env("RLOCK_URL", server.url());
-    let output = run(&mut hidden);
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(&mut hidden).exits(0);
     assert!(!output.out().contains("not found on this host"), "{output:?}");
     assert_eq!(alive.finish().code(), 0);
 }

@@ -119,11 +119,10 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
         let value = server.cli(&["GET", library.key]);
         assert_ne!(value, "");
         for way in library.ways() {
-            let busy = run(about(&server, &["exec", "-n"], way).arg("true"));
-            assert_eq!(busy.code(), 75, "{busy:?}");
-            assert!(busy.err().contains("held by another tool"), "{busy:?}");
-            let shown = run(&mut about(&server, &["inspect", "--json"], way));
-            assert_eq!(shown.code(), 0, "{shown:?}");
+            run(about(&server, &["exec", "-n"], way).arg("true"))
+                .exits(75)
+                .says("held by another tool");
+            let shown = run(&mut about(&server, &["inspect", "--json"], way)).exits(0);
             let locks: serde_json::Value = serde_json::from_str(&shown.out()).unwrap();
             assert_eq!((&locks[0]["name"], &locks[0]["key"]), (&way.1.into(), &library.key.into()));
             assert_eq!(locks[0]["state"], "foreign");
@@ -135,8 +134,7 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
         assert!((1..=60_000).contains(&left), "{left}");
         assert_eq!(ask(&mut peer, "release"), "None");
         for waiter in waiters {
-            let output = waiter.finish();
-            assert_eq!((output.code(), output.out()), (0, "ENTERED rlock".into()), "{output:?}");
+            waiter.finish().exits(0).prints("ENTERED rlock");
         }
         assert_eq!(ask(&mut peer, "try"), "True");
         assert_eq!(peer.finish().code(), 0);
@@ -161,8 +159,7 @@ fn a_library_cannot_take_a_lock_until_rlock_releases_it() {
             assert_eq!(peer.line(), "True");
             assert_ne!(server.cli(&["GET", library.key]), token);
             assert_eq!(ask(&mut peer, "release"), "None");
-            let free = run(&mut about(&server, &["inspect"], (options, name)));
-            assert_eq!(free.code(), 1, "{free:?}");
+            run(&mut about(&server, &["inspect"], (options, name))).exits(1);
         }
         assert_eq!(peer.finish().code(), 0);
     }
@@ -176,19 +173,17 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         for way in library.ways() {
             assert_eq!(ask(&mut peer, "try"), "True");
             let value = server.cli(&["GET", library.key]);
-            let deaf = run(&mut about(&server, &["release", "--force"], way));
-            assert_eq!(deaf.code(), 75, "{deaf:?}");
+            run(&mut about(&server, &["release", "--force"], way)).exits(75);
             assert_eq!(server.cli(&["GET", library.key]), value);
-            let broken = run(&mut about(&server, &["release", "--force", "--now"], way));
-            assert_eq!(broken.code(), 0, "{broken:?}");
-            assert!(broken.err().contains("deleted the key of another tool"), "{broken:?}");
+            run(&mut about(&server, &["release", "--force", "--now"], way))
+                .exits(0)
+                .says("deleted the key of another tool");
             assert_eq!(server.cli(&["EXISTS", library.key]), "0");
             let token = acquire(&server, way.0, way.1);
             // Its late release does not affect the next holder.
             assert_eq!(ask(&mut peer, "release"), library.not_owned);
             assert_eq!(server.cli(&["GET", library.key]), token);
-            let released = run(about(&server, &["release"], way).arg(&token));
-            assert_eq!(released.code(), 0, "{released:?}");
+            run(about(&server, &["release"], way).arg(&token)).exits(0);
         }
         assert_eq!(peer.finish().code(), 0);
     }
@@ -233,8 +228,7 @@ fn rlock_and_libraries_increment_a_counter_without_lost_updates() {
         processes.rotate_left(1);
     }
     for process in processes {
-        let output = process.finish();
-        assert_eq!(output.code(), 0, "{output:?}");
+        process.finish().exits(0);
     }
     assert_eq!(fs::read_to_string(&file).unwrap().trim(), "75");
 }

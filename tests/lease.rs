@@ -45,12 +45,9 @@ fn a_holder_that_loses_its_lock_prints_the_reason() {
         // A server that has lost its data knows only about the release.
         let reason = if fault == ["FLUSHALL"] { "was released" } else { reason };
         for command in ["renew", "release"] {
-            let refused = run(&mut server.rlock([command, "L", &token]));
-            assert_eq!(refused.code(), 77, "{command}: {refused:?}");
-            assert!(
-                refused.err().contains(&format!("this token's hold {reason}")),
-                "{command}: {refused:?}"
-            );
+            run(&mut server.rlock([command, "L", &token]))
+                .exits(77)
+                .says(&format!("this token's hold {reason}"));
         }
         server.cli(&["FLUSHALL"]);
     };
@@ -76,8 +73,7 @@ fn rejecting_an_expired_or_released_token_states_the_reason() {
     let expired = acquire(&server, &["--ttl", "2s"], "L");
     until("the lease expires", || server.is_free("L"));
     let refused = |command: &str, name: &str, token: &str| {
-        let output = run(&mut server.rlock([command, name, token]));
-        assert_eq!(output.code(), 77, "{output:?}");
+        let output = run(&mut server.rlock([command, name, token])).exits(77);
         output.err()
     };
     let told = refused("renew", "L", &expired);
@@ -165,8 +161,7 @@ fn a_lost_lock_ends_a_chain_of_processes_that_each_start_the_next_and_end() {
         }";
     let script = "perl -e \"$0\" \"$1\"; exec sleep 60";
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", script, chain]);
-    let mut first = Running::start(command.arg(&held));
-    assert_eq!(first.line(), "UP");
+    let mut first = Running::start(command.arg(&held)).prints_first("UP");
     let mut lock = Command::new("flock");
     lock.arg("--nonblock").arg(&held).arg("true");
     assert_eq!(run(&mut lock).code(), 1);
@@ -198,8 +193,7 @@ fn after_a_loss_exited_orphans_are_reaped_while_others_still_run() {
 fn what_a_command_leaves_running_outlives_a_normal_end() {
     let server = Server::start();
     let script = "setsid sleep 1000 >&- 2>&- & echo $!";
-    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", script]));
-    assert_eq!(output.code(), 0);
+    let output = run(&mut server.rlock(["exec", "L", "sh", "-c", script])).exits(0);
     let left = output.out();
     assert!(!is_gone(&left));
     support::send_signal(left.parse().unwrap(), "KILL");
@@ -212,11 +206,9 @@ fn waiting_for_a_command_that_ignores_sigterm_uses_no_cpu() {
         'trap \"\" TERM; echo READY; read _ <> <(:)'";
     let mut shell = Command::new("bash");
     shell.args(["-c", script]).env("RLOCK", binary());
-    let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(shell.env("RLOCK_URL", server.url())).prints_first("READY");
     server.revoke("L");
-    let output = first.end();
-    assert_eq!(output.code(), 76, "{output:?}");
+    let output = first.end().exits(76);
     let told = output.err();
     let seconds: f64 =
         told.lines().last().unwrap().split('+').map(|part| part.parse::<f64>().unwrap()).sum();
@@ -240,9 +232,7 @@ fn a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     server.revoke("L");
-    let output = first.finish();
-    assert_eq!(output.code(), 76, "{output:?}");
-    assert!(output.err().contains("before the loss was detected"), "{output:?}");
+    first.finish().exits(76).says("before the loss was detected");
 }
 
 #[test]
@@ -252,9 +242,7 @@ fn a_lock_forgotten_in_a_restart_causes_76_even_if_only_the_release_detects_it()
     server.kill();
     server.start_again();
     let second = holder(&server, &[], "L");
-    let output = first.finish();
-    assert_eq!(output.code(), 76, "{output:?}");
-    assert!(output.err().contains("forgotten by the server"), "{output:?}");
+    first.finish().exits(76).says("forgotten by the server");
     assert_eq!(second.finish().code(), 0);
 }
 
@@ -277,8 +265,7 @@ fn a_server_out_of_memory_still_releases_one_of_the_holds_of_an_owner() {
     let tokens = [(); 2].map(|()| support::acquire(&server, &mine, "L"));
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     for token in tokens {
-        let released = run(&mut server.rlock(["release", "L", &token]));
-        assert_eq!(released.code(), 0, "{released:?}");
+        run(&mut server.rlock(["release", "L", &token])).exits(0);
     }
     assert!(server.is_free("L"));
 }
@@ -311,14 +298,12 @@ fn a_holder_survives_a_short_absence_of_the_server() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let mut command = server.rlock(["exec", "-v", "--ttl", "3s", "L", "sh", "-c", READY]);
-    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
     for _ in 0..3 {
         proxy.cut();
         first.told("renewed");
     }
-    let output = first.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    first.finish().exits(0);
     assert!(server.is_free("L"));
 }
 
@@ -352,14 +337,10 @@ fn a_holder_says_once_that_a_renewal_is_late_and_once_that_it_is_over() {
 fn a_release_that_fails_is_a_warning_and_the_status_is_the_commands() {
     let mut server = Server::start();
     let mut command = server.rlock(["exec", "L", "sh", "-c", "echo READY; read _; exit 7"]);
-    let mut first = Running::start(&mut command);
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut command).prints_first("READY");
     server.kill();
     first.say("go");
-    let output = first.end();
-    assert_eq!(output.code(), 7);
-    assert!(output.err().contains("not released"), "{output:?}");
-    assert!(output.err().contains("the lease expires within "), "{output:?}");
+    first.end().exits(7).says("not released").says("the lease expires within ");
 }
 
 #[test]
@@ -370,13 +351,11 @@ fn a_release_is_repeated_when_its_reply_is_lost() {
     run(&mut server.rlock(["exec", "L", "true"]));
     let script = "echo READY; read _; exit 7";
     let mut command = server.rlock(["exec", "--io-timeout", "1s", "L", "sh", "-c", script]);
-    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
     proxy.drop_replies(true);
     first.say("go");
     until("the lock is free", || server.is_free("L"));
-    let output = first.end();
-    assert_eq!(output.code(), 7);
+    first.end().exits(7);
     assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
 }
 
@@ -440,12 +419,10 @@ fn the_commands_status_is_kept_when_a_renewal_is_under_way() {
     for _ in 0..5 {
         let script = format!("{READY}; exit 9");
         let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", &script]);
-        let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
-        assert_eq!(first.line(), "READY");
+        let first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
         let flights = proxy.flights();
         until("a renewal is under way", || proxy.flights() > flights);
-        let output = first.finish();
-        assert_eq!(output.code(), 9, "{output:?}");
+        first.finish().exits(9);
         assert!(server.is_free("L"));
     }
 }
@@ -455,13 +432,11 @@ fn with_on_lost_continue_a_command_finishes_without_its_lock_and_rlock_exits_wit
     let server = Server::start();
     let script = "echo READY; read _; echo finished";
     let options = ["exec", "--ttl", "3s", "--on-lost", "continue", "L", "sh", "-c", script];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut server.rlock(options)).prints_first("READY");
     server.revoke("L");
     first.told("letting the command finish");
     first.say("go");
-    let output = first.end();
-    assert_eq!((output.code(), output.out()), (76, "finished".into()));
+    first.end().exits(76).prints("finished");
 }
 
 #[test]
@@ -471,11 +446,9 @@ fn kill_after_is_the_time_a_command_has_to_clean_up() {
         while :; do sleep 0.01; done";
     let run_with = |kill_after: &str| {
         let options = ["exec", "--ttl", "3s", "-k", kill_after, "L", "sh", "-c", script];
-        let mut first = Running::start(&mut server.rlock(options));
-        assert_eq!(first.line(), "READY");
+        let first = Running::start(&mut server.rlock(options)).prints_first("READY");
         server.revoke("L");
-        let output = first.end();
-        assert_eq!(output.code(), 76);
+        let output = first.end().exits(76);
         output.out()
     };
     assert_eq!(run_with("1s"), "cleaning\nclean");
@@ -505,8 +478,7 @@ fn a_command_never_runs_unlocked_if_a_server_answers() {
     let server = Server::with(&["--enable-debug-command", "yes"]);
     let unlocked = ["exec", "-n", "--on-unreachable", "run", "L", "echo", "RUNS"];
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    let output = run(&mut server.rlock(unlocked));
-    assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
+    run(&mut server.rlock(unlocked)).exits(69).prints("");
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
 
     server.cli(&["CONFIG", "SET", "busy-reply-threshold", "1"]);
@@ -551,8 +523,7 @@ fn a_signal_ends_the_retries_of_a_release() {
         let name = format!("L{status}");
         let script = format!("{}; exit {status}", support::READY);
         let exec = ["exec", "--io-timeout", "1s", &name, "sh", "-c", &script];
-        let mut first = Running::start(&mut server.rlock(exec));
-        assert_eq!(first.line(), "READY");
+        let mut first = Running::start(&mut server.rlock(exec)).prints_first("READY");
         server.signal("STOP");
         // Without the signal it would go on for 10 s.
         let mut longer = LongerWait::of("8s");
@@ -583,8 +554,7 @@ fn the_retries_of_a_release_end_with_the_lease() {
 fn a_command_never_runs_unlocked_if_the_lock_is_busy() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    let busy = run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"]));
-    assert_eq!(busy.code(), 75);
+    run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"])).exits(75);
     first.finish();
 }
 
@@ -592,8 +562,7 @@ fn a_command_never_runs_unlocked_if_the_lock_is_busy() {
 fn a_holder_survives_brief_errors_of_the_server_and_stops_its_command_in_time_otherwise() {
     let server = Server::start();
     let options = ["exec", "-v", "--ttl", "3s", "L", "sh", "-c", READY];
-    let mut first = Running::start(&mut server.rlock(options));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut server.rlock(options)).prints_first("READY");
     // The server requires a password for a moment.
     const AUTH: [&str; 3] = ["-a", "pw", "--no-auth-warning"];
     let refuse = || {
@@ -655,8 +624,7 @@ fn a_stopped_rlock_is_continued_in_time_to_end_its_command() {
         if !is_alone {
             first.say("go");
         }
-        let output = first.end();
-        assert_eq!((output.code(), output.out()), (76, "ENDING".into()), "{output:?}");
+        first.end().exits(76).prints("ENDING");
         assert!(is_gone(&grandchild));
     }
 }
@@ -666,8 +634,7 @@ fn a_renewal_is_one_command_on_one_connection() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
-    let mut first = Running::start(command.env("RLOCK_URL", proxy.url()));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
     // By then the server knows the script.
     until("a renewal", || server.calls_of("evalsha") >= 2);
     let flights = proxy.flights();
@@ -700,8 +667,7 @@ fn children_of_a_shell_also_get_time_to_clean_up_after_a_loss() {
         Running::start(&mut server.rlock(["exec", "--ttl", "6s", "L", "sh", "-c", &shell]));
     assert_eq!(first.line(), "READY");
     server.revoke("L");
-    let output = first.end();
-    assert_eq!((output.code(), output.out()), (76, "cleaning\nclean".into()));
+    first.end().exits(76).prints("cleaning\nclean");
 }
 
 #[test]
@@ -755,11 +721,9 @@ fn without_proc_rlock_warns_that_it_cannot_stop_every_process() {
         format!("mount -t tmpfs none /proc; exec {} exec --ttl 3s L sh -c '{READY}'", binary());
     let mut shell = Command::new("unshare");
     shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
-    let mut first = Running::start(shell.env("RLOCK_URL", server.url()));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(shell.env("RLOCK_URL", server.url())).prints_first("READY");
     server.revoke("L");
-    let output = first.end();
-    assert_eq!(output.code(), 76);
+    let output = first.end().exits(76);
     assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");
 }
 

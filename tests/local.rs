@@ -85,14 +85,12 @@ fn has_opened(process: &Running, file: &Path) -> bool {
 /// Makes a file look as if the last write to it was two days ago.
 #[track_caller]
 pub(crate) fn age(path: &Path) {
-    let touched = run(Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path));
-    assert_eq!(touched.code(), 0, "{touched:?}");
+    run(Command::new("touch").args(["-h", "-d", "2 days ago"]).arg(path)).exits(0);
 }
 
 #[track_caller]
 fn make_pipe(path: &Path) {
-    let made = run(Command::new("mkfifo").arg(path));
-    assert_eq!(made.code(), 0, "{made:?}");
+    run(Command::new("mkfifo").arg(path)).exits(0);
 }
 
 fn mode(path: &Path) -> u32 {
@@ -122,9 +120,9 @@ fn a_default_directory_that_others_could_write_is_refused() {
     for mode in [0o770, 0o702, 0o755] {
         fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
         let mut command = rlock(["exec", "demo", "true"]);
-        let output = run(command.env("RLOCK_URL", "local:").env("XDG_STATE_HOME", home.path()));
-        assert_eq!(output.code(), 78, "{mode:o}: {output:?}");
-        assert!(output.err().contains("chmod 700"), "{output:?}");
+        run(command.env("RLOCK_URL", "local:").env("XDG_STATE_HOME", home.path()))
+            .exits(78)
+            .says("chmod 700");
     }
     // A directory that the user names may be shared.
     let url = format!("local:{}", directory.display());
@@ -143,9 +141,7 @@ fn an_invalid_local_url_exits_with_78() {
     ] {
         let mut command = rlock(["exec", "demo", "true"]);
         command.env("RLOCK_URL", url).env("HOME", home).env_remove("XDG_STATE_HOME");
-        let output = run(&mut command);
-        assert_eq!(output.code(), 78, "{url}: {output:?}");
-        assert!(output.err().contains(part), "{output:?}");
+        run(&mut command).exits(78).says(part);
     }
 }
 
@@ -183,9 +179,7 @@ fn a_damaged_or_foreign_file_is_an_error_and_stays_as_it_is() {
             &["inspect", "L"],
             &["inspect"],
         ] {
-            let output = run(&mut local.rlock(arguments));
-            assert_eq!(output.code(), 78, "{arguments:?}: {output:?}");
-            assert!(output.err().contains("damaged lock file"), "{output:?}");
+            run(&mut local.rlock(arguments)).exits(78).says("damaged lock file");
         }
         assert_eq!(fs::read_to_string(local.state()).unwrap(), content);
     }
@@ -257,11 +251,11 @@ fn a_stopped_process_in_the_middle_of_a_change_does_not_hang_others() {
     let local = Local::new();
     run(&mut local.rlock(&["exec", "L", "true"]));
     let mut flock = Command::new("flock");
-    let mut other = Running::start(flock.arg(local.state()).args(["sh", "-c", READY]));
-    assert_eq!(other.line(), "READY");
-    let output = run(&mut local.rlock(&["exec", "--io-timeout", "200ms", "L", "true"]));
-    assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("check whether that process is stopped"), "{output:?}");
+    let other =
+        Running::start(flock.arg(local.state()).args(["sh", "-c", READY])).prints_first("READY");
+    run(&mut local.rlock(&["exec", "--io-timeout", "200ms", "L", "true"]))
+        .exits(69)
+        .says("check whether that process is stopped");
     other.finish();
     assert_eq!(run(&mut local.rlock(&["exec", "L", "true"])).code(), 0);
 }
@@ -283,8 +277,7 @@ fn a_client_outwaits_other_processes_as_long_as_they_take_turns() {
     }
     assert!(client.process.is_running());
     drop(turn);
-    let output = client.end();
-    assert_eq!(output.code(), 0, "{output:?}");
+    client.end().exits(0);
 }
 
 #[test]
@@ -308,8 +301,7 @@ fn nothing_is_left_behind_but_the_files_of_locks() {
     let script = format!("exec {} exec L sh -c '{READY}'", binary());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).env("RLOCK_URL", format!("local:{}", local.locks().display()));
-    let mut first = Running::start(&mut shell);
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(&mut shell).prints_first("READY");
     let mut waiters: Vec<Running> = (0..3)
         .map(|_| {
             let mut options = local.rlock(&["exec", "--ttl", "3s", "L", "true"]);
@@ -358,9 +350,9 @@ fn every_name_has_its_own_file_and_is_listed() {
     let mut expected = names.to_vec();
     expected.sort_unstable();
     assert_eq!(listed, expected);
-    let output = run(&mut local.rlock(&["acquire", &"/".repeat(100)]));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("too long for a file name; use a shorter name"), "{output:?}");
+    run(&mut local.rlock(&["acquire", &"/".repeat(100)]))
+        .exits(78)
+        .says("too long for a file name; use a shorter name");
 }
 
 #[test]
@@ -373,8 +365,7 @@ fn forty_processes_increment_a_counter_without_lost_updates() {
         .map(|_| Running::start(&mut local.rlock(&["exec", "-q", "L", "sh", "-c", &increment])))
         .collect();
     for process in processes {
-        let output = process.finish();
-        assert_eq!(output.code(), 0, "{output:?}");
+        process.finish().exits(0);
     }
     assert_eq!(fs::read_to_string(&count).unwrap().trim(), "40");
 }
@@ -382,8 +373,8 @@ fn forty_processes_increment_a_counter_without_lost_updates() {
 #[test]
 fn a_waiter_sleeps_until_it_is_woken() {
     let local = Local::new();
-    let mut first = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
-    assert_eq!(first.line(), "READY");
+    let first =
+        Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY])).prints_first("READY");
     let mut second = Running::start(&mut local.rlock(&["exec", "L", "true"]));
     second.told("waiting at position 1");
     let ticks = |pid: u32| {
@@ -429,8 +420,7 @@ fn files_unused_for_a_day_are_removed() {
         age(&file(name));
     }
     // Used a moment ago, although its file looks two days old.
-    let output = run(&mut local.rlock(&["acquire", "--ttl", "3s", "lapsed"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut local.rlock(&["acquire", "--ttl", "3s", "lapsed"])).exits(0);
     age(&file(".rlock:lapsed.state"));
     age(&file(".swept"));
     run(&mut local.rlock(&["exec", "new", "true"]));
@@ -479,15 +469,14 @@ fn planted_links_and_pipes_are_never_followed() {
         let draft = local.locks().join(format!(".{UUID}.draft"));
         plant(what, &draft);
         age(&draft);
-        let output = run(&mut local.rlock(&["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{what}: {output:?}");
+        run(&mut local.rlock(&["exec", "L", "true"])).exits(0);
         untouched();
         assert!(swept.symlink_metadata().unwrap().is_file(), "{what}");
         assert!(draft.symlink_metadata().is_err(), "{what}");
 
         // In place of a dead waiter's mailbox.
-        let mut holder = Running::start(&mut local.rlock(&["exec", "M", "sh", "-c", READY]));
-        assert_eq!(holder.line(), "READY");
+        let holder = Running::start(&mut local.rlock(&["exec", "M", "sh", "-c", READY]))
+            .prints_first("READY");
         let mut dead = Running::start(&mut local.rlock(&["exec", "M", "true"]));
         dead.told("waiting at position 1");
         dead.signal("KILL");
@@ -509,18 +498,14 @@ fn planted_links_and_pipes_are_never_followed() {
             fs::rename(&file, &aside).unwrap();
             plant(what, &file);
             for arguments in [&["exec", "-n", "L", "true"][..], &["inspect", "L"], &["inspect"]] {
-                let output = run(&mut local.rlock(arguments));
-                assert_eq!(output.code(), 78, "{what}: {output:?}");
-                assert!(
-                    output.err().contains("not a regular file with a single link"),
-                    "{output:?}"
-                );
+                run(&mut local.rlock(arguments))
+                    .exits(78)
+                    .says("not a regular file with a single link");
             }
             untouched();
             fs::rename(&aside, &file).unwrap();
         }
-        let output = run(&mut local.rlock(&["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{what}: {output:?}");
+        run(&mut local.rlock(&["exec", "L", "true"])).exits(0);
     }
 }
 
@@ -565,16 +550,12 @@ fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end
         log.display()
     );
     let exec = ["exec", "--ttl", "6s", "L", "bash", "-c", &script];
-    let mut holder = Running::start(&mut local.rlock(&exec));
-    assert_eq!(holder.line(), "READY");
+    let holder = Running::start(&mut local.rlock(&exec)).prints_first("READY");
     fs::remove_file(local.guard()).unwrap();
     let enter = format!("echo entered >> {}", log.display());
-    let output = run(&mut local.rlock(&["exec", "-n", "L", "sh", "-c", &enter]));
-    assert_eq!(output.code(), 75, "{output:?}");
-    assert!(output.err().contains("revoked"), "{output:?}");
+    run(&mut local.rlock(&["exec", "-n", "L", "sh", "-c", &enter])).exits(75).says("revoked");
     assert!(local.guard().exists(), "the lock is kept from others again");
-    let output = run(&mut local.rlock(&["exec", "L", "sh", "-c", &enter]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut local.rlock(&["exec", "L", "sh", "-c", &enter])).exits(0);
     assert_eq!(holder.end().code(), 76);
     assert_eq!(fs::read_to_string(log).unwrap(), "ended\nentered\n");
 }
@@ -582,13 +563,13 @@ fn removing_the_file_of_a_held_lock_revokes_it_and_lets_nobody_in_before_its_end
 #[test]
 fn a_lock_without_its_state_fails_with_78_until_its_visible_file_is_removed_too() {
     let local = Local::new();
-    let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
-    assert_eq!(holder.line(), "READY");
+    let holder =
+        Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY])).prints_first("READY");
     fs::remove_file(local.state()).unwrap();
     for arguments in [&["exec", "-n", "L", "true"][..], &["inspect", "L"]] {
-        let output = run(&mut local.rlock(arguments));
-        assert_eq!(output.code(), 78, "{output:?}");
-        assert!(output.err().contains("if the lock is not in use, remove it and "));
+        run(&mut local.rlock(arguments))
+            .exits(78)
+            .says("if the lock is not in use, remove it and ");
     }
     holder.finish();
     fs::remove_file(local.state()).unwrap();
@@ -603,8 +584,7 @@ fn stray_files_do_not_hide_a_lock() {
     fs::write(local.locks().join("notes+"), "").unwrap();
     std::os::unix::fs::symlink(".", local.locks().join("loop+")).unwrap();
     fs::write(local.locks().join(".rlock:bad.state"), "x").unwrap();
-    let output = run(&mut local.rlock(&["inspect"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(&mut local.rlock(&["inspect"])).exits(0);
     assert!(output.out().contains("\nL "), "{output:?}");
     assert!(output.err().contains("bad: ") && output.err().contains("damaged"), "{output:?}");
 }
@@ -626,8 +606,7 @@ fn a_lock_works_under_any_umask() {
 fn a_crowd_of_waiters_does_not_keep_the_holder_from_renewing() {
     let local = Local::new();
     let hold = ["exec", "--ttl", "6s", "L", "sh", "-c", READY];
-    let mut first = Running::start(&mut local.rlock(&hold));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(&mut local.rlock(&hold)).prints_first("READY");
     let mut crowd: Vec<Running> = (0..60)
         .map(|_| {
             Running::start(&mut local.rlock(&["exec", "--ttl", "3s", "-w", "8s", "L", "true"]))
@@ -636,8 +615,7 @@ fn a_crowd_of_waiters_does_not_keep_the_holder_from_renewing() {
     for waiter in &mut crowd {
         assert_eq!(waiter.process.wait().unwrap().code(), Some(75));
     }
-    let output = first.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    first.finish().exits(0);
 }
 
 /// A directory that a group shares, and some of its users. Only root can become other users; without
@@ -686,10 +664,9 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
     let group = Group::new();
     let [one, other] = Group::USERS;
     for name in ["L", &"long".repeat(50)] {
-        let mut first = Running::start(&mut group.rlock(one, &["exec", name, "sh", "-c", READY]));
-        assert_eq!(first.line(), "READY");
-        let busy = run(&mut group.rlock(other, &["exec", "-n", name, "true"]));
-        assert_eq!(busy.code(), 75, "{busy:?}");
+        let mut first = Running::start(&mut group.rlock(one, &["exec", name, "sh", "-c", READY]))
+            .prints_first("READY");
+        run(&mut group.rlock(other, &["exec", "-n", name, "true"])).exits(75);
         let shown = run(&mut group.rlock(other, &["inspect", name]));
         assert!(shown.out().contains("held by"), "{shown:?}");
         let enter = ["exec", name, "echo", "ENTERED"];
@@ -700,15 +677,12 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
         first.say("");
         assert_eq!(first.finish().code(), 0);
         for waiter in [second, third] {
-            let output = waiter.end();
-            assert_eq!((output.code(), output.out()), (0, "ENTERED".into()), "{output:?}");
+            waiter.end().exits(0).prints("ENTERED");
         }
         // Root's cron job, too.
         let mut root = rlock(["exec", "-n", name, "true"]);
-        let root = run(root.env("RLOCK_URL", format!("local:{}", group.locks().display())));
-        assert_eq!(root.code(), 0, "{root:?}");
-        let revoked = run(&mut group.rlock(other, &["release", "--force", "--now", name]));
-        assert_eq!(revoked.code(), 0, "{revoked:?}");
+        run(root.env("RLOCK_URL", format!("local:{}", group.locks().display()))).exits(0);
+        run(&mut group.rlock(other, &["release", "--force", "--now", name])).exits(0);
     }
 }
 
@@ -720,8 +694,7 @@ fn a_file_that_may_not_be_opened_is_an_error_with_a_remedy() {
     let state = group.locks().join(".rlock:L.state");
     let closed = if nix::unistd::geteuid().is_root() { 0o600 } else { 0 };
     fs::set_permissions(&state, fs::Permissions::from_mode(closed)).unwrap();
-    let output = run(&mut group.rlock(other, &["exec", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
+    let output = run(&mut group.rlock(other, &["exec", "L", "true"])).exits(78);
     assert!(output.err().contains("permission denied") && output.err().contains("chmod 2770"));
 }
 

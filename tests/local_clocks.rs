@@ -63,22 +63,19 @@ impl Host {
         let command = ["L", "--", "sh", "-c", READY];
         let arguments: Vec<&str> =
             ["exec"].iter().chain(options).chain(&command).copied().collect();
-        let mut holder = Running::start(&mut self.rlock(clock, &arguments));
-        assert_eq!(holder.line(), "READY");
-        holder
+        Running::start(&mut self.rlock(clock, &arguments)).prints_first("READY")
     }
 
     #[track_caller]
     fn is_busy(&self, clock: Clock) {
-        let output = run(&mut self.rlock(clock, &["exec", "-n", "L", "echo", "ENTERED"]));
-        assert_eq!((output.code(), output.out().as_str()), (75, ""), "{clock:?}: {output:?}");
+        run(&mut self.rlock(clock, &["exec", "-n", "L", "echo", "ENTERED"])).exits(75).prints("");
     }
 
     /// Waits for a grant under a clock and returns its fence.
     #[track_caller]
     fn fence(&self, clock: Clock) -> u64 {
-        let output = run(&mut self.rlock(clock, &["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"]));
-        assert_eq!(output.code(), 0, "{clock:?}: {output:?}");
+        let output =
+            run(&mut self.rlock(clock, &["exec", "L", "sh", "-c", "echo $RLOCK_FENCE"])).exits(0);
         output.out().parse().unwrap()
     }
 }
@@ -116,8 +113,7 @@ fn containers_of_one_host_exclude_each_other() {
         let holder = host.holder(one, &["--ttl", "1h"]);
         host.is_busy(other);
         host.is_busy(other);
-        let output = holder.finish();
-        assert_eq!(output.code(), 0, "{one:?} {other:?}: {output:?}");
+        holder.finish().exits(0);
         assert!(host.fence(other) > 0);
     }
 }
@@ -127,8 +123,7 @@ fn the_offset_of_a_clock_does_not_change_the_length_of_a_lease() {
     for (one, other) in [(Ahead(100_000), Own), (Own, Ahead(-1)), (Ahead(100_000), Ahead(200_000))]
     {
         let host = Host::new();
-        let output = run(&mut host.rlock(one, &["acquire", "--ttl", "2s", "L"]));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(&mut host.rlock(one, &["acquire", "--ttl", "2s", "L"])).exits(0);
         let start = Instant::now();
         host.is_busy(other);
         // A lease that is longer by the difference of the clocks outlasts every limit of a test.
@@ -144,18 +139,15 @@ fn a_holder_that_renews_keeps_clients_with_another_clock_out() {
     let holder = host.holder(Own, &["--ttl", "2s"]);
     // Longer than its lease from the first look, and from any later one.
     let patient = ["exec", "-w", "6s", "L", "echo", "ENTERED"];
-    let output = run(&mut host.rlock(Boot(1), &patient));
-    assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
-    let output = holder.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut host.rlock(Boot(1), &patient)).exits(75).prints("");
+    holder.finish().exits(0);
 }
 
 #[test]
 fn a_dead_holder_under_another_clock_blocks_for_one_ttl_from_the_first_request() {
     let (host, seen_later) = (Host::new(), Host::new());
     for host in [&host, &seen_later] {
-        let first = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"]));
-        assert_eq!(first.code(), 0, "{first:?}");
+        run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "5s", "L"])).exits(0);
     }
     // The length of the lease, which is over by its own clock too, as after a long reboot.
     std::thread::sleep(Duration::from_millis(5_100));
@@ -192,8 +184,7 @@ fn waiters_under_different_clocks_acquire_the_lock_in_order() {
     let mut longer = LongerWait::of("8s");
     assert_eq!(holder.finish().code(), 0);
     for waiter in waiters {
-        let output = waiter.end();
-        assert_eq!(output.code(), 0, "{output:?}");
+        waiter.end().exits(0);
     }
     assert_eq!(fs::read_to_string(log).unwrap(), "0\n1\n2\n3\n");
     longer.is_not_over();
@@ -211,8 +202,7 @@ fn a_waiter_that_died_under_another_clock_is_passed_over() {
     let mut next = Running::start(&mut host.rlock(Own, &["exec", "L", "true"]));
     next.told("waiting at position 2");
     assert_eq!(holder.finish().code(), 0);
-    let output = next.end();
-    assert_eq!(output.code(), 0, "{output:?}");
+    next.end().exits(0);
 }
 
 #[test]
@@ -230,14 +220,12 @@ fn a_cooling_lock_stays_busy_under_every_clock() {
 fn a_hold_can_be_renewed_and_released_under_another_clock() {
     let host = Host::new();
     let token = run(&mut host.rlock(Boot(1), &["acquire", "--ttl", "3s", "L"])).out();
-    let output = run(&mut host.rlock(Own, &["renew", "--ttl", "1h", "L", &token]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut host.rlock(Own, &["renew", "--ttl", "1h", "L", &token])).exits(0);
     // The length of the first lease.
     std::thread::sleep(Duration::from_millis(3_100));
     host.is_busy(Boot(1));
     host.is_busy(Own);
-    let output = run(&mut host.rlock(Ahead(100_000), &["release", "L", &token]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut host.rlock(Ahead(100_000), &["release", "L", &token])).exits(0);
     assert!(host.fence(Boot(1)) > 0);
 }
 

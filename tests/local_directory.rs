@@ -25,8 +25,7 @@ fn a_directory_that_the_user_names_is_created_once_and_only_with_a_note() {
     // A mistake in the name must not make a lock that excludes nobody.
     let typo = local.0.path().join("typo/locks");
     let url = format!("local:{}", typo.display());
-    let output = run(rlock(["exec", "L", "true"]).env("RLOCK_URL", url));
-    assert_eq!(output.code(), 78, "{output:?}");
+    run(rlock(["exec", "L", "true"]).env("RLOCK_URL", url)).exits(78);
     assert!(!local.0.path().join("typo").exists());
 }
 
@@ -35,8 +34,7 @@ fn a_directory_that_users_outside_the_group_control_causes_a_warning() {
     let local = Local::new();
     fs::create_dir(local.locks()).unwrap();
     let told = |part: &str| {
-        let output = run(&mut local.rlock(&["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = run(&mut local.rlock(&["exec", "L", "true"])).exits(0);
         let lines = if part.is_empty() { 0 } else { 1 };
         assert!(output.err().lines().count() == lines && output.err().contains(part), "{output:?}");
     };
@@ -74,17 +72,16 @@ fn a_directory_that_cannot_be_used_is_an_error_with_one_remedy() {
             assert!(output.err().contains(part) && output.err().ends_with(remedy), "{output:?}");
         }
     }
-    let output = run(&mut local.rlock(&["exec", "--tls-ca", "/dev/null", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("require TLS; use a rediss:// URL"), "{output:?}");
+    run(&mut local.rlock(&["exec", "--tls-ca", "/dev/null", "L", "true"]))
+        .exits(78)
+        .says("require TLS; use a rediss:// URL");
 }
 
 #[test]
 fn a_holder_whose_files_are_deleted_is_told_so() {
     let local = Local::new();
     let exec = ["exec", "--ttl", "1s", "L", "sh", "-c", READY];
-    let mut holder = Running::start(&mut local.rlock(&exec));
-    assert_eq!(holder.line(), "READY");
+    let mut holder = Running::start(&mut local.rlock(&exec)).prints_first("READY");
     fs::remove_dir_all(local.locks()).unwrap();
     holder.told("the lock was deleted with its files; stopping the command");
     assert_eq!(holder.end().code(), 76);
@@ -97,8 +94,7 @@ fn a_state_file_of_any_size_ends_no_command() {
     // Without a limit, reading it would take 60 s and 6 GB.
     let state = File::options().write(true).open(local.state()).unwrap();
     state.set_len(3 << 31).unwrap();
-    let output = run(&mut local.rlock(&["exec", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
+    let output = run(&mut local.rlock(&["exec", "L", "true"])).exits(78);
     let part = format!("{}: lock file exceeds 64 MiB; ", local.state().display());
     assert!(output.err().contains(&part), "{output:?}");
 }
@@ -110,8 +106,8 @@ fn the_sweep_waits_until_the_command_has_ended() {
     let names = ["rlock:old.lock", ".rlock:old.state", ".swept"];
     let files = names.map(|name| local.locks().join(name));
     files.iter().for_each(|file| age(file));
-    let mut holder = Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY]));
-    assert_eq!(holder.line(), "READY");
+    let holder =
+        Running::start(&mut local.rlock(&["exec", "L", "sh", "-c", READY])).prints_first("READY");
     assert!(files[1].exists());
     assert_eq!(holder.finish().code(), 0);
     assert!(!files[0].exists() && !files[1].exists() && files[2].exists());

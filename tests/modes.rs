@@ -14,8 +14,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     let writer = waiter(&server, &["-x"], "L", "writer");
     let third = waiter(&server, &["-s"], "L", "third");
     let fourth = waiter(&server, &["-s"], "L", "fourth");
-    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
-    assert_eq!(busy.code(), 75);
+    run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).exits(75);
     let lock = server.inspect("L");
     assert_eq!((&lock["mode"], &lock["slots"]), (&"shared".into(), &serde_json::Value::Null));
     assert_eq!(lock["holders"].as_array().unwrap().len(), 2);
@@ -69,16 +68,14 @@ fn slots_admit_exactly_n_holders() {
     assert_eq!(first.finish().code(), 0);
     assert_eq!(third.end().out(), "ENTERED third");
     // A different number of slots, and other modes, wait.
-    let busy = run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]));
-    assert_eq!(busy.code(), 75);
-    assert!(busy.err().contains("held with --slots 2, but requested with --slots 3"), "{busy:?}");
+    run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]))
+        .exits(75)
+        .says("held with --slots 2, but requested with --slots 3");
     let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
     assert!(busy.err().contains("held with --slots 2, but requested with --shared"), "{busy:?}");
     assert_eq!(second.finish().code(), 0);
-    let wrong = run(&mut server.rlock(["exec", "--slots", "0", "L", "true"]));
-    assert_eq!(wrong.code(), 64);
-    let wrong = run(&mut server.rlock(["exec", "--slots", "2", "-s", "L", "true"]));
-    assert_eq!(wrong.code(), 64);
+    run(&mut server.rlock(["exec", "--slots", "0", "L", "true"])).exits(64);
+    run(&mut server.rlock(["exec", "--slots", "2", "-s", "L", "true"])).exits(64);
 }
 
 #[test]
@@ -90,8 +87,7 @@ fn many_expired_holds_of_slots_are_dropped() {
         for i = 1, 8999 do redis.call('ZADD', KEYS[2], i, 'a' .. i) end
         redis.call('ZADD', KEYS[2], 4000000000000, 'a9000')";
     server.cli(&["EVAL", script, "3", "rlock:L", "{rlock:L}?holds", "{rlock:L}?state"]);
-    let output = run(&mut server.rlock(["exec", "-n", "--slots", "9000", "L", "true"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut server.rlock(["exec", "-n", "--slots", "9000", "L", "true"])).exits(0);
 }
 
 #[test]
@@ -118,8 +114,8 @@ fn a_lock_can_be_entered_again_from_inside() {
 fn an_owner_that_holds_the_lock_enters_past_waiters() {
     let server = Server::start();
     let script = format!("echo READY; read _; {} exec --reentrant -s L echo inside", binary());
-    let mut reader = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", &script]));
-    assert_eq!(reader.line(), "READY");
+    let mut reader = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", &script]))
+        .prints_first("READY");
     let writer = waiter(&server, &[], "L", "writer");
     reader.say("go");
     assert_eq!(reader.end().out(), "inside");
@@ -157,8 +153,7 @@ fn the_owner_may_come_from_the_environment_and_from_the_enclosing_hold() {
     let server = Server::start();
     let script = format!("{} exec --reentrant L true; echo READY; read _ || :", binary());
     let mut command = server.rlock(["exec", "L", "sh", "-c", &script]);
-    let mut first = Running::start(command.env("RLOCK_OWNER", "team"));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(command.env("RLOCK_OWNER", "team")).prints_first("READY");
     let mut second = server.rlock(["exec", "-n", "--reentrant", "L", "echo", "inside"]);
     assert_eq!(run(second.env("RLOCK_OWNER", "team")).out(), "inside");
     assert_eq!(first.finish().code(), 0);
@@ -175,9 +170,7 @@ fn at_least_keeps_a_lock_that_is_released_sooner() {
     // It ends three seconds after the lock was acquired, not a TTL after.
     assert!(lock["ttl_ms"].as_u64().unwrap() <= 3_000, "{lock}");
     assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
-    let busy = run(&mut server.rlock(job));
-    assert_eq!(busy.code(), 75);
-    assert!(busy.err().contains("; kept for another "), "{busy:?}");
+    run(&mut server.rlock(job)).exits(75).says("; kept for another ");
     let mut longer = LongerWait::of("8s");
     assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
     assert!(start.elapsed() >= Duration::from_secs(3));
@@ -209,8 +202,7 @@ fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
     assert!(server.lease_left("L") > 50_000);
     assert_eq!(server.inspect("L")["state"], "cooling");
     // --force --now frees it.
-    let forced = run(&mut server.rlock(["release", "--force", "L"]));
-    assert_eq!(forced.code(), 0, "{forced:?}");
+    let forced = run(&mut server.rlock(["release", "--force", "L"])).exits(0);
     let told = forced.out();
     assert!(
         told.starts_with("L: freed early: --at-least of ") && told.contains(" had 5"),
@@ -232,9 +224,7 @@ fn a_revoked_command_is_stopped_before_the_next_waiter_acquires_the_lock() {
     assert_eq!(first.line(), "STOPPING");
     assert_eq!(server.inspect("L")["state"], "revoked");
     first.say("go");
-    let ended = first.end();
-    assert_eq!(ended.code(), 76);
-    assert!(ended.err().contains("revoked"), "{ended:?}");
+    first.end().exits(76).says("revoked");
     assert_eq!(second.end().out(), "ENTERED second");
     assert_eq!(force.end().code(), 0);
 }
@@ -254,9 +244,7 @@ fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
     let next: u64 = second.end().out().parse().unwrap();
     assert!(next > fence);
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
-    let nobody = run(&mut server.rlock(["release", "--force", "L"]));
-    assert_eq!(nobody.code(), 0);
-    assert!(nobody.err().contains("no hold to revoke"), "{nobody:?}");
+    run(&mut server.rlock(["release", "--force", "L"])).exits(0).says("no hold to revoke");
     for wrong in [&["release", "--now", "L"][..], &["release", "--force", "L", "token"]] {
         assert_eq!(run(&mut server.rlock(wrong)).code(), 64, "{wrong:?}");
     }
@@ -266,9 +254,9 @@ fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
 fn only_force_now_breaks_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs"]);
-    let deaf = run(&mut server.rlock(["release", "--force", "L"]));
-    assert_eq!(deaf.code(), 75);
-    assert!(deaf.err().contains("--force --now to delete its key"), "{deaf:?}");
+    run(&mut server.rlock(["release", "--force", "L"]))
+        .exits(75)
+        .says("--force --now to delete its key");
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
     assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
     assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
@@ -284,8 +272,8 @@ fn a_nested_request_for_the_last_slot_fails_instead_of_deadlocking() {
     let script = format!("{} exec --slots 1 L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75");
-    let mut holder = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", READY]));
-    assert_eq!(holder.line(), "READY");
+    let holder = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", READY]))
+        .prints_first("READY");
     assert_eq!(holder.finish().code(), 0);
 }
 

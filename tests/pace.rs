@@ -28,8 +28,7 @@ fn idle() {
     }
     // A renewal is due every 33 ms, so thirty take 990 ms, or less if the first was reported late.
     assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
-    let output = first.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    first.finish().exits(0);
 }
 
 fn busy() {
@@ -43,8 +42,7 @@ fn busy() {
         assert!(told.contains("] renewed for"), "{told}");
     }
     drop(load);
-    let output = first.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = first.finish().exits(0);
     // Details and no warning.
     assert!(output.err().lines().all(|line| line.starts_with("rlock: L: [")), "{output:?}");
 }

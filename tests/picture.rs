@@ -118,8 +118,8 @@ fn the_picture_in_the_readme_shows_a_real_session() {
         command
     };
     let (old, new) = ("https://ci.example/812", "https://ci.example/813");
-    let mut stuck = Running::start(&mut rlock(old, &["exec", "deploy:prod", "make", "deploy"]));
-    assert_eq!(stuck.line(), "Deploying to production");
+    let mut stuck = Running::start(&mut rlock(old, &["exec", "deploy:prod", "make", "deploy"]))
+        .prints_first("Deploying to production");
     let wait = ["exec", "-w", "30m", "deploy:prod", "make", "deploy"];
     let mut deployment = Running::start(&mut rlock(new, &wait));
     let waits = deployment.told("waiting at position 1");

@@ -96,8 +96,7 @@ fn a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder() {
     assert_eq!(other.finish().out(), "ENTERED other");
     assert_eq!(newest.finish().out(), "ENTERED newest");
     for option in ["-n", "-w0"] {
-        let usage = run(&mut server.rlock(["exec", option, "--supersede", "L", "true"]));
-        assert_eq!(usage.code(), 64, "{usage:?}");
+        run(&mut server.rlock(["exec", option, "--supersede", "L", "true"])).exits(64);
     }
 }
 
@@ -147,8 +146,7 @@ fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
     let first = holder(&server, &["--ttl", "60s"], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");
     server.signal("STOP");
-    let given_up = run(&mut server.rlock(["exec", "--supersede", "L", "true"]));
-    assert_eq!(given_up.code(), 69, "{given_up:?}");
+    run(&mut server.rlock(["exec", "--supersede", "L", "true"])).exits(69);
     server.signal("CONT");
     until("the server answers", || server.waiting("L") == 1);
     first.finish();
@@ -207,8 +205,8 @@ fn a_quorum_serves_next_first_and_only_the_newest_remains() {
         waiter.told("waiting at position");
         waiter
     };
-    let mut first = Running::start(&mut at(&servers, &["exec", "L", "sh", "-c", READY]));
-    assert_eq!(first.line(), "READY");
+    let first =
+        Running::start(&mut at(&servers, &["exec", "L", "sh", "-c", READY])).prints_first("READY");
     let last = queue(&[], "last");
     let older = queue(&["--supersede"], "older");
     // The newest supersedes the older one, even while a server is away.
@@ -221,8 +219,7 @@ fn a_quorum_serves_next_first_and_only_the_newest_remains() {
     let next = queue(&["--next"], "next");
     first.finish();
     for waiter in [next, last, newer] {
-        let told = waiter.finish();
-        assert_eq!(told.code(), 0, "{told:?}");
+        waiter.finish().exits(0);
     }
     let order = std::fs::read_to_string(&file).unwrap();
     assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["next", "last", "newer"]);

@@ -44,9 +44,7 @@ fn having(servers: &[Server], name: &str) -> usize {
 
 fn holder(urls: &str, options: &[&str], name: &str) -> Running {
     let exec = [&["exec"], options, &[name, "sh", "-c", READY]].concat();
-    let mut holder = Running::start(&mut at(urls, &exec));
-    assert_eq!(holder.line(), "READY");
-    holder
+    Running::start(&mut at(urls, &exec)).prints_first("READY")
 }
 
 /// Waits for four renewals, which are a third of a lease apart. The holder needs -v.
@@ -60,8 +58,7 @@ fn renew_for_a_lease(holder: &mut Running) {
 fn a_lock_on_a_majority_works_like_any_other() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
-    let output = run(&mut at(&all, &["exec", "-v", "L", "echo", "done"]));
-    assert_eq!((output.code(), output.out().as_str()), (0, "done"), "{output:?}");
+    let output = run(&mut at(&all, &["exec", "-v", "L", "echo", "done"])).exits(0).prints("done");
     for server in &servers {
         let told = format!("{}: granted, fencing token", server.socket().display());
         // The last answer may have come too late to be reported.
@@ -71,8 +68,7 @@ fn a_lock_on_a_majority_works_like_any_other() {
     assert_eq!(having(&servers, "L"), 0);
 
     let mut first = holder(&all, &[], "L");
-    let output = run(&mut at(&all, &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 75);
+    let output = run(&mut at(&all, &["exec", "-n", "L", "true"])).exits(75);
     assert!(output.err().contains("held by") && output.err().contains("(sh)"), "{output:?}");
     let inspected = run(&mut at(&all, &["inspect", "--json", "L"])).out();
     let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
@@ -211,8 +207,7 @@ fn a_hold_reaches_a_server_that_answers_after_the_others() {
     let mut servers = servers(3);
     let slow = Proxy::to(servers[2].port(), Duration::from_millis(30));
     let all = format!("{} {}", urls(&servers[..2], &[]), slow.url());
-    let token = run(&mut at(&all, &["acquire", "-n", "M"]));
-    assert_eq!(token.code(), 0);
+    run(&mut at(&all, &["acquire", "-n", "M"])).exits(0);
     until("it is on all servers", || having(&servers, "M") == 3);
     let mut lasting = holder(&all, &["-v"], "L");
     until("it is on all servers", || having(&servers, "L") == 3);
@@ -241,24 +236,22 @@ fn a_hold_is_restored_even_while_too_few_servers_renew_it() {
 fn a_server_that_was_restarted_does_not_vote_for_a_lease() {
     let mut servers = servers(3);
     // The holder has two of three.
-    let output = run(&mut at(&urls(&servers, &[2]), &["acquire", "-n", "--ttl", "60s", "M"]));
-    assert_eq!(output.code(), 69, "all of them are too young for that: {output:?}");
-    assert!(output.err().contains("may have forgotten a lease of 1m"), "{output:?}");
+    run(&mut at(&urls(&servers, &[2]), &["acquire", "-n", "--ttl", "60s", "M"]))
+        .exits(69)
+        .says("may have forgotten a lease of 1m");
     assert_eq!(having(&servers, "M"), 0);
     let token = run(&mut at(&urls(&servers, &[2]), &["acquire", "L"])).out();
     servers[0].kill();
     servers[0].start_again();
     // One of those has lost it, and the other does not answer.
-    let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("may have forgotten"), "{output:?}");
+    run(&mut at(&urls(&servers, &[1]), &["exec", "-n", "L", "true"]))
+        .exits(69)
+        .says("may have forgotten");
     // Or answers.
-    let output = run(&mut at(&urls(&servers, &[]), &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 75, "{output:?}");
+    run(&mut at(&urls(&servers, &[]), &["exec", "-n", "L", "true"])).exits(75);
     assert_ne!(token, "");
     servers[0].await_uptime(2);
-    let output = run(&mut at(&urls(&servers, &[1]), &["exec", "-w", "9", "L", "true"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut at(&urls(&servers, &[1]), &["exec", "-w", "9", "L", "true"])).exits(0);
 }
 
 #[test]
@@ -272,8 +265,7 @@ fn lost_replies_leave_nothing_behind() {
     wires[0].drop_replies(true);
     assert_eq!(run(&mut at(&all, &exec)).code(), 0);
     wires[1].drop_replies(true);
-    let output = run(&mut at(&all, &exec));
-    assert_eq!(output.code(), 69, "{output:?}");
+    run(&mut at(&all, &exec)).exits(69);
     until("all have been told", || having(&servers, "L") == 0);
 }
 
@@ -303,8 +295,7 @@ fn the_fencing_token_grows_whichever_minority_takes_no_part() {
             if shared { &["acquire", "-s", "--json", "L"] } else { &["acquire", "--json", "L"] };
         let mut tokens = Vec::new();
         for _ in 0..if shared { 3 } else { 1 } {
-            let output = run(&mut at(&some, acquire));
-            assert_eq!(output.code(), 0, "seed {seed} round {round}: {output:?}");
+            let output = run(&mut at(&some, acquire)).exits(0);
             let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
             let fence = document["fence"].as_u64().unwrap();
             assert!(fence > last, "seed {seed} round {round}: {fence} after {last}");
@@ -328,8 +319,7 @@ fn simultaneous_readers_all_acquire_with_distinct_fencing_tokens() {
     let readers: Vec<Running> = (0..20).map(|_| Running::start(&mut at(&all, &exec))).collect();
     let mut fences: Vec<String> = Vec::new();
     for reader in readers {
-        let output = reader.end();
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = reader.end().exits(0);
         fences.push(output.out());
     }
     fences.sort();
@@ -377,8 +367,7 @@ fn a_revocation_that_arrives_slowly_is_not_undone_by_a_renewal() {
         .map(|(delay, server)| Proxy::to(server.port(), Duration::from_millis(delay)))
         .collect();
     let all = slow.iter().map(Proxy::url).collect::<Vec<_>>().join(" ");
-    let output = run(&mut at(&all, &["release", "--force", "--io-timeout", "20s", "L"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut at(&all, &["release", "--force", "--io-timeout", "20s", "L"])).exits(0);
     stuck.told("; stopping the command");
     assert_eq!(stuck.end().code(), 76);
 }
@@ -388,12 +377,10 @@ fn at_least_keeps_a_lock_while_servers_restart_one_at_a_time() {
     let mut servers = servers(3);
     let exec = ["exec", "-n", "-t", "2s", "--at-least", "60s", "L", "true"];
     let all = urls(&servers, &[]);
-    let output = run(&mut at(&all, &exec));
-    assert_eq!(output.code(), 69, "nobody has been up for a minute: {output:?}");
+    run(&mut at(&all, &exec)).exits(69);
     servers.iter().for_each(|server| server.await_uptime(8));
     let exec = ["exec", "-n", "-t", "2s", "--at-least", "8s", "L", "true"];
-    let output = run(&mut at(&all, &exec));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(&mut at(&all, &exec)).exits(0);
     servers[1].kill();
     servers[1].start_again();
     servers[2].kill();
@@ -450,8 +437,7 @@ fn a_wrong_password_on_one_server_does_not_end_a_wait_that_the_others_could_end(
     servers[..4].iter().for_each(|server| server.signal("CONT"));
     first.say("");
     first.end();
-    let output = second.end();
-    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+    second.end().exits(0).prints("ENTERED");
 }
 
 #[test]
@@ -516,19 +502,15 @@ fn an_invalid_quorum_is_rejected_with_78_and_a_misconfigured_server_is_reported(
         "redis://h redis+cluster://i",
         "redis://h redis+sentinel://i/svc",
     ] {
-        let output = run(rlock(["inspect"]).env("RLOCK_URL", urls));
-        assert_eq!(output.code(), 78, "{output:?}");
+        run(rlock(["inspect"]).env("RLOCK_URL", urls)).exits(78);
     }
     let mut servers = servers(2);
     let port = servers[0].port();
     let twice = format!("redis://localhost:{port} redis://127.0.0.1:{port}");
-    let output = run(&mut at(&twice, &["exec", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("are the same server"), "{output:?}");
+    run(&mut at(&twice, &["exec", "L", "true"])).exits(78).says("are the same server");
     servers.push(Server::on_tcp(&["--requirepass", "secret"]));
     let all = urls(&servers, &[]);
-    let output = run(&mut at(&all, &["exec", "L", "sleep", "0.1"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(&mut at(&all, &["exec", "L", "sleep", "0.1"])).exits(0);
     assert_eq!(output.err().matches("requires a password").count(), 1, "{output:?}");
     assert!(output.err().contains("continuing without this server"), "{output:?}");
     // The option may also be given several times.
@@ -601,8 +583,7 @@ fn a_signal_during_an_acquire_leaves_nothing_on_any_server() {
 fn a_release_without_a_majority_is_retried_and_reported() {
     let servers = servers(3);
     let all = urls(&servers, &[]);
-    let token = run(&mut at(&all, &["acquire", "-n", "--ttl", "60s", "L"]));
-    assert_eq!(token.code(), 69, "nobody has been up for a minute");
+    run(&mut at(&all, &["acquire", "-n", "--ttl", "60s", "L"])).exits(69);
     let mut first = holder(&all, &["--io-timeout", "200ms", "-t", "2s"], "L");
     servers[1].signal("STOP");
     servers[2].signal("STOP");
@@ -614,9 +595,9 @@ fn a_release_without_a_majority_is_retried_and_reported() {
     servers[2].signal("CONT");
 
     let token = run(&mut at(&all, &["acquire", "L"])).out();
-    let output = run(&mut at(&urls(&servers, &[1, 2]), &["release", "L", &token]));
-    assert_eq!(output.code(), 69, "{output:?}");
-    assert!(output.err().contains("1 of 3 servers usable"), "{output:?}");
+    run(&mut at(&urls(&servers, &[1, 2]), &["release", "L", &token]))
+        .exits(69)
+        .says("1 of 3 servers usable");
 }
 
 #[test]
@@ -629,16 +610,12 @@ fn a_command_does_not_run_unlocked_while_a_server_names_the_holder() {
     }
     let all = urls(&servers, &[]);
     let unlocked = ["exec", "-n", "--on-unreachable", "run", "L", "echo", "RUNS"];
-    let output = run(&mut at(&all, &unlocked));
-    assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
-    assert!(output.err().contains("held by"), "{output:?}");
+    run(&mut at(&all, &unlocked)).exits(75).prints("").says("held by");
     first.say("");
     first.end();
     // Servers that answer without a holder.
-    let output = run(&mut at(&urls(&servers, &[2]), &unlocked));
-    assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
-    let output = run(&mut at(&urls(&servers, &[0, 1, 2]), &unlocked));
-    assert_eq!((output.code(), output.out().as_str()), (0, "RUNS"), "{output:?}");
+    run(&mut at(&urls(&servers, &[2]), &unlocked)).exits(69).prints("");
+    run(&mut at(&urls(&servers, &[0, 1, 2]), &unlocked)).exits(0).prints("RUNS");
 }
 
 #[test]
@@ -662,8 +639,7 @@ fn retries_with_a_server_down_do_not_inflate_the_fencing_token() {
         // The time in which the leaps would grow.
         std::thread::sleep(Duration::from_millis(50));
         wire.hang_up_after(usize::MAX);
-        let output = acquire.end();
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = acquire.end().exits(0);
         let settled = output.out().parse::<u64>().unwrap();
         assert!(settled > fence && settled < fence + 60_000, "{fence} {settled}");
     }
@@ -679,21 +655,18 @@ fn one_server_under_several_names_has_one_vote() {
         format!("{} unix://{}", servers[0].url(), link.display()),
         format!("redis://localhost:{port} redis://127.0.0.1:{port}"),
     ] {
-        let output = run(&mut at(&twice, &["exec", "L", "true"]));
-        assert_eq!(output.code(), 78, "{output:?}");
-        assert!(output.err().contains("are the same server"), "{output:?}");
+        run(&mut at(&twice, &["exec", "L", "true"])).exits(78).says("are the same server");
         assert_eq!(servers[0].cli(&["EXISTS", "{rlock:L}?history"]), "0", "it was asked");
     }
     // The addresses do not show that these are the same server.
     let twice = format!("{} {} ", servers[0].url(), servers[0].tcp_url());
     for _ in 0..10 {
         let with_a_dead_one = format!("{twice} unix:///nowhere");
-        let output = run(&mut at(&with_a_dead_one, &["exec", "L", "true"]));
-        assert_eq!(output.code(), 78, "{output:?}");
-        assert!(output.err().contains("are the same server"), "{output:?}");
+        run(&mut at(&with_a_dead_one, &["exec", "L", "true"]))
+            .exits(78)
+            .says("are the same server");
         let with_another = twice.clone() + &servers[1].url();
-        let output = run(&mut at(&with_another, &["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(&mut at(&with_another, &["exec", "L", "true"])).exits(0);
     }
 }
 
@@ -703,8 +676,7 @@ fn a_quorum_that_works_with_a_server_under_two_names_warns_once() {
     let urls = servers.iter().flat_map(|server| [server.url(), server.tcp_url()]);
     let urls = urls.take(3).collect::<Vec<_>>().join(" ");
     // A reply that comes too late for the grant arrives while the command runs.
-    let output = run(&mut at(&urls, &["exec", "L", "sleep", "1"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output = run(&mut at(&urls, &["exec", "L", "sleep", "1"])).exits(0);
     let warning = "are the same server, which has one vote; list it once";
     assert_eq!(output.err().matches(warning).count(), 1, "{output:?}");
 }
@@ -738,10 +710,9 @@ fn a_forced_release_reports_what_the_servers_answer_while_it_waits() {
     let all = urls(&servers, &[]);
     // Long enough that the release asks again.
     let script = "trap 'sleep 0.5; exit' TERM; echo READY; while :; do sleep 0.01; done";
-    let mut stuck = Running::start(&mut at(&all, &["exec", "L", "bash", "-c", script]));
-    assert_eq!(stuck.line(), "READY");
-    let output = run(&mut at(&all, &["release", "-v", "--force", "L"]));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let stuck =
+        Running::start(&mut at(&all, &["exec", "L", "bash", "-c", script])).prints_first("READY");
+    let output = run(&mut at(&all, &["release", "-v", "--force", "L"])).exits(0);
     let last = format!("{}: now free", servers[0].socket().display());
     assert!(output.err().contains(&last), "{output:?}");
     assert_eq!(stuck.end().code(), 76);

@@ -33,10 +33,8 @@ fn a_server_whose_clock_is_far_ahead_has_no_vote() {
         second.told("waiting at position 1");
         first.told("] renewed for");
         assert_eq!(run(&mut at(&servers, &["exec", "-n", "L", "true"])).code(), 75);
-        let output = first.finish();
-        assert_eq!(output.code(), 0, "{output:?}");
-        let output = second.end();
-        assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+        first.finish().exits(0);
+        second.end().exits(0).prints("ENTERED");
         // Without a pause of another server, a majority may have answered before this one does.
         let is_ahead = |server: &&Server| server.socket().display().to_string() == name;
         let ahead = servers.iter().find(is_ahead).unwrap();
@@ -53,9 +51,9 @@ fn a_server_whose_clock_is_far_ahead_has_no_vote() {
     }
     // Which of two clocks is wrong cannot be decided.
     servers.remove(2);
-    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains(&format!("clock of {name} is 2d ahead")), "{output:?}");
+    run(&mut at(&servers, &["exec", "-n", "L", "true"]))
+        .exits(78)
+        .says(&format!("clock of {name} is 2d ahead"));
 }
 
 #[test]
@@ -73,8 +71,7 @@ fn requests_of_others_do_not_keep_a_dead_waiter_in_the_queue() {
     assert_eq!(first.finish().code(), 0);
     // Each of them ends the call of the dead one for a moment.
     let is_served = (0..8).any(|_| {
-        let output = run(&mut at(&servers, &["exec", "--next", "L", "sleep", "0.2"]));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(&mut at(&servers, &["exec", "--next", "L", "sleep", "0.2"])).exits(0);
         std::thread::sleep(Duration::from_secs(1));
         !next.process.is_running()
     });
@@ -88,8 +85,7 @@ fn a_request_that_too_few_servers_accept_leaves_every_queue() {
     for server in &servers[1..] {
         server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     }
-    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 78, "{output:?}");
+    run(&mut at(&servers, &["exec", "-n", "L", "true"])).exits(78);
     until("it has left", || queued(&servers[0]) == "0");
 }
 

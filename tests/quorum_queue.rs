@@ -85,8 +85,7 @@ fn a_later_client_does_not_overtake_a_waiter() {
     let servers = servers(3);
     let mut reader = holder(&servers, &["--shared"]);
     let writer = waiter(&servers, &[], "writer");
-    let output = run(&mut at(&servers, &["exec", "-n", "--shared", "L", "true"]));
-    assert_eq!(output.code(), 75, "{output:?}");
+    run(&mut at(&servers, &["exec", "-n", "--shared", "L", "true"])).exits(75);
     let later = waiter(&servers, &["--shared"], "reader");
     reader.say("");
     assert_eq!(reader.finish().code(), 0);
@@ -149,10 +148,8 @@ fn a_waiter_waits_for_restarted_servers_that_cannot_vote_yet() {
         Running::start(&mut at(&servers, &["exec", "-w", "1m", "M", "echo", "ENTERED"]));
     begun.told("0 of 3 servers usable");
     servers.iter_mut().for_each(Server::start_again);
-    let output = run(&mut at(&servers, &["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 69, "{output:?}");
-    let output = run(&mut at(&servers, &["exec", "-w", "500ms", "L", "true"]));
-    assert_eq!(output.code(), 69, "{output:?}");
+    run(&mut at(&servers, &["exec", "-n", "L", "true"])).exits(69);
+    let output = run(&mut at(&servers, &["exec", "-w", "500ms", "L", "true"])).exits(69);
     let last = output.err().lines().last().unwrap_or_default().to_owned();
     assert!(last.contains("L: 3 of 3 servers cannot vote yet"), "{output:?}");
     assert!(!output.err().contains("waiting at"), "{output:?}");
@@ -210,8 +207,7 @@ fn readers_acquire_together_as_do_holders_of_slots_and_an_owner_reenters_its_loc
 fn a_waiter_that_gives_up_leaves_every_queue() {
     let servers = servers(3);
     let first = holder(&servers, &[]);
-    let output = run(&mut at(&servers, &["exec", "-w", "300ms", "L", "true"]));
-    assert_eq!(output.code(), 75, "{output:?}");
+    run(&mut at(&servers, &["exec", "-w", "300ms", "L", "true"])).exits(75);
     let patient = waiter(&servers, &[], "");
     patient.signal("TERM");
     assert!(patient.end().status.code().is_none());
@@ -253,8 +249,7 @@ fn the_end_of_a_wait_shows_the_present_holder() {
     // The third one gets no message about the new holder.
     first.finish();
     assert_eq!(second.line(), "READY");
-    let output = third.end();
-    assert_eq!(output.code(), 75);
+    let output = third.end().exits(75);
     assert!(!output.err().contains("cannot withdraw"), "{output:?}");
     let last = output.err().lines().last().unwrap_or_default().to_owned();
     assert!(last.contains("second") && last.contains("gave up after 1s"), "{output:?}");

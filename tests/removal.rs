@@ -31,13 +31,9 @@ fn one_of_several_holds_is_revoked_and_its_holder_prints_the_reason() {
     let other = holder(&server, &options, "L");
     let reason = "bad build,\n see OPS-12";
     let arguments = ["release", "--force", "--id", &id, "--reason", reason, "L"];
-    let told = run(server.rlock(arguments).env("USER", "ana"));
-    assert_eq!(told.code(), 0, "{told:?}");
+    let told = run(server.rlock(arguments).env("USER", "ana")).exits(0);
     assert!(told.out().starts_with("L: revoked ") && told.out().contains(&id), "{told:?}");
-    let told = victim.end();
-    assert_eq!(told.code(), 76, "{told:?}");
-    assert!(told.err().contains("was revoked by ana@"), "{told:?}");
-    assert!(told.err().contains(", reason: bad build,  see OPS-12"), "{told:?}");
+    victim.end().exits(76).says("was revoked by ana@").says(", reason: bad build,  see OPS-12");
     assert_eq!(ids(&server, "holders").len(), 1);
     assert_eq!(other.finish().code(), 0);
     let shown = server.inspect("L");
@@ -56,14 +52,11 @@ fn now_revokes_one_hold_immediately() {
     let other = acquire(&server, &["--slots", "2", "--ttl", "1h"], "L");
     let next = waiter(&server, &["--slots", "2"], "L", "next");
     let arguments = ["release", "--force", "--now", "--id", &token[..8], "L", "--json"];
-    let told = run(&mut server.rlock(arguments));
-    assert_eq!(told.code(), 0, "{told:?}");
+    let told = run(&mut server.rlock(arguments)).exits(0);
     let document: Value = serde_json::from_str(&told.out()).unwrap();
     assert_eq!(document["revoked"][0]["id"], token[..8], "{document}");
     assert_eq!(next.finish().out(), "ENTERED next");
-    let told = run(&mut server.rlock(["release", "L", &token]));
-    assert_eq!(told.code(), 77, "{told:?}");
-    assert!(told.err().contains("was revoked by "), "{told:?}");
+    run(&mut server.rlock(["release", "L", &token])).exits(77).says("was revoked by ");
     assert_eq!(run(&mut server.rlock(["release", "L", &other])).code(), 0);
 }
 
@@ -100,15 +93,13 @@ fn an_id_that_is_gone_changes_nothing_and_names_the_present_holder() {
     let id = &token[..8];
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
     let arguments = ["release", "--force", "--now", "--id", id, "L"];
-    let told = run(&mut server.rlock(arguments));
-    assert_eq!(told.code(), 77, "{told:?}");
+    let told = run(&mut server.rlock(arguments)).exits(77);
     assert!(
         told.err()
             .contains(&format!("no holder or waiter has the id '{id}' (the lock is now free)"))
     );
     let present = holder(&server, &[], "L");
-    let told = run(&mut server.rlock(arguments));
-    assert_eq!(told.code(), 77, "{told:?}");
+    let told = run(&mut server.rlock(arguments)).exits(77);
     let held = told.err().contains("held by ") && told.err().contains(&present.pid().to_string());
     assert!(held, "{told:?}");
     assert_eq!(present.finish().code(), 0);
@@ -158,8 +149,7 @@ fn one_client_is_removed_on_a_quorum() {
         let both = ["holders", "waiters"].map(|what| shown[0][what].as_array().unwrap().clone());
         both.concat().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
     };
-    let mut held = Running::start(&mut at(&["exec", "L", "sh", "-c", READY]));
-    assert_eq!(held.line(), "READY");
+    let held = Running::start(&mut at(&["exec", "L", "sh", "-c", READY])).prints_first("READY");
     let mut waits = Running::start(&mut at(&["exec", "L", "true"]));
     waits.told("waiting at position");
     servers[0].signal("STOP");
@@ -169,12 +159,8 @@ fn one_client_is_removed_on_a_quorum() {
     let told = waits.end();
     assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().ends_with(", reason: old"), "{told:?}");
-    let told = run(&mut at(&["release", "--force", "--id", &holder, "--reason", "why", "L"]));
-    assert_eq!(told.code(), 0, "{told:?}");
-    let told = held.end();
-    assert_eq!(told.code(), 76, "{told:?}");
-    assert!(told.err().contains(", reason: why"), "{told:?}");
-    let told = run(&mut at(&["release", "--force", "--id", &holder, "L"]));
-    assert_eq!(told.code(), 77, "{told:?}");
+    run(&mut at(&["release", "--force", "--id", &holder, "--reason", "why", "L"])).exits(0);
+    held.end().exits(76).says(", reason: why");
+    run(&mut at(&["release", "--force", "--id", &holder, "L"])).exits(77);
     servers[0].signal("CONT");
 }

@@ -56,8 +56,7 @@ fn a_request_of_a_script_or_an_operator_is_repeated_until_the_server_is_back() {
         let mut asking = Running::start(&mut server.rlock(&quick));
         asking.told(pending);
         server.signal("CONT");
-        let told = asking.end();
-        assert_eq!(told.code(), 0, "{told:?}");
+        asking.end().exits(0);
         assert_eq!(server.is_free("L"), arguments[0] == "release");
         run(&mut server.rlock(["release", "L", &token]));
     }
@@ -78,8 +77,7 @@ fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
             command
         };
         let held = ["exec", "L", "sh", "-c", support::READY];
-        let mut first = Running::start(&mut go(&held));
-        assert_eq!(first.line(), "READY");
+        let first = Running::start(&mut go(&held)).prints_first("READY");
         let mut second = Running::start(&mut go(&held));
         second.told("waiting at position");
         let force = [&["release", "--force"], now, &["L"]].concat();
@@ -88,8 +86,7 @@ fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
         assert_eq!(first.finish().code(), 0);
         assert_eq!(second.line(), "READY");
         wires.iter().for_each(|wire| wire.part(false));
-        let told = force.end();
-        assert_eq!((told.code(), told.out().as_str()), (0, ""), "{told:?}");
+        let told = force.end().exits(0).prints("");
         assert_eq!(told.err(), "rlock: L: no hold to revoke");
         assert_eq!(servers[0].inspect("L")["state"], "held");
         assert_eq!(second.finish().code(), 0);
@@ -120,8 +117,7 @@ fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
     wires[0].drop_replies(true);
     until("it is revoked", || server.is_free("L"));
     wires[0].drop_replies(false);
-    let told = force.end();
-    assert_eq!(told.code(), 0, "{told:?}");
+    let told = force.end().exits(0);
     assert_eq!(told.out(), format!("L: id {} no longer holds or awaits the lock", &token[..8]));
 }
 
@@ -138,9 +134,7 @@ fn a_forced_release_survives_an_unanswered_look() {
     server.signal("CONT");
     stuck.say("go");
     assert_eq!(stuck.end().code(), 76);
-    let told = forced.end();
-    assert_eq!(told.code(), 0, "{told:?}");
-    assert!(told.err().contains("released the lock"), "{told:?}");
+    forced.end().exits(0).says("released the lock");
 }
 
 #[test]
@@ -150,8 +144,7 @@ fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     wire.drop_replies(true);
     let exec = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", wire.url()));
     until("the lock is held", || server.inspect("L")["state"] == "held");
-    let freed = run(&mut server.rlock(["release", "--force", "--now", "L"]));
-    assert_eq!(freed.code(), 0, "{freed:?}");
+    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
     wire.drop_replies(false);
     wire.cut();
     let told = exec.end();

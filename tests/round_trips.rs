@@ -11,8 +11,7 @@ fn an_uncontended_exec_is_one_connection_and_two_flights() {
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let exec = || {
         let url = proxy.url().replace("redis://", "redis://:pw@") + "/5";
-        let output = run(rlock(["exec", "L", "true"]).env("RLOCK_URL", url));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(rlock(["exec", "L", "true"]).env("RLOCK_URL", url)).exits(0);
     };
     // Each script is sent in full once.
     exec();
@@ -47,8 +46,7 @@ fn a_list_with_a_password_is_one_connection_and_two_flights() {
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     let url = |url: String| url.replace("redis://", "redis://:pw@");
     for lock in ["A", "B"] {
-        let acquired = run(rlock(["acquire", "-q", lock]).env("RLOCK_URL", url(server.tcp_url())));
-        assert_eq!(acquired.code(), 0, "{acquired:?}");
+        run(rlock(["acquire", "-q", lock]).env("RLOCK_URL", url(server.tcp_url()))).exits(0);
     }
     for flights in [3, 2] {
         let before = (proxy.connections(), proxy.flights());

@@ -19,8 +19,7 @@ fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
             let mut command = server.rlock(arguments.concat());
             let mut first = Running::start(refuse(&mut command, &[Refused::Vfork], errno));
             first.say("in");
-            let output = first.finish();
-            assert_eq!((output.code(), output.out()), (3, "in\nL".into()), "{errno}: {output:?}");
+            first.finish().exits(3).prints("in\nL");
         }
     }
 }
@@ -29,8 +28,7 @@ fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
 fn a_process_limit_is_an_error_and_is_not_retried_with_fork() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--foreground", "L", "true"]);
-    let output = run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN));
-    assert_eq!(output.code(), 70, "{output:?}");
+    run(refuse(&mut command, &[Refused::Vfork], Errno::EAGAIN)).exits(70);
     assert!(server.is_free("L"));
 }
 
@@ -55,9 +53,10 @@ fn without_a_thread_for_renewals_the_command_does_not_start() {
     let server = Server::start();
     let threads = [libc::SYS_clone, libc::SYS_clone3].map(Refused::Call);
     let mut command = server.rlock(["exec", "--foreground", "L", "echo", "RUNS"]);
-    let output = run(refuse(&mut command, &threads, Errno::EAGAIN));
-    assert_eq!((output.code(), output.out().as_str()), (70, ""), "{output:?}");
-    assert!(output.err().contains("cannot prepare for renewals: clone: "), "{output:?}");
+    run(refuse(&mut command, &threads, Errno::EAGAIN))
+        .exits(70)
+        .prints("")
+        .says("cannot prepare for renewals: clone: ");
     assert!(server.is_free("L"));
 }
 
@@ -149,11 +148,10 @@ fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
     let adoption = [Refused::Prctl(libc::PR_SET_CHILD_SUBREAPER)];
-    let mut first = Running::start(refuse(&mut command, &adoption, Errno::EINVAL));
-    assert_eq!(first.line(), "READY");
+    let first =
+        Running::start(refuse(&mut command, &adoption, Errno::EINVAL)).prints_first("READY");
     server.revoke("L");
-    let output = first.end();
-    assert_eq!(output.code(), 76, "{output:?}");
+    let output = first.end().exits(76);
     assert_eq!(output.err().matches("; allow prctl(").count(), 1, "{output:?}");
 }
 

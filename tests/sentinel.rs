@@ -27,8 +27,8 @@ fn holds(service: &Service, port: u16, name: &str) -> bool {
 #[test]
 fn a_lock_is_on_the_master_that_the_sentinels_name() {
     let service = Service::start(1, &[], &[]);
-    let output = run(&mut on(&service, &["exec", "-v", "L", "echo", "done"]));
-    assert_eq!((output.code(), output.out().as_str()), (0, "done"), "{output:?}");
+    let output =
+        run(&mut on(&service, &["exec", "-v", "L", "echo", "done"])).exits(0).prints("done");
     let told = format!("127.0.0.1:{} is the master", service.master_port());
     assert!(output.err().contains(&told), "{output:?}");
 
@@ -58,8 +58,7 @@ fn the_documented_acl_rule_is_sufficient() {
 fn a_release_survives_a_failover() {
     let mut service = Service::start(1, &[], &[]);
     let exec = [&["exec"], &SURE[..], &["--ttl", "60s", "L", "sh", "-c", READY]].concat();
-    let mut first = Running::start(&mut on(&service, &exec));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut on(&service, &exec)).prints_first("READY");
     let old = service.master_port();
     service.master().kill();
     first.say("");
@@ -73,14 +72,11 @@ fn a_command_does_not_run_unlocked_while_a_sentinel_answers() {
     let mut service = Service::start(0, &[], &[]);
     let exec = ["exec", "--io-timeout", "300ms", "--on-unreachable", "run", "L", "true"];
     service.master().signal("STOP");
-    let output = run(&mut on(&service, &exec));
-    assert_eq!(output.code(), 69, "{output:?}");
+    run(&mut on(&service, &exec)).exits(69);
     for sentinel in 0..3 {
         service.signal_sentinel(sentinel, "KILL");
     }
-    let output = run(&mut on(&service, &exec));
-    assert_eq!(output.code(), 0, "{output:?}");
-    assert!(output.err().contains("running the command without a lock"), "{output:?}");
+    run(&mut on(&service, &exec)).exits(0).says("running the command without a lock");
 }
 
 #[test]
@@ -105,8 +101,7 @@ fn a_sentinel_that_names_a_replica_does_not_matter_beside_others() {
     service.ask(0, &["SENTINEL", "REMOVE", "svc"]);
     service.ask(0, &["SENTINEL", "MONITOR", "svc", "127.0.0.1", &replica, "2"]);
     for _ in 0..5 {
-        let output = run(&mut on(&service, &["exec", "L", "true"]));
-        assert_eq!(output.code(), 0, "{output:?}");
+        run(&mut on(&service, &["exec", "L", "true"])).exits(0);
     }
 }
 
@@ -150,9 +145,9 @@ fn the_only_answer_from_a_sentinel_determines_the_error() {
     service.signal_sentinel(0, "STOP");
     service.signal_sentinel(1, "KILL");
     let mut command = rlock(["exec", "--io-timeout", "1s", "L", "true"]);
-    let output = run(command.env("RLOCK_URL", service.url().replace("svc", "other")));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("does not know service 'other'"), "{output:?}");
+    run(command.env("RLOCK_URL", service.url().replace("svc", "other")))
+        .exits(78)
+        .says("does not know service 'other'");
     service.signal_sentinel(0, "CONT");
 }
 
@@ -190,8 +185,7 @@ fn an_unknown_service_or_a_missing_password_exits_with_78() {
 fn a_waiter_keeps_its_position_and_a_holder_its_lock_through_a_failover() {
     let mut service = Service::start(1, &[], &[]);
     let exec = [&["exec", "--ttl", "30s"], &SURE[..], &["L", "sh", "-c", READY]].concat();
-    let mut holder = Running::start(&mut on(&service, &exec));
-    assert_eq!(holder.line(), "READY");
+    let holder = Running::start(&mut on(&service, &exec)).prints_first("READY");
     let enter = ["exec", "--ttl", "6s", "L", "echo", "ENTERED"];
     let mut waiter = Running::start(&mut on(&service, &enter));
     waiter.told("waiting at position 1");
@@ -206,10 +200,8 @@ fn a_waiter_keeps_its_position_and_a_holder_its_lock_through_a_failover() {
     waiter.told("the server is answering again");
     let inspected = run(&mut on(&service, &["inspect", "--json", "L"])).out();
     assert!(inspected.contains("\"state\":\"held\""), "{inspected}");
-    let output = holder.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
-    let output = waiter.end();
-    assert_eq!((output.code(), output.out().as_str()), (0, "ENTERED"), "{output:?}");
+    holder.finish().exits(0);
+    waiter.end().exits(0).prints("ENTERED");
 }
 
 #[test]
@@ -225,8 +217,7 @@ fn commands_that_start_during_a_failover_and_wait_all_run() {
     until("a sentinel names another master", || service.master_port() != old);
     let after: Vec<Running> = (4..8).map(start).collect();
     for exec in before.into_iter().chain(after) {
-        let output = exec.end();
-        assert_eq!((output.code(), output.out().as_str()), (0, "RUNS"), "{output:?}");
+        exec.end().exits(0).prints("RUNS");
     }
 }
 
@@ -237,8 +228,7 @@ fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
     let sure = [&["exec"], &SURE[..], &["M", "true"]].concat();
     until("the replicas confirm", || run(&mut on(&service, &sure)).code() == 0);
     let exec = ["exec", "-v", "--ttl", "10s", "--min-replicas", "1", "L", "sh", "-c", READY];
-    let mut holder = Running::start(&mut on(&service, &exec));
-    assert_eq!(holder.line(), "READY");
+    let mut holder = Running::start(&mut on(&service, &exec)).prints_first("READY");
     let old = service.master_port();
     service.server(old).signal("STOP");
     service.await_failover(old);
@@ -250,8 +240,7 @@ fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
     }
     assert!(holds(&service, new, "L") && fence(new) == first);
     holder.say("");
-    let output = holder.finish();
-    assert_eq!(output.code(), 0, "{output:?}");
+    holder.finish().exits(0);
     service.server(old).signal("CONT");
 }
 
@@ -259,8 +248,7 @@ fn a_holder_of_a_short_lease_keeps_it_when_the_master_freezes() {
 fn a_holder_whose_lock_the_new_master_does_not_have_is_told() {
     let mut service = Service::start(1, &[], &[]);
     let exec = ["exec", "--ttl", "9s", "--io-timeout", "500ms", "L", "sh", "-c", READY];
-    let mut holder = Running::start(&mut on(&service, &exec));
-    assert_eq!(holder.line(), "READY");
+    let mut holder = Running::start(&mut on(&service, &exec)).prints_first("READY");
     let master = service.master_port();
     service.master().kill();
     service.await_failover(master);
@@ -275,8 +263,7 @@ fn no_client_acts_on_a_demoted_master() {
     let service = Service::start(1, &[], &[]);
     // Without SURE, because no replica is left to confirm a renewal.
     let exec = ["exec", "--ttl", "6s", "--io-timeout", "300ms", "L", "sh", "-c", READY];
-    let mut holder = Running::start(&mut on(&service, &exec));
-    assert_eq!(holder.line(), "READY");
+    let holder = Running::start(&mut on(&service, &exec)).prints_first("READY");
     let old = service.master_port();
     let replica = service.servers().iter().find(|server| server.port() != old).unwrap();
     until("the replica has the lock", || replica.cli(&["EXISTS", "rlock:L"]) == "1");
@@ -300,9 +287,7 @@ fn a_replaced_master_cannot_renew_if_all_replicas_must_confirm() {
         let mut try_it = || run(&mut on(&service, &[&sure[..], &["true"]].concat())).code() == 0;
         until("the replicas confirm", &mut try_it);
         let exec = [&sure[..1], &["-v"], &sure[1..], &["sh", "-c", READY]].concat();
-        let mut holder = Running::start(&mut on(&service, &exec));
-        assert_eq!(holder.line(), "READY");
-        holder
+        Running::start(&mut on(&service, &exec)).prints_first("READY")
     };
     let (mut one, mut all) = (hold("1", "L"), hold("2", "M"));
     // So does a failover begin, and the master does not notice if it is only slow.

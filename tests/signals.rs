@@ -12,8 +12,8 @@ fn each_signal_reaches_the_command_as_itself() {
     let script = "for s in HUP INT QUIT TERM USR1 USR2 WINCH ALRM VTALRM PROF XCPU IO PWR ABRT
         do trap \"echo $s\" $s; done
         echo READY; while read line; do :; done; while :; do sleep 0.01; done";
-    let mut first = Running::start(&mut server.rlock(["exec", "L", "bash", "-c", script]));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut server.rlock(["exec", "L", "bash", "-c", script]))
+        .prints_first("READY");
     drop(first.stdin.take());
     let ignored = |signal: u32| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -52,8 +52,7 @@ fn a_command_may_clean_up_under_the_lock() {
     let script =
         "trap 'echo cleaning; read _; exit 3' TERM; echo READY; while :; do sleep 0.01; done";
     let mut command = server.rlock(["exec", "-v", "--ttl", "2s", "L", "bash", "-c", script]);
-    let mut first = Running::start(&mut command);
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(&mut command).prints_first("READY");
     first.signal("TERM");
     assert_eq!(first.line(), "cleaning");
     // Four renewals take longer than a lease.
@@ -68,8 +67,8 @@ fn a_command_may_clean_up_under_the_lock() {
 fn a_signal_reaches_the_commands_whole_group() {
     let server = Server::start();
     let script = "sleep 1000 & sleep 1000 & echo READY; wait";
-    let mut first = Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script]));
-    assert_eq!(first.line(), "READY");
+    let first =
+        Running::start(&mut server.rlock(["exec", "L", "sh", "-c", script])).prints_first("READY");
     first.signal("TERM");
     // stdout ends only when the last of the group is gone.
     assert_eq!(first.end().status.signal(), Some(15));
@@ -82,8 +81,7 @@ fn a_signal_reaches_a_command_that_has_left_its_group() {
     for leave in ["setsid", "setpgrp(0, 0)"] {
         let leave = format!("use POSIX; {leave}; exec @ARGV");
         let exec = ["exec", "L", "perl", "-e", &leave, "bash", "-c", script];
-        let mut first = Running::start(&mut server.rlock(exec));
-        assert_eq!(first.line(), "READY");
+        let mut first = Running::start(&mut server.rlock(exec)).prints_first("READY");
         first.signal("TERM");
         assert_eq!(first.line(), "TERM");
         assert_eq!(first.end().code(), 3);
@@ -145,8 +143,7 @@ fn a_log_that_has_reached_its_limit_does_not_end_rlock() {
     let renewed = server.inspect("L")["holders"][0]["renewed_at"].clone();
     until("it is renewed", || server.inspect("L")["holders"][0]["renewed_at"] != renewed);
     first.say("go");
-    let output = first.end();
-    assert_eq!((output.code(), output.out()), (7, "XFSZ".into()));
+    first.end().exits(7).prints("XFSZ");
     assert_eq!(std::fs::metadata(&log).unwrap().len(), 1024);
 }
 
@@ -192,8 +189,7 @@ fn rlock_resumes_after_a_sigstop_at_any_moment_of_startup() {
         }
         kill("STOP");
         kill("CONT");
-        let output = first.end();
-        assert_eq!(output.code(), 0, "after {delay} ms: {output:?}");
+        let output = first.end().exits(0);
         assert_ne!(output.out(), "");
         assert!(server.is_free(&name));
     }
@@ -223,8 +219,7 @@ fn under_nohup_neither_rlock_nor_its_command_receives_sighup() {
     let server = Server::start();
     let mut nohup = std::process::Command::new("nohup");
     nohup.arg(binary()).args(["exec", "L", "sh", "-c", support::READY]);
-    let mut first = Running::start(nohup.env("RLOCK_URL", server.url()));
-    assert_eq!(first.line(), "READY");
+    let mut first = Running::start(nohup.env("RLOCK_URL", server.url())).prints_first("READY");
     first.signal("HUP");
     first.say("go");
     assert_eq!(first.end().code(), 0);

@@ -18,8 +18,7 @@ fn begun(server: &Server, problem: &str) -> Running {
 
 #[track_caller]
 fn runs(exec: Running) {
-    let output = exec.end();
-    assert_eq!((output.code(), output.out().as_str()), (0, "RUNS"), "{output:?}");
+    let output = exec.end().exits(0).prints("RUNS");
     let last = "rlock: L: the server is answering again after ";
     assert!(output.err().starts_with(last) && output.err().lines().count() == 1, "{output:?}");
 }

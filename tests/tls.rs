@@ -81,8 +81,7 @@ fn a_lock_over_tls_works_like_any_other() {
     authority.signs("server", "DNS:localhost,IP:127.0.0.1", "-days 2");
     let (server, url) = authority.serves("server", "no");
     let hold = ["exec", "--ttl", "2s", "L", "sh", "-c", READY];
-    let mut first = Running::start(&mut trusting(&authority, &url, &hold));
-    assert_eq!(first.line(), "READY");
+    let first = Running::start(&mut trusting(&authority, &url, &hold)).prints_first("READY");
     let mut second = Running::start(&mut trusting(&authority, &url, &["exec", "L", "echo", "in"]));
     second.told("waiting at position 1");
     support::until("it is renewed", || server.calls_of("evalsha") >= 4);
@@ -107,9 +106,7 @@ fn an_untrusted_server_is_rejected_with_78_and_receives_no_password() {
     authority.signs("old", "DNS:localhost", "-days -1");
     authority.signs("server", "DNS:localhost", "-days 2");
     let fails = |command: &mut Command, part: &str| {
-        let output = run(command.env("RLOCK_PASSWORD", "secret"));
-        assert_eq!(output.code(), 78, "{output:?}");
-        assert!(output.err().contains(part), "{part}: {output:?}");
+        run(command.env("RLOCK_PASSWORD", "secret")).exits(78).says(part);
     };
     let exec = ["exec", "L", "true"];
     let (_server, url) = authority.serves("other", "no");
@@ -141,11 +138,10 @@ fn without_root_certificates_tls_exits_with_78_unless_ssl_cert_file_names_one() 
     let (_server, url) = authority.serves("server", "no");
     let mut command = rlock(["exec", "L", "true"]);
     command.env("RLOCK_URL", url).env("SSL_CERT_DIR", "/nonexistent");
-    let output = run(command.env("SSL_CERT_FILE", "/nonexistent"));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("; set --tls-ca, or install ca-certificates"), "{output:?}");
-    let output = run(command.env("SSL_CERT_FILE", authority.file("ca.crt")));
-    assert_eq!(output.code(), 0, "{output:?}");
+    run(command.env("SSL_CERT_FILE", "/nonexistent"))
+        .exits(78)
+        .says("; set --tls-ca, or install ca-certificates");
+    run(command.env("SSL_CERT_FILE", authority.file("ca.crt"))).exits(0);
 }
 
 #[test]
@@ -194,8 +190,7 @@ fn an_unusable_certificate_exits_with_78_and_a_plain_explanation() {
         ("ca", ["is a CA certificate", "CA:FALSE"]),
     ] {
         let (_server, url) = authority.serves(certificate, "no");
-        let output = run(&mut trusting(&authority, &url, &exec));
-        assert_eq!(output.code(), 78, "{output:?}");
+        let output = run(&mut trusting(&authority, &url, &exec)).exits(78);
         assert!(parts.iter().all(|part| output.err().contains(part)), "{output:?}");
         assert!(!output.err().contains("Other"), "{output:?}");
     }
@@ -210,8 +205,7 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
     let fails = |key: &str, part: &str| {
         let mut command = trusting(&authority, "rediss://localhost:1", &["exec", "L", "true"]);
         command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
-        let output = run(command.env("RLOCK_TLS_KEY", authority.file(key)));
-        assert_eq!(output.code(), 78, "{output:?}");
+        let output = run(command.env("RLOCK_TLS_KEY", authority.file(key))).exits(78);
         assert!(output.err().contains(part) && output.err().contains(key), "{part}: {output:?}");
     };
     for encrypted in ["encrypted.key", "older.key"] {
@@ -224,9 +218,7 @@ fn an_unusable_key_exits_with_78_and_states_the_remedy() {
     fails("client.crt", "no private key");
     let mut command = trusting(&authority, "rediss://localhost:1", &["exec", "L", "true"]);
     command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
-    let output = run(command.env("RLOCK_TLS_KEY", authority.file("ca.key")));
-    assert_eq!(output.code(), 78, "{output:?}");
-    assert!(output.err().contains("do not match"), "{output:?}");
+    run(command.env("RLOCK_TLS_KEY", authority.file("ca.key"))).exits(78).says("do not match");
 }
 
 #[test]
@@ -242,8 +234,7 @@ fn the_files_can_be_pipes_and_have_any_name() {
         $rlock release $tls --tls-key client.key L $t";
     let mut bash = Command::new("bash");
     bash.env("RLOCK_URL", &url).env("rlock", binary());
-    let output = run(bash.current_dir(authority.0.path()).args(["-c", script]));
-    assert_eq!((output.code(), output.out().as_str()), (0, "in"), "{output:?}");
+    run(bash.current_dir(authority.0.path()).args(["-c", script])).exits(0).prints("in");
     assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
     // A path is not text.
     let odd = authority.0.path().join(std::ffi::OsStr::from_bytes(b"c\xffa.crt"));
@@ -264,8 +255,7 @@ fn a_key_that_every_user_can_read_causes_a_warning() {
         std::fs::set_permissions(authority.file("client.key"), permissions).unwrap();
         let mut command = trusting(&authority, &url, &["inspect"]);
         command.env("RLOCK_TLS_CERT", authority.file("client.crt"));
-        let output = run(command.env("RLOCK_TLS_KEY", authority.file("client.key")));
-        assert_eq!(output.code(), 0, "{output:?}");
+        let output = run(command.env("RLOCK_TLS_KEY", authority.file("client.key"))).exits(0);
         assert_eq!(
             output.err().matches("--tls-key: readable by every user").count(),
             warnings,
@@ -280,7 +270,7 @@ fn a_redis_url_for_a_tls_server_suggests_rediss() {
     authority.signs("server", "IP:127.0.0.1", "-days 2");
     let (_server, url) = authority.serves("server", "no");
     let url = url.replace("rediss://", "redis://");
-    let output = run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", url));
-    assert_eq!(output.code(), 69);
-    assert!(output.err().contains("use rediss:// if it uses TLS"), "{output:?}");
+    run(rlock(["exec", "-n", "L", "true"]).env("RLOCK_URL", url))
+        .exits(69)
+        .says("use rediss:// if it uses TLS");
 }

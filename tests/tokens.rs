@@ -27,8 +27,7 @@ fn no_key_name_contains_a_token() {
     server.cli(&["CONFIG", "SET", "notify-keyspace-events", "EA"]);
     let mut subscribe = Command::new("redis-cli");
     subscribe.arg("-s").arg(server.socket()).args(["PSUBSCRIBE", "__keyevent@*"]);
-    let mut events = Running::start(&mut subscribe);
-    assert_eq!(events.line(), "psubscribe");
+    let mut events = Running::start(&mut subscribe).prints_first("psubscribe");
     let first = holder(&server, &[], "L");
     let mut next = support::waiter(&server, &[], "L", "next");
     let token = server.waiters_token("L");
@@ -70,8 +69,7 @@ fn renew_and_release_reject_wrong_partial_and_expired_tokens() {
 fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
     let server = Server::start();
     let token = acquire(&server, &["--ttl", "10m"], "L");
-    let renewed = run(&mut server.rlock(["renew", "--json", "L", &token]));
-    assert_eq!(renewed.code(), 0, "{renewed:?}");
+    run(&mut server.rlock(["renew", "--json", "L", &token])).exits(0);
     assert!(server.lease_left("L") > 540_000);
     // A script may shorten a lease that only it relies on.
     assert_eq!(run(&mut server.rlock(["renew", "--ttl", "5s", "L", &token])).code(), 0);
@@ -126,8 +124,7 @@ fn a_server_restarted_without_data_knows_no_hold() {
     server.kill();
     server.start_again();
     for command in ["renew", "release"] {
-        let output = run(&mut server.rlock([command, "L", &token]));
-        assert_eq!(output.code(), 77, "{command}");
+        run(&mut server.rlock([command, "L", &token])).exits(77);
     }
 }
 
@@ -184,8 +181,8 @@ fn a_shell_can_evaluate_the_output_of_shell() {
         "eval \"$({rlock} acquire --shell L)\" && sh -c '{rlock} release $RLOCK_NAME && echo $RLOCK_HELD'",
         rlock = binary()
     );
-    let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
-    assert_eq!(output.code(), 0, "{output:?}");
+    let output =
+        run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url())).exits(0);
     assert!(output.out().starts_with("rlock:L="), "{output:?}");
 }
 
@@ -194,9 +191,9 @@ fn a_token_that_cannot_be_printed_leaves_no_lock_behind() {
     let server = Server::start();
     for redirection in [">&-", ">/dev/full"] {
         let script = format!("{} acquire L {redirection}", binary());
-        let output = run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()));
-        assert_eq!(output.code(), 70, "{output:?}");
-        assert!(output.err().contains("standard output"), "{output:?}");
+        run(Command::new("sh").args(["-c", &script]).env("RLOCK_URL", server.url()))
+            .exits(70)
+            .says("standard output");
         assert!(server.is_free("L"), "{redirection}");
     }
 }
@@ -208,8 +205,7 @@ fn evaluating_a_failed_acquire_returns_its_exit_status() {
     let rlock = binary();
     let script = format!("eval \"$({rlock} acquire -q -n --shell L)\" || exit; echo went on");
     let mut shell = std::process::Command::new("sh");
-    let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
-    assert_eq!((output.code(), output.out().as_str()), (75, ""), "{output:?}");
+    run(shell.args(["-c", &script]).env("RLOCK_URL", server.url())).exits(75).prints("");
 }
 
 support::also_on_local! {

@@ -12,8 +12,7 @@ fn rlock_exits_with_every_status_of_its_command() {
     let server = Server::start();
     for status in 0..=255 {
         let exit = format!("exit {status}");
-        let output = run(&mut server.rlock(["exec", "status", "sh", "-c", &exit]));
-        assert_eq!(output.code(), status, "{output:?}");
+        let output = run(&mut server.rlock(["exec", "status", "sh", "-c", &exit])).exits(status);
         assert_eq!(output.err(), "");
     }
 }
@@ -93,8 +92,7 @@ fn with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it()
     let status = ["grep", "^SigIgn", "/proc/self/status", "/nonexistent"];
     let mut perl = Command::new("perl");
     perl.args(["-e", script, binary(), "exec", "L"]).args(status);
-    let output = run(perl.env("RLOCK_URL", server.url()));
-    assert_eq!(output.code(), 2, "grep's status for a file that is not there");
+    let output = run(perl.env("RLOCK_URL", server.url())).exits(2);
     let ignored = u64::from_str_radix(output.out().split_whitespace().last().unwrap(), 16).unwrap();
     assert_ne!(ignored & (1 << (17 - 1)), 0, "{output:?}");
 }
@@ -203,9 +201,9 @@ fn the_command_learns_about_its_lock_from_its_environment() {
 #[test]
 fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
     let server = Server::start();
-    let output = run(&mut server.rlock(["exec", "L", "no-such-command"]));
-    assert_eq!(output.code(), 127);
-    assert!(output.err().contains("no-such-command: command not found"), "{output:?}");
+    run(&mut server.rlock(["exec", "L", "no-such-command"]))
+        .exits(127)
+        .says("no-such-command: command not found");
     let script = |name: &str, text: &str| {
         let path = server.directory().join(name);
         std::fs::write(&path, text).unwrap();
@@ -220,9 +218,7 @@ fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
         (script("b", "#!/bin/sh\r\n:\r\n"), 127, "/bin/sh not found; remove the carriage return"),
         ("echo hi".into(), 127, "command not found; to run a shell command, use sh -c"),
     ] {
-        let output = run(&mut server.rlock(["exec", "L", &program]));
-        assert_eq!(output.code(), status, "{output:?}");
-        assert!(output.err().contains(told), "{output:?}");
+        run(&mut server.rlock(["exec", "L", &program])).exits(status).says(told);
     }
     assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
 }

@@ -30,8 +30,7 @@ fn nonblock_fails_at_once_and_names_the_holder() {
     let first = holder(&server, &["--label", "https://ci/17"], "deploy");
     for options in [vec!["-n"], vec!["--nonblock"], vec!["-w", "0"]] {
         let arguments = ["exec"].iter().chain(&options).chain(&["deploy", "true"]);
-        let output = run(server.rlock(arguments).env("USER", "x"));
-        assert_eq!(output.code(), 75);
+        let output = run(server.rlock(arguments).env("USER", "x")).exits(75);
         let told = output.err();
         assert!(told.starts_with("rlock: deploy: held by "), "{told}");
         for part in
@@ -338,9 +337,9 @@ fn a_bounded_wait_for_an_unreachable_server_exits_with_69() {
 fn rlock_waits_for_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
-    let output = run(&mut server.rlock(["exec", "-n", "L", "true"]));
-    assert_eq!(output.code(), 75);
-    assert!(output.err().contains("held by another tool, whose key expires in"), "{output:?}");
+    run(&mut server.rlock(["exec", "-n", "L", "true"]))
+        .exits(75)
+        .says("held by another tool, whose key expires in");
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
     let output = run(&mut server.rlock(["exec", "-w", "20s", "L", "echo", "in"]));
     assert_eq!(output.out(), "in");

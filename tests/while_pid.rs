@@ -52,8 +52,7 @@ fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
     let server = Server::on_tcp(&[]);
     let (wire, flights) = measured_wire(&server);
     wire.hang_up_after(flights);
-    let output = run(script(&server, "true").env("RLOCK_URL", wire.url()));
-    assert_eq!((output.code(), output.out().as_str()), (69, ""), "{output:?}");
+    let output = run(script(&server, "true").env("RLOCK_URL", wire.url())).exits(69).prints("");
     assert!(output.err().starts_with("rlock: L: the keeper failed to start: "), "{output:?}");
     assert!(output.err().contains("; check the "), "{output:?}");
 }
@@ -72,8 +71,7 @@ fn a_keeper_outlasts_a_short_outage_while_it_starts() {
     wire.part(true);
     until("the keeper asks again", || wire.flights() > before + flights + 1);
     wire.part(false);
-    let output = script.finish();
-    assert_eq!((output.code(), output.out().as_str()), (0, "HELD"), "{output:?}");
+    script.finish().exits(0).prints("HELD");
 }
 
 /// A process for a keeper to watch.
@@ -91,8 +89,7 @@ fn a_waiter_whose_process_ends_leaves_the_queue() {
         Running::start(&mut server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]));
     waits.told("waiting at position 1");
     sleeper.kill();
-    let told = waits.end();
-    assert_eq!(told.code(), 64, "{told:?}");
+    let told = waits.end().exits(64);
     assert!(told.err().ends_with("the process of --while-pid ended during the wait"), "{told:?}");
     assert_eq!(server.waiting("L"), 0);
     assert_eq!(holder.finish().code(), 0);
@@ -137,8 +134,7 @@ fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
             support::acquire(&server, &[], "L");
         }
         wire.part(false);
-        let output = script.finish();
-        assert_eq!((output.code(), output.out().as_str()), (76, ""), "{output:?}");
+        let output = script.finish().exits(76).prints("");
         let told = "rlock: L: the lock was lost while the keeper started; acquire it again";
         assert_eq!(output.err(), told);
     }
@@ -147,8 +143,7 @@ fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
 #[test]
 fn the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends() {
     let server = Server::start();
-    let mut running = Running::start(&mut script(&server, "read _"));
-    assert_eq!(running.line(), "HELD");
+    let mut running = Running::start(&mut script(&server, "read _")).prints_first("HELD");
     let holder = server.inspect("L")["holders"][0].clone();
     assert_eq!((&holder["kind"], &holder["label"]), (&"while-pid".into(), &"script".into()));
     assert_eq!((&holder["pid"], &holder["command"]), (&running.pid().into(), &"sh".into()));
@@ -171,8 +166,7 @@ fn the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends() {
 #[test]
 fn a_killed_script_frees_its_lock_too() {
     let server = Server::start();
-    let mut running = Running::start(&mut script(&server, "read _"));
-    assert_eq!(running.line(), "HELD");
+    let mut running = Running::start(&mut script(&server, "read _")).prints_first("HELD");
     running.signal("KILL");
     running.process.wait().unwrap();
     until("it is freed", || server.is_free("L"));
@@ -210,8 +204,7 @@ fn a_script_that_loses_its_lock_is_stopped_with_all_that_it_started() {
     let server = Server::start();
     let body = "sh -c 'trap \"\" TERM; echo $$; while :; do sleep 0.01; done'";
     let mut command = script(&server, body);
-    let mut running = Running::start(command.env("TTL", "3s"));
-    assert_eq!(running.line(), "HELD");
+    let mut running = Running::start(command.env("TTL", "3s")).prints_first("HELD");
     let stubborn = running.line();
     server.revoke("L");
     let output = running.end();
@@ -235,8 +228,7 @@ fn a_script_that_loses_its_lock_reads_the_reason_on_its_own_stderr() {
                 None => command.env_remove(name),
             };
         }
-        let mut running = Running::start(&mut command);
-        assert_eq!(running.line(), "HELD");
+        let running = Running::start(&mut command).prints_first("HELD");
         let stops = format!("; stopping the script (pid {})", running.pid());
         server.revoke("L");
         let output = running.end();
@@ -273,8 +265,7 @@ fn the_reason_is_in_the_system_log_if_the_script_has_closed_its_stderr() {
     );
     inside.arg("sh").arg(shell.get_program()).args(shell.get_args());
     inside.env("DEV", &dev).env("LOG", &log).env("RLOCK_URL", url).env("TTL", "1s");
-    let mut running = Running::start(&mut inside);
-    assert_eq!(running.line(), "HELD");
+    let running = Running::start(&mut inside).prints_first("HELD");
     server.kill();
     let next = || {
         let mut message = vec![0; 1_000];
@@ -307,8 +298,8 @@ fn the_keeper_does_not_keep_the_callers_stderr_open() {
 #[test]
 fn a_signal_makes_the_keeper_ask_and_only_the_server_ends_it() {
     let server = Server::start();
-    let mut running = Running::start(script(&server, "read _").env("TTL", "1h"));
-    assert_eq!(running.line(), "HELD");
+    let mut running =
+        Running::start(script(&server, "read _").env("TTL", "1h")).prints_first("HELD");
     let keeper = keeper_of(running.pid()).unwrap();
     let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
     let before = renewed();
@@ -327,8 +318,8 @@ fn a_daemon_in_the_session_of_a_script_is_stopped_with_it() {
     let shell = script(&server, "(sh -c 'sleep 1000 >&- 2>&- & echo $!'); read _");
     let mut setsid = Command::new("setsid");
     setsid.arg(shell.get_program()).args(shell.get_args());
-    let mut running = Running::start(setsid.env("RLOCK_URL", server.url()).env("TTL", "3s"));
-    assert_eq!(running.line(), "HELD");
+    let mut running =
+        Running::start(setsid.env("RLOCK_URL", server.url()).env("TTL", "3s")).prints_first("HELD");
     let daemon = running.line();
     server.revoke("L");
     assert!(!running.end().status.success());
@@ -338,8 +329,7 @@ fn a_daemon_in_the_session_of_a_script_is_stopped_with_it() {
 #[test]
 fn a_server_unreachable_for_too_long_stops_the_script_before_others_can_acquire_the_lock() {
     let server = Server::with(&[]);
-    let mut running = Running::start(&mut script(&server, "sleep 60"));
-    assert_eq!(running.line(), "HELD");
+    let running = Running::start(&mut script(&server, "sleep 60")).prints_first("HELD");
     server.signal("STOP");
     let output = running.end();
     assert!(!output.status.success(), "{output:?}");
@@ -349,8 +339,7 @@ fn a_server_unreachable_for_too_long_stops_the_script_before_others_can_acquire_
 #[test]
 fn the_keeper_survives_every_signal_that_can_be_blocked() {
     let server = Server::start();
-    let mut running = Running::start(&mut script(&server, "read _"));
-    assert_eq!(running.line(), "HELD");
+    let mut running = Running::start(&mut script(&server, "read _")).prints_first("HELD");
     let keeper = keeper_of(running.pid()).unwrap();
     // The C library keeps 32 to 34 for itself.
     let others = [libc::SIGKILL, libc::SIGSTOP, 32, 33, 34];
@@ -387,8 +376,7 @@ fn acquire_with_while_pid_exits_with_64_for_a_process_it_cannot_watch() {
     until("it has ended", || is_gone(&ended.id().to_string()));
     let zombie = ended.id().to_string();
     for bad in ["0", "-1", "x", "4194304", "2147483647", "1", &zombie] {
-        let output = run(&mut server.rlock(["acquire", &format!("--while-pid={bad}"), "L"]));
-        assert_eq!(output.code(), 64, "{output:?}");
+        run(&mut server.rlock(["acquire", &format!("--while-pid={bad}"), "L"])).exits(64);
     }
     ended.wait().unwrap();
     assert!(server.is_free("L"));
@@ -543,8 +531,8 @@ fn without_proc_the_keeper_warns_that_it_cannot_stop_every_process() {
     let mut inside = Command::new("unshare");
     inside.args(["--user", "--map-root-user", "--pid", "--fork", "sh", "-c", "\"$@\"; true", "sh"]);
     inside.arg(shell.get_program()).args(shell.get_args());
-    let mut running = Running::start(inside.env("RLOCK_URL", server.url()).env("TTL", "3s"));
-    assert_eq!(running.line(), "HELD");
+    let running =
+        Running::start(inside.env("RLOCK_URL", server.url()).env("TTL", "3s")).prints_first("HELD");
     server.revoke("L");
     let output = running.end();
     assert_eq!(output.err().matches("; mount /proc").count(), 1, "{output:?}");

@@ -12,11 +12,13 @@
 mod deployment;
 mod faults;
 mod judge;
+mod kind;
 mod plan;
 mod record;
 mod round;
 mod strain;
 mod tally;
+mod time;
 mod worker;
 
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +26,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use deployment::{Deployment, Kind};
+use deployment::Deployment;
+use kind::Kind;
 use plan::Plan;
 use strain::Watcher;
 use tally::{Tally, WIDTH};

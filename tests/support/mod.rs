@@ -211,6 +211,12 @@ pub trait Finished {
     fn code(&self) -> i32;
     fn out(&self) -> String;
     fn err(&self) -> String;
+    /// Checks the exit status.
+    fn exits(self, status: i32) -> Self;
+    /// Checks what is on stdout.
+    fn prints(self, text: &str) -> Self;
+    /// Checks that stderr contains a text.
+    fn says(self, part: &str) -> Self;
 }
 
 impl Finished for Output {
@@ -225,6 +231,24 @@ impl Finished for Output {
 
     fn err(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim_end().to_owned()
+    }
+
+    #[track_caller]
+    fn exits(self, status: i32) -> Self {
+        assert_eq!(self.code(), status, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn prints(self, text: &str) -> Self {
+        assert_eq!(self.out(), text, "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn says(self, part: &str) -> Self {
+        assert!(self.err().contains(part), "no {part:?}: {self:?}");
+        self
     }
 }
 
@@ -256,6 +280,13 @@ impl Running {
         let mut process = Process::start(command);
         let (stdin, stdout, stderr) = (process.stdin(), process.stdout(), process.stderr());
         Self { process, stdin, stdout, stderr }
+    }
+
+    /// Waits for its first line.
+    #[track_caller]
+    pub fn prints_first(mut self, line: &str) -> Self {
+        assert_eq!(self.line(), line);
+        self
     }
 
     pub fn pid(&self) -> u32 {
@@ -338,9 +369,7 @@ pub fn holder_that_cleans_up(server: &Server, name: &str) -> Running {
     let script = "trap 'echo STOPPING; read _; exit' TERM; echo READY
         while :; do sleep 0.01; done";
     let options = ["exec", "--ttl", "6s", name, "bash", "-c", script];
-    let mut holder = Running::start(&mut server.rlock(options));
-    assert_eq!(holder.line(), "READY");
-    holder
+    Running::start(&mut server.rlock(options)).prints_first("READY")
 }
 
 /// Starts an exec that waits in the queue, and prints ENTERED and `word` once it holds the lock.

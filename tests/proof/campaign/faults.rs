@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::deployment::Kind;
-use super::plan::Plan;
+use super::kind::Kind;
 
 /// A fault at a time of the round.
 #[derive(Clone, Debug)]
@@ -169,30 +168,6 @@ impl What {
             | Self::Delay(workers, _)
             | Self::BreakReply(workers, _) => workers & (1 << number) != 0,
             _ => true,
-        }
-    }
-
-    /// What the fault may cause by docs/promises.md. `worker` is the one that it hits.
-    pub fn effect(self, plan: &Plan, worker: usize) -> Effect {
-        match self {
-            Self::Stop(_) => Effect::Stops(worker),
-            Self::Kill(_) => Effect::Kills(worker),
-            Self::Terminate(_) => Effect::Terminates(worker),
-            Self::Revoke | Self::DeleteKey => Effect::Revokes,
-            Self::Free => Effect::Frees,
-            Self::KillConnections | Self::BreakReply(..) => Effect::Breaks,
-            Self::Flush => Effect::Loses,
-            Self::FreezeServer(server)
-            | Self::KillServer(server)
-            | Self::RefuseServer(server)
-            | Self::PartServer(server, _)
-            | Self::DeleteKeyOf(server) => Effect::FailsOne(server),
-            Self::RestartEmpty(server) if plan.kind.is_quorum() => Effect::FailsOne(server),
-            Self::RestartEmpty(_) => Effect::Loses,
-            _ if self.may_replace_master(plan.kind) && !plan.survives_failovers() => {
-                Effect::FailsOver
-            }
-            _ => Effect::Delays,
         }
     }
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::faults::Effect;
 use super::plan::{Mode, Plan};
-use super::record::{Happened, Record, Rest, Run, Span, Worker, Write};
+use super::record::{Happened, Record, Rest, Run, Worker, Write};
 use super::strain::Strain;
+use super::time::Span;
 
 /// A token counts the milliseconds of the server's clock, in microseconds.
 const RESOLUTION: u64 = 1_000;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::deployment::Kind;
-use super::faults::{Fault, What, Whom};
+use super::faults::{Effect, Fault, What, Whom};
+use super::kind::Kind;
 use crate::support::random::Random;
 
 /// The largest number of workers in a round.
@@ -77,6 +77,30 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
 }
 
 impl Plan {
+    /// What the fault may cause by docs/promises.md. `worker` is the one that it hits.
+    pub fn effect(&self, what: What, worker: usize) -> Effect {
+        match what {
+            What::Stop(_) => Effect::Stops(worker),
+            What::Kill(_) => Effect::Kills(worker),
+            What::Terminate(_) => Effect::Terminates(worker),
+            What::Revoke | What::DeleteKey => Effect::Revokes,
+            What::Free => Effect::Frees,
+            What::KillConnections | What::BreakReply(..) => Effect::Breaks,
+            What::Flush => Effect::Loses,
+            What::FreezeServer(server)
+            | What::KillServer(server)
+            | What::RefuseServer(server)
+            | What::PartServer(server, _)
+            | What::DeleteKeyOf(server) => Effect::FailsOne(server),
+            What::RestartEmpty(server) if self.kind.is_quorum() => Effect::FailsOne(server),
+            What::RestartEmpty(_) => Effect::Loses,
+            _ if what.may_replace_master(self.kind) && !self.survives_failovers() => {
+                Effect::FailsOver
+            }
+            _ => Effect::Delays,
+        }
+    }
+
     /// How long a restarted server of a quorum does not vote: the longest TTL or `--at-least` of a
     /// worker, plus 2 s, because uptimes are whole seconds. Zero without a quorum.
     pub fn blank(&self) -> Duration {

@@ -2,26 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use nix::time::{ClockId, clock_gettime};
 
 use super::faults::Effect;
 use super::plan::{Plan, Work};
 use super::strain::Strain;
-
-pub fn now() -> f64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
-    now.tv_sec() as f64 + now.tv_nsec() as f64 / 1e9
-}
-
-/// Microseconds since 1970. Fencing tokens count in them.
-pub fn time_of_day() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
-}
-
-/// From and to.
-pub type Span = (f64, f64);
+use super::time::Span;
 
 /// A gap between two signs of life that ends a span: the command may have been stopped.
 const SIGN_OF_LIFE: f64 = 0.05;

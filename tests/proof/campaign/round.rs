@@ -13,8 +13,9 @@ use super::deployment::Deployment;
 use super::faults::{Effect, Fault, What, Whom};
 use super::judge;
 use super::plan::{Plan, Style};
-use super::record::{Happened, Record, Rest, Shown, Worker, now, runs, time_of_day};
+use super::record::{Happened, Record, Rest, Shown, Worker, runs};
 use super::strain::Watcher;
+use super::time::{now, time_of_day};
 use super::worker::Started;
 use crate::support::{Finished, rlock, run, until};
 
@@ -202,7 +203,7 @@ impl Round<'_> {
     fn happened(&mut self, number: usize, worker: Option<usize>, from: f64) {
         let what = self.plan.faults[number].what;
         self.played.push(what);
-        let effect = what.effect(self.plan, worker.unwrap_or(0));
+        let effect = self.plan.effect(what, worker.unwrap_or(0));
         self.happened.push(Happened {
             what: format!("{what:?}"),
             name: what.name(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::record::{Span, now};
+use super::time::{Span, now};
 
 /// How late a thread must wake up to be written down, in seconds.
 const LATE: f64 = 0.01;

@@ -10,8 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::plan::{Mode, Style, WaitLimit, Work};
-use super::record::{End, Span, now};
+use super::record::End;
 use super::strain::watch_process;
+use super::time::{Span, now};
 use crate::support::limit::Process;
 use crate::support::rlock;
 

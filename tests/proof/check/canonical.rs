@@ -8,7 +8,8 @@ use super::client::Phase;
 use super::connection::{Reply, Sent, What};
 use super::lock;
 use super::scope::whose;
-use super::world::{NOW, World, now};
+use super::time::{NOW, now};
+use super::world::World;
 use rlock::rules::{
     Answer, Fence, HoldState, Holder, Kind, Renewal, ServerTime, State, Verdict, View,
 };

@@ -6,7 +6,7 @@ use super::action::Action;
 use super::connection::Connection;
 use super::scope::whose;
 use super::shift::Shift;
-use super::world::now;
+use super::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::Machine;
 use rlock::rules::waiter::{End, Waiter};

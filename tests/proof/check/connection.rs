@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::world::now;
+use super::time::now;
 use rlock::rules::{
     Delivery, Failure, Instant, Release, Renewal, Seen, Ticket, UserMessage, Verdict,
 };

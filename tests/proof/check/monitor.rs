@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::connection::{Reply, Sent, What};
-use super::properties::Property;
+use super::property::Property;
 use super::scope::{Scope, whose};
-use super::world::{NOW, TICK_MILLIS};
+use super::time::{NOW, TICK_MILLIS};
 use rlock::rules::model::Lock;
 use rlock::rules::model::lock::CLAIM_WINDOW;
 use rlock::rules::{Answer, Mode, Verdict};
@@ -128,8 +128,8 @@ impl Monitor {
         Self { clients: vec![Watched::default(); clients], ..Self::default() }
     }
 
-    /// Judges one call, and remembers what it did.
-    pub(super) fn executed(
+    /// What a call asks for, before it is judged.
+    pub(super) fn asked(
         &mut self,
         call: &Call<'_>,
         sent: Option<&Sent>,
@@ -143,9 +143,11 @@ impl Monitor {
         if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
             self.supersede(call, sent, verdict)?;
         }
-        if let Some(property) = Property::broken_by(self, call) {
-            return Err(property);
-        }
+        Ok(())
+    }
+
+    /// Remembers what a call did.
+    pub(super) fn executed(&mut self, call: &Call<'_>, sent: Option<&Sent>, reply: Option<&Reply>) {
         for fact in call.granted() {
             self.granted = self.granted.max(fact.fence);
             self.order.retain(|place| !place.is_of(fact.client as u8, fact.round));
@@ -155,7 +157,7 @@ impl Monitor {
             watched.revoked = None;
             watched.kept = (at_least > 0).then_some((NOW + at_least, false));
         }
-        let (Some(sent), Some(reply)) = (sent, reply) else { return Ok(()) };
+        let (Some(sent), Some(reply)) = (sent, reply) else { return };
         let client = usize::from(sent.client);
         match (&sent.what, reply) {
             (_, Reply::Verdict(Verdict::Answer(Answer::Queued { .. }))) => {
@@ -185,7 +187,6 @@ impl Monitor {
             }
             _ => {}
         }
-        Property::broken_after(self, call).map_or(Ok(()), Err)
     }
 
     /// Of the waiting requests with `--supersede`, only the newest may remain. A request counts

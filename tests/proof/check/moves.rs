@@ -5,7 +5,8 @@ use nix::sys::signal::Signal;
 
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
-use super::world::{World, now};
+use super::time::now;
+use super::world::World;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};

@@ -1,82 +1,50 @@
 //! What must never happen: one function for each promise.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::client::Client;
+use super::connection::{Reply, Sent};
 use super::monitor::{Call, Fact, Monitor, facts};
+use super::property::Property;
 use super::scope::{Scope, stranger, whose};
 use super::search::Play;
-use super::world::{NOW, TICK_MILLIS, World};
+use super::time::{NOW, TICK_MILLIS};
+use super::world::World;
 use rlock::rules::model::lock::CLAIM_WINDOW;
 use rlock::rules::{HoldState, Mode, Outcome, Slot};
 
-/// A promise. If a search ends without a broken promise, all of them are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Property {
-    HoldersExcludeEachOther,
-    EachHolderHasItsSlot,
-    FencesGrow,
-    FirstComeFirstServed,
-    TheNewestWins,
-    NoLockIsIdleBesideAWaiter,
-    ADeadHoldEndsInTime,
-    AtLeastIsKept,
-    ARevokedHolderStops,
-    WhatIsOverStaysOver,
-    NothingIsLeft,
-    NothingIsStuck,
+/// The one that a call breaks.
+fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Property> {
+    Property::first([
+        (Property::FencesGrow, fence_does_not_grow(monitor, call)),
+        (Property::TheNewestWins, call.granted().any(|fact| monitor.is_superseded(&fact))),
+        (Property::FirstComeFirstServed, is_overtaken(monitor, call)),
+        (Property::ADeadHoldEndsInTime, lasts_too_long(call)),
+        (Property::AtLeastIsKept, is_granted_too_early(monitor, call)),
+    ])
 }
 
-impl fmt::Display for Property {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HoldersExcludeEachOther => "two commands run that exclude each other",
-            Self::EachHolderHasItsSlot => "two commands run with one slot number, or one without",
-            Self::FencesGrow => "a fencing token did not grow",
-            Self::FirstComeFirstServed => "a living waiter was overtaken",
-            Self::TheNewestWins => "not the newest request with --supersede remains",
-            Self::NoLockIsIdleBesideAWaiter => "the lock is idle beside a living waiter",
-            Self::ADeadHoldEndsInTime => {
-                "a hold lasts longer than its holder's last request allows"
-            }
-            Self::AtLeastIsKept => "the lock was granted before --at-least ended",
-            Self::ARevokedHolderStops => "a command runs on although its hold was revoked",
-            Self::WhatIsOverStaysOver => "a token that was released or given up is in the lock",
-            Self::NothingIsLeft => "something is left when all have ended",
-            Self::NothingIsStuck => "no way leads from here to the end",
-        })
-    }
+/// Judges one call, and remembers what it did.
+pub(super) fn judge(
+    monitor: &mut Monitor,
+    call: &Call<'_>,
+    sent: Option<&Sent>,
+    reply: Option<&Reply>,
+) -> Result<(), Property> {
+    monitor.asked(call, sent, reply)?;
+    broken_by(monitor, call).map_or(Ok(()), Err)?;
+    monitor.executed(call, sent, reply);
+    if is_back(monitor, call) { Err(Property::WhatIsOverStaysOver) } else { Ok(()) }
 }
 
-impl Property {
-    /// The one that a call breaks.
-    pub(super) fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Self> {
-        let broken = [
-            (Self::FencesGrow, fence_does_not_grow(monitor, call)),
-            (Self::TheNewestWins, call.granted().any(|fact| monitor.is_superseded(&fact))),
-            (Self::FirstComeFirstServed, is_overtaken(monitor, call)),
-            (Self::ADeadHoldEndsInTime, lasts_too_long(call)),
-            (Self::AtLeastIsKept, is_granted_too_early(monitor, call)),
-        ];
-        broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
-    }
-
-    /// The one that is broken once what a call did is known.
-    pub(super) fn broken_after(monitor: &Monitor, call: &Call<'_>) -> Option<Self> {
-        is_back(monitor, call).then_some(Self::WhatIsOverStaysOver)
-    }
-
-    /// The one that a state breaks.
-    pub(super) fn broken_in(world: &World) -> Option<Self> {
-        let broken = [
-            (Self::HoldersExcludeEachOther, rivals_run(world)),
-            (Self::EachHolderHasItsSlot, slots_are_mixed_up(world)),
-            (Self::ARevokedHolderStops, revoked_runs_on(world)),
-            (Self::NothingIsLeft, world.is_end() && is_something_left(world)),
-        ];
-        broken.into_iter().find(|(_, broken)| *broken).map(|(property, _)| property)
-    }
+/// The one that a state breaks.
+pub(super) fn broken_in(world: &World) -> Option<Property> {
+    Property::first([
+        (Property::HoldersExcludeEachOther, rivals_run(world)),
+        (Property::EachHolderHasItsSlot, slots_are_mixed_up(world)),
+        (Property::ARevokedHolderStops, revoked_runs_on(world)),
+        (Property::NothingIsLeft, world.is_end() && is_something_left(world)),
+    ])
 }
 
 /// Whether two clients can never hold the lock together.

@@ -18,6 +18,8 @@ mod canonical;
 mod client;
 mod monitor;
 mod moves;
+mod play;
+mod properties;
 mod scope;
 mod scopes;
 mod server;

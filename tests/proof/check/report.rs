@@ -1,16 +1,12 @@
 //! Searches a scope by its name, and prints what was found.
 
-use std::fmt::Display;
 use std::time::Instant;
 
 use super::search::{Play, search};
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
 /// those that are named, separated by semicolons.
-pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str])
-where
-    W::Property: Display,
-{
+pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str]) {
     let scopes = match wanted {
         "" => quick.to_vec(),
         "all" => [quick, long].concat(),
@@ -22,10 +18,7 @@ where
 
 /// Plays a scope, and returns how many states it has. The history that breaks a promise is in the
 /// panic, which fails the test. A scope that promises more than it plays fails too.
-fn play<W: Play>(name: &'static str) -> usize
-where
-    W::Property: Display,
-{
+fn play<W: Play>(name: &'static str) -> usize {
     let started = Instant::now();
     let found = search(W::begin(name));
     println!("{name}: {} states in {:.1?}", found.states, started.elapsed());

@@ -7,14 +7,13 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
+use super::property::Property;
+
 /// What a search plays: one state, and what can happen in it.
 pub(super) trait Play: Hash + Sized {
     type Action: Copy + PartialEq;
-    type Property: Copy;
     /// Time passes.
     const TICK: Self::Action;
-    /// The property that a state breaks if no path leads from it to an end.
-    const STUCK: Self::Property;
 
     /// The first state of the scope with this name.
     fn begin(name: &'static str) -> Self;
@@ -25,7 +24,7 @@ pub(super) trait Play: Hash + Sized {
     fn after(&self, action: Self::Action) -> Self;
 
     /// The property that this state breaks.
-    fn broken(&self) -> Option<Self::Property>;
+    fn broken(&self) -> Option<Property>;
 
     /// Whether nothing more can happen, and nothing but faults stands in the way of that.
     fn is_end(&self) -> bool;
@@ -47,10 +46,10 @@ pub(super) trait Play: Hash + Sized {
 
 /// What a search has found.
 #[derive(Debug)]
-pub(super) struct Found<A, P> {
+pub(super) struct Found<A> {
     pub(super) states: usize,
     /// The property that is broken, and a shortest path to it.
-    pub(super) broken: Option<(P, Vec<A>)>,
+    pub(super) broken: Option<(Property, Vec<A>)>,
     /// The words of the scope's name that no state has used up.
     pub(super) unplayed: Vec<&'static str>,
 }
@@ -66,7 +65,7 @@ struct Known<A> {
 }
 
 /// Plays all that can happen, until a property is broken.
-pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
+pub(super) fn search<W: Play>(start: W) -> Found<W::Action> {
     let (numbers, from, steps, ends) = Default::default();
     let mut known = Known { numbers, from, steps, ends };
     known.number(&start, (0, W::TICK));
@@ -101,7 +100,7 @@ pub(super) fn search<W: Play>(start: W) -> Found<W::Action, W::Property> {
         layer = next;
     }
     let states = known.from.len();
-    let stuck = known.stuck().map(|number| (W::STUCK, known.way_to(number)));
+    let stuck = known.stuck().map(|number| (Property::NothingIsStuck, known.way_to(number)));
     Found { states, broken: stuck, unplayed }
 }
 

@@ -2,8 +2,10 @@
 
 use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, facts};
+use super::properties;
 use super::scope::whose;
-use super::world::{NOW, World};
+use super::time::NOW;
+use super::world::World;
 use rlock::rules::model::Lock;
 use rlock::rules::{Answer, Fence, Outcome, Request, Revocation, Verdict};
 
@@ -52,7 +54,7 @@ impl World {
             clients[client].round == round && !clients[client].has_ended()
         });
         let call = Call { scope, caller, is_alive, before, after };
-        if let Err(property) = monitor.executed(&call, sent, reply) {
+        if let Err(property) = properties::judge(monitor, &call, sent, reply) {
             self.broken.get_or_insert(property);
         }
     }

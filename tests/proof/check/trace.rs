@@ -5,7 +5,8 @@ use std::fmt;
 use super::action::Action;
 use super::client::{Client, Pending, Phase};
 use super::connection::{Reply, Sent, What};
-use super::world::{NOW, World, now};
+use super::time::{NOW, now};
+use super::world::World;
 use rlock::rules::{Answer, Renewal, Verdict};
 
 fn name(client: u8) -> char {

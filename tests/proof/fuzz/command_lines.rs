@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use super::{one_line, parts};
+use super::promises::{one_line, parts};
 use rlock::cli::{self, Command, Unparsed};
 use rlock::config::{ReadOnce, Server, Terms};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{one_line, printable, text};
+use super::promises::{one_line, printable, text};
 use rlock::rules::{BoundedDuration, Timeout, Ttl, show};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{parts, text};
+use super::promises::{parts, text};
 use rlock::rules::{EnclosingHolds, Key, Name, Prefix, Token};
 
 /// Checks RLOCK_HELD: a command inside of one more hold sees that hold and all those around it. The

@@ -7,7 +7,8 @@ use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{one_line, view};
+use super::prints::view;
+use super::promises::one_line;
 use rlock::rules::{Answer, Failure, Key, Mode, Outcome, Prefix, Request, Revocation, Token, Ttl};
 use rlock::store::Store;
 use rlock::store::local::copies;

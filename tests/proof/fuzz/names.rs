@@ -1,6 +1,6 @@
 //! The words of the domain.
 
-use super::{one_line, parts, printable, text};
+use super::promises::{one_line, parts, printable, text};
 use rlock::rules::{
     Key, Label, Mode, Name, Outcome, Owner, Pattern, Prefix, ProcessId, Subject, Token, UserMessage,
 };

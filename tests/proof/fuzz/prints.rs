@@ -1,6 +1,6 @@
 //! What is shown to users.
 
-use super::{printable, text};
+use super::promises::{printable, text};
 use rlock::inspect::problem::Here;
 use rlock::inspect::style::Style;
 use rlock::inspect::{Inspected, json, page, table};

@@ -1,6 +1,7 @@
 //! What servers reply.
 
-use super::{one_line, printable, view};
+use super::prints::view;
+use super::promises::{one_line, printable};
 use rlock::rules::quorum::Run;
 use rlock::rules::{Answer, Failure, Key, Prefix, Release, Renewal, Verdict};
 use rlock::store::server::cluster::masters_in;

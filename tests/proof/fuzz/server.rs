@@ -12,7 +12,8 @@ use nix::libc;
 use socket2::SockRef;
 
 use super::lock_files::request;
-use super::{one_line, view};
+use super::prints::view;
+use super::promises::one_line;
 use rlock::rules::{Answer, Failure, Outcome, Prefix, Revocation};
 use rlock::store::Store;
 use rlock::store::location::Location;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{one_line, text};
+use super::promises::{one_line, text};
 use rlock::store::location::{Credentials, Location, TlsFiles};
 
 /// What must never be shown.

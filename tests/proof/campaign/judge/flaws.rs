@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Promise, judge};
-use crate::campaign::deployment::Kind;
 use crate::campaign::faults::Effect;
+use crate::campaign::kind::Kind;
 use crate::campaign::plan::{Mode, Plan, Style, WaitLimit, Work};
 use crate::campaign::record::{End, Happened, Record, Rest, Shown, Worker, runs};
 use crate::campaign::strain::Strain;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::{Promise, Verdict, meets, seconds};
-use crate::campaign::deployment::Kind;
 use crate::campaign::faults::Effect;
+use crate::campaign::kind::Kind;
 use crate::campaign::plan::{Style, WaitLimit};
-use crate::campaign::record::{End, Record, Span};
+use crate::campaign::record::{End, Record};
+use crate::campaign::time::Span;
 
 /// A cause without a fault.
 const STARVED: &str = "a starved machine";

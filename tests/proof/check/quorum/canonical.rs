@@ -12,7 +12,7 @@ use super::server::{AHEAD, LastReply, Line, Replied, Sent, Server, State, What, 
 use super::world::{World, run_id};
 use crate::check::lock;
 use crate::check::scope::whose;
-use crate::check::world::{NOW, TICK, now};
+use crate::check::time::{NOW, TICK, now};
 use rlock::rules::quorum::Reply;
 use rlock::rules::{Answer, Fence, Nomination, Proposal, QuorumOp, Renewal, ServerTime};
 

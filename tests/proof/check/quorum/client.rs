@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scope::SERVERS;
 use crate::check::shift::Shift;
-use crate::check::world::now;
+use crate::check::time::now;
 use rlock::rules::quorum::Acquisition;
 use rlock::rules::waiter::Waiter;
 use rlock::rules::{Instant, Lease, Renewal, Slot};

@@ -4,11 +4,11 @@
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing};
-use super::monitor::Property;
 use super::scope::SERVERS;
 use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, part_of};
 use super::world::{IO_TIMEOUT, World, run_id};
-use crate::check::world::{TICK, now};
+use crate::check::property::Property;
+use crate::check::time::{TICK, now};
 use rlock::rules::quorum::{
     Acquisition, End, Order, RenewalDecision, Reply, Run, Step, Votes, decide_renewal, majority,
 };

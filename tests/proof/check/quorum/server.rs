@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::check::world::{NOW, TICK, now};
+use crate::check::time::{NOW, TICK, now};
 use rlock::rules::model::lock::Waiter;
 use rlock::rules::model::{Lock, Message};
 use rlock::rules::quorum::{MemberRequest as Order, Reply};

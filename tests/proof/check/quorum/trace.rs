@@ -4,7 +4,7 @@ use super::action::Action;
 use super::client::{Client, Doing, Phase};
 use super::server::{LastReply, Line, Sent, Server, What};
 use super::world::World;
-use crate::check::world::{NOW, now};
+use crate::check::time::{NOW, now};
 use rlock::rules::quorum::Reply;
 use rlock::rules::{Answer, Proposal, QuorumOp};
 
