@@ -137,11 +137,6 @@ fn a_slot_that_two_commands_have_breaks_a_promise() {
     for wrong in ["", "0", "3", "x"] {
         breaks(&two(["1", wrong]), &[Promise::OwnSlot]);
     }
-    let mut quorum = two(["", ""]);
-    quorum.plan.kind = Kind::Quorum(3);
-    breaks(&quorum, &[]);
-    quorum.workers[1].run.as_mut().unwrap().slot = Some("1".into());
-    breaks(&quorum, &[Promise::OwnSlot]);
     let mut exclusive = in_order();
     exclusive.workers[1].run.as_mut().unwrap().slot = Some("1".into());
     breaks(&exclusive, &[Promise::OwnSlot]);
