@@ -335,7 +335,7 @@ fn a_queue_is_cleared_and_the_holder_stays() {
     let waiters = [(); 2].map(|()| waiter(&server, &[], "deploy:prod", ""));
     succeeds(&run(&mut place.shell(&recipe("Clear a queue"))));
     for waiter in waiters {
-        assert_eq!(waiter.end().code(), 75);
+        assert_eq!(waiter.end().code(), 79);
     }
     succeeds(&first.finish());
     succeeds(&run(&mut place.shell(&recipe("Clear a queue"))));
