@@ -109,6 +109,7 @@ complete -c rlock -n 'contains options (__rlock_expects exec)' -s k -l kill-afte
 complete -c rlock -n 'contains options (__rlock_expects exec)' -l on-lost -x -a "kill continue" -d 'Kill the command or let it continue if the lock is lost'
 complete -c rlock -n 'contains options (__rlock_expects exec)' -l on-unreachable -x -a "fail run" -d 'Fail or run unlocked if no server is reachable at the start'
 complete -c rlock -n 'contains options (__rlock_expects exec)' -l foreground -d 'Keep the command in the process group of rlock'
+complete -c rlock -n 'contains options (__rlock_expects exec)' -l die-with-parent -d 'Behave as on SIGTERM when the parent process of rlock ends'
 complete -c rlock -n 'contains options (__rlock_expects exec)' -s h -l help -d 'Print help (see more with '\''--help'\'')'
 complete -c rlock -n 'contains NAME (__rlock_expects exec)' -a '(__rlock_names)'
 complete -c rlock -n 'contains COMMAND (__rlock_expects exec)' -a '(__rlock_command)'

@@ -274,6 +274,12 @@ pub struct Exec {
     /// signal to rlock reaches the children of the command too.
     #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
+    /// Behave as on SIGTERM when the parent process of rlock ends
+    ///
+    /// A waiter leaves the queue; a command receives SIGTERM. For a CI job that may be canceled, or
+    /// a connection that may drop.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) die_with_parent: bool,
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,
