@@ -135,7 +135,7 @@ pub enum Command {
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
         override_usage = "rlock exec [OPTIONS] <NAME> [--] <COMMAND>...",
-        after_help = DURATION,
+        after_help = AFTER_EXEC,
         after_long_help = after_options!("\
 Examples:
   # Run a cron job on only one of several hosts
@@ -250,6 +250,11 @@ configuration error, 64 for a usage error.")
 
 const DURATION: &str = "DURATION is a number with a unit, such as 250ms, 90s or 1m30s";
 
+const AFTER_EXEC: &str = "\
+DURATION is a number with a unit, such as 250ms, 90s or 1m30s
+Exit status: that of COMMAND; 75 if the lock is busy, 76 if it was lost
+Example: rlock exec -n backup -- backup.sh";
+
 #[derive(Args)]
 #[group(skip)]
 pub struct Exec {
@@ -260,10 +265,10 @@ pub struct Exec {
     /// Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]
     ///
     /// The maximum is a third of --ttl.
-    #[arg(short, long, value_name = "DURATION")]
+    #[arg(short, long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) kill_after: Option<BoundedDuration>,
     /// Kill the command or let it continue if the lock is lost [default: kill]
-    #[arg(long, value_name = "ACTION", hide_short_help = true, value_parser = options::on_lost())]
+    #[arg(long, value_name = "ACTION", hide_short_help = true, value_parser = options::on_lost(), help_heading = "Lease")]
     pub(crate) on_lost: Option<OnLost>,
     /// Fail or run unlocked if no server is reachable at the start [default: fail]
     #[arg(long, value_name = "ACTION", hide_short_help = true, value_parser = options::on_unreachable())]
@@ -274,6 +279,12 @@ pub struct Exec {
     /// signal to rlock reaches the children of the command too.
     #[arg(long, hide_short_help = true)]
     pub(crate) foreground: bool,
+    /// Behave as on SIGTERM when the parent process of rlock ends
+    ///
+    /// A waiter leaves the queue; a command receives SIGTERM. For a CI job that may be canceled, or
+    /// a connection that may drop.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) die_with_parent: bool,
     /// Command to run, with its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub command: Vec<OsString>,

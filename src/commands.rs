@@ -7,6 +7,7 @@ mod identity;
 mod inspect;
 mod keeper;
 mod output;
+mod parent;
 mod release;
 mod renew;
 mod retry;

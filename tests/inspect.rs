@@ -371,6 +371,8 @@ fn thousands_are_listed_completely() {
 fn what_needs_attention_comes_first_and_says_why() {
     let server = Server::start();
     acquire(&server, &[], "a");
+    // Nothing runs under this lock any more.
+    run(&mut server.rlock(["exec", "--at-least", "1m", "A", "true"])).exits(0);
     let mut dead = holder(&server, &["--ttl", "60s"], "b");
     let pid = dead.pid();
     dead.signal("KILL");
@@ -385,7 +387,8 @@ fn what_needs_attention_comes_first_and_says_why() {
     assert!(rows[1].starts_with("b ") && rows[1].ends_with("process not found"), "{table}");
     assert!(rows[2].starts_with("c ") && rows[2].contains("not renewed for"), "{table}");
     assert!(rows[3].starts_with("a "), "{table}");
-    assert_eq!(rows[4], "3 locks; 2 need attention");
+    assert!(rows[4].starts_with("A ") && rows[4].contains("released by"), "{table}");
+    assert_eq!(rows[5], "4 locks; 2 need attention");
     let page = run(&mut server.rlock(["inspect", "b"])).out();
     assert!(page.contains(&format!("process {pid} not found on this host")), "{page}");
     assert!(page.contains("rlock release --force --now b"), "{page}");

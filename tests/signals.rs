@@ -1,6 +1,7 @@
 //! Each signal reaches the command unchanged, and none is lost.
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::proxy::Proxy;
@@ -348,4 +349,24 @@ os.posix_spawn('/bin/true', ['true'], os.environ, file_actions=opens)",
     std::fs::write(&fifo, "").unwrap();
     until("the command ends", || is_gone(command));
     assert_eq!(first.finish().code(), 0);
+}
+
+#[test]
+fn the_end_of_the_parent_is_a_sigterm_if_desired() {
+    let server = Server::start();
+    let exec = format!("{} exec --die-with-parent L", binary());
+    let start = |command: &str| {
+        let script = format!("{exec} {command} & wait");
+        Running::start(Command::new("sh").arg("-c").arg(script).env("RLOCK_URL", server.url()))
+    };
+    let command = "sh -c 'trap \"echo told; exit\" TERM; echo READY; while :; do sleep 0.01; done'";
+    let mut holder = start(command).prints_first("READY");
+    let waiter = start("echo ran");
+    until("it waits", || server.waiting("L") == 1);
+    waiter.signal("KILL");
+    assert_eq!(waiter.end().out(), "");
+    until("it has left the queue", || server.waiting("L") == 0);
+    holder.signal("KILL");
+    assert_eq!(holder.line(), "told");
+    until("the lock is released", || server.is_free("L"));
 }

@@ -37,6 +37,26 @@ fn a_waiter_whose_process_group_is_outside_of_its_namespace_shows_its_status() {
 }
 
 #[test]
+fn a_narrow_terminal_shows_the_holder_of_a_lock_with_a_long_name_and_many_waiters() {
+    let server = Server::start();
+    let name = "deploy:production:eu-west-1:payments-service:blue-green:canary-7";
+    let first = support::holder(&server, &[], name);
+    let mut waiters: Vec<_> = (0..12)
+        .map(|_| support::Running::start(&mut server.rlock(["exec", name, "true"])))
+        .collect();
+    waiters.iter_mut().for_each(|waiter| drop(waiter.told("waiting at position")));
+    let mut terminal = Terminal::start(&server);
+    terminal.enters(&format!("$rlock exec {name} true"));
+    terminal.sees("\rwaiting at position 13: held by");
+    terminal.types(INTERRUPT);
+    terminal.sees("$ ");
+    terminal.enters(&format!("$rlock inspect {name}"));
+    let page = terminal.sees("waiting  2 more");
+    assert!(page.contains("held by") && page.contains("waiting  10. "), "{page}");
+    first.finish();
+}
+
+#[test]
 fn an_interactive_shell_under_exec_has_job_control() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);

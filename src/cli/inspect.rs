@@ -38,8 +38,8 @@ pub struct Inspect {
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER
     ///
-    /// By default, locks that need attention come first. Locks that compare equal are sorted by
-    /// name.
+    /// By default, locks that need attention come first, and locks that are cooling or free come
+    /// last. Locks that compare equal are sorted by name.
     #[arg(long, value_name = "ORDER", value_parser = order())]
     pub(crate) sort: Option<Order>,
     /// Print one JSON document, even on failure
@@ -48,7 +48,7 @@ pub struct Inspect {
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the names, one per line
-    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    #[arg(long, conflicts_with_all = ["json", "watch"], hide_short_help = true)]
     pub(crate) names: bool,
     /// Refresh every DURATION, by default every second
     #[arg(

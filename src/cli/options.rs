@@ -113,10 +113,10 @@ pub struct Common {
     /// Read the private key for --tls-cert from FILE [env: RLOCK_TLS_KEY]
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub tls_key: Option<PathBuf>,
-    /// Print failures only, not waiting or busy messages
+    /// Print failures only
     ///
-    /// Also hides that the command was superseded, but not that an operator removed it from the
-    /// queue.
+    /// Hides that a lock is awaited or busy, and that a newer request superseded this one, but not
+    /// that an operator removed it from the queue.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -138,31 +138,32 @@ impl Common {
 #[derive(Args)]
 #[group(skip)]
 pub struct Terms {
-    /// Name of the lock
+    /// Name of the lock, at most 200 bytes
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
     /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
     /// If this host dies, the lock becomes free within this time. It does not limit how long the
-    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms.
-    #[arg(short, long, value_name = "DURATION")]
+    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms, the
+    /// maximum 7d.
+    #[arg(short, long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) ttl: Option<Ttl>,
     /// Hold the lock alone (default)
-    #[arg(short = 'x', long, group = "mode")]
+    #[arg(short = 'x', long, group = "mode", help_heading = "Sharing")]
     pub(crate) exclusive: bool,
     /// Share the lock with other --shared holders
-    #[arg(short, long, group = "mode")]
+    #[arg(short, long, group = "mode", help_heading = "Sharing")]
     pub(crate) shared: bool,
     /// Allow up to N holders at once; all must pass the same N
     ///
     /// Each holder gets the lowest free slot number from 1 to N: in RLOCK_SLOT with exec and
     /// acquire --shell, and as slot in acquire --json.
-    #[arg(long, value_name = "N", group = "mode", value_parser = slots)]
+    #[arg(long, value_name = "N", group = "mode", value_parser = slots, help_heading = "Sharing")]
     pub(crate) slots: Option<NonZeroU32>,
     /// Fail immediately if the lock is busy
     ///
     /// If the server does not answer, rlock gives up after --io-timeout.
-    #[arg(short, long, conflicts_with = "wait")]
+    #[arg(short, long, conflicts_with = "wait", help_heading = "Waiting")]
     pub(crate) nonblock: bool,
     /// Wait at most DURATION for the lock [env: RLOCK_WAIT]
     ///
@@ -171,49 +172,56 @@ pub struct Terms {
     ///
     /// With --wait, rlock also waits for a server that cannot be reached or cannot grant locks yet.
     /// Otherwise, or with --on-unreachable run, it fails immediately.
-    #[arg(short, long, value_name = "DURATION", visible_alias = "timeout")]
+    #[arg(
+        short,
+        long,
+        value_name = "DURATION",
+        visible_alias = "timeout",
+        help_heading = "Waiting"
+    )]
     pub(crate) wait: Option<BoundedDuration>,
     /// Wait ahead of all waiters that do not use --next
     ///
     /// Use this to freeze deployments when the current one ends. Waiters with --next are served in
     /// order.
-    #[arg(long)]
+    #[arg(long, help_heading = "Queue")]
     pub(crate) next: bool,
     /// Cancel older waiters that also use --supersede
     ///
     /// They exit with status 79. Holders and other waiters are not affected. Use this for
     /// deployments, where a newer one makes an older one pointless. It conflicts with --nonblock
     /// and --wait 0.
-    #[arg(long, conflicts_with = "nonblock")]
+    #[arg(long, conflicts_with = "nonblock", help_heading = "Queue")]
     pub(crate) supersede: bool,
     /// Exit with status N if the lock is busy [default: 75]
     ///
     /// A waiter that was superseded or removed, and errors such as an unreachable server, keep their
     /// own status.
-    #[arg(short = 'E', long, value_name = "N", value_parser = exit_status)]
+    #[arg(short = 'E', long, value_name = "N", value_parser = exit_status, help_heading = "Waiting")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it
     ///
     /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
     /// itself does not wait. Use this for cron jobs on hosts whose clocks differ.
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) at_least: Option<BoundedDuration>,
     /// Enter a lock that an enclosing exec or the same owner holds
     ///
     /// Without --reentrant, requesting a lock that an enclosing exec holds fails immediately,
     /// because waiting would deadlock.
-    #[arg(long, conflicts_with = "slots")]
+    #[arg(long, conflicts_with = "slots", help_heading = "Sharing")]
     pub(crate) reentrant: bool,
     /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
-    #[arg(long, value_name = "ID", hide_short_help = true)]
+    #[arg(long, value_name = "ID", hide_short_help = true, help_heading = "Sharing")]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
-    #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas)]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas, help_heading = "Lease")]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
     ///
-    /// For example, the URL of a CI job or a ticket number.
-    #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from))]
+    /// For example, the URL of a CI job or a ticket number. Of a long TEXT, the first 1,000 bytes
+    /// are kept.
+    #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from), help_heading = "Queue")]
     pub(crate) label: Option<Label>,
 }
 

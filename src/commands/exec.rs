@@ -2,6 +2,7 @@
 
 use super::grant::{Grant, SLOT};
 use super::identity;
+use super::parent;
 use super::retry::Retry;
 use crate::cli;
 use crate::config::{ReadOnce, Terms};
@@ -22,6 +23,9 @@ pub(super) fn run(
     inherited: Inherited,
     report: &Report,
 ) -> Result<Exit, Error> {
+    if options.die_with_parent {
+        parent::die_with()?;
+    }
     let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
     let loss_policy = LossPolicy {
         on_lost: options.on_lost.unwrap_or_default(),

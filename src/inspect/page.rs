@@ -6,6 +6,10 @@ use super::style::Style;
 use crate::rules::{
     HistoryEntry, HoldState, Holder, Kind, Mode, Operator, Outcome, State, View, show,
 };
+use crate::text::cut;
+
+/// How many waiters are shown at a terminal.
+const SHOWN_WAITERS: usize = 10;
 
 /// A page with the holders, waiters and history of a lock.
 pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
@@ -35,7 +39,9 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         page += &style.line(&format!("  warning  {problem}"), true);
     }
     let mut line = |text: String| page += &style.line(&text, false);
-    for (waiter, position) in view.waiters.iter().zip(1..) {
+    // The holder stays on the screen.
+    let shown = style.width.map_or(usize::MAX, |_| SHOWN_WAITERS);
+    for (waiter, position) in view.waiters.iter().zip(1..).take(shown) {
         let label = waiter.client.label().map_or(String::new(), |label| format!(", {label}"));
         let waiting = show(view.now.since(waiter.since));
         let mode = match view.mode {
@@ -44,7 +50,12 @@ pub fn page(lock: &Inspected, hazards: &[String], style: Style) -> String {
         };
         let next = if waiter.next { ", --next" } else { "" };
         let (client, id) = (&waiter.client, &waiter.id);
-        line(format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}"));
+        let text =
+            format!("  waiting  {position}. {client} for {waiting}, id {id}{mode}{next}{label}");
+        line(cut(&text, style.width.unwrap_or(usize::MAX)).into_owned());
+    }
+    if view.waiters.len() > shown {
+        line(format!("  waiting  {} more", view.waiter_count - shown as u64));
     }
     if let Some(skipped) = &view.skipped {
         line(format!("  skipped  {}", skipped.shown(view.now)));

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::Inspected;
-use crate::rules::Order;
+use crate::rules::{Order, State};
 
 /// Which locks to show, and in which order.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Selection {
     pub(crate) attention: bool,
     /// Without `attention`, only those that have been held for longer.
     pub(crate) older_than: Option<Duration>,
-    /// `None` puts those that need attention first.
+    /// `None` puts those that need attention first, and those that are cooling or free last.
     pub(crate) order: Option<Order>,
 }
 
@@ -26,7 +26,11 @@ impl Selection {
         }
         locks.sort_by(|one, other| one.name.as_str().cmp(other.name.as_str()));
         match self.order {
-            None => locks.sort_by_key(|lock| !lock.needs_attention()),
+            None => locks.sort_by_key(|lock| {
+                // Of the others, those that run now come first.
+                let is_over = matches!(lock.view.state, State::Cooling | State::Free);
+                (!lock.needs_attention(), is_over)
+            }),
             Some(Order::Name) => {}
             // Not by age, because each lock was read at another moment. A lock of another tool has
             // no age, and so comes last.

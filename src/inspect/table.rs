@@ -45,8 +45,8 @@ pub fn list(locks: &[Inspected], style: Style) -> String {
         let mut line = String::new();
         for (column, (cell, width)) in row.cells.iter().zip(widths).enumerate() {
             if width > 0 {
-                // The end of a URL tells jobs apart.
-                let cut = if column == LABEL { cut_middle } else { cut };
+                // The ends of names and URLs tell them apart.
+                let cut = if matches!(column, NAME | LABEL) { cut_middle } else { cut };
                 push_padded(&mut line, &cut(cell, width), width + GAP);
             }
         }

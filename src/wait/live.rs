@@ -12,7 +12,7 @@ use crate::rules::{Instant, View, show};
 use crate::system::poll::{Want, Woken, is_ready, wait};
 use crate::system::thread;
 use crate::system::wakeup::Wakeup;
-use crate::text::{Line, cut};
+use crate::text::{Line, columns, cut};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -47,7 +47,7 @@ impl Live {
         let thread = thread::start("live", move || {
             loop {
                 if let Ok(status) = shown.lock() {
-                    draw(&Line::new(&status.line(Instant::now())));
+                    draw(&status);
                 }
                 // Stop on an error too, or this loops forever.
                 let next = Instant::now() + EVERY;
@@ -78,20 +78,24 @@ impl Drop for Live {
 
 impl WaitStatus {
     fn line(&self, now: Instant) -> String {
-        let Self { subject, view, then, position, until } = self;
+        let Self { view, then, position, until, .. } = self;
         let view = View { now: view.now + now.since(*then), ..view.clone() };
         // The important parts come first: a narrow terminal cuts the end.
         let left =
             until.map_or(String::new(), |until| format!(", {} left", show(until.since(now))));
-        format!("rlock: {subject}waiting at position {position}{left}: {view}")
+        format!("waiting at position {position}{left}: {view}")
     }
 }
 
-/// Overwrites the line, and cuts the text to the width of the terminal.
-fn draw(line: &Line) {
+/// Overwrites the line, and cuts the text to the width of the terminal. The name of the lock, which
+/// is known, goes first.
+fn draw(status: &WaitStatus) {
     let width = rustix::termios::tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
-    let width = if width == 0 { 80 } else { width };
-    write(&format!("\r{}\x1b[K", cut(line.as_str(), width - 1)));
+    let width = if width == 0 { 80 } else { width } - 1;
+    let short = Line::new(&status.line(Instant::now()));
+    let line = Line::new(&format!("rlock: {}{}", status.subject, short.as_str()));
+    let fits = columns(line.as_str()) <= width;
+    write(&format!("\r{}\x1b[K", cut(if fits { line } else { short }.as_str(), width)));
 }
 
 /// Writes nothing if the terminal is stopped (^S) or another job is in its foreground, because the

@@ -1,5 +1,7 @@
 //! The man pages: what clap knows about the command line, and the sections of `manual`.
 
+use std::collections::HashSet;
+
 use crate::manual::{self, Subcommands};
 use clap::{Arg, Command};
 
@@ -88,13 +90,19 @@ impl Page<'_> {
             let options = options(self.command).filter(|it| it.get_help_heading() == heading);
             options.map(entry).collect::<String>()
         };
+        let mut headings: Vec<&str> =
+            options(self.command).filter_map(|it| it.get_help_heading()).collect();
+        let mut seen = HashSet::new();
+        headings.retain(|heading| seen.insert(*heading));
+        // The program shows it last too.
+        headings.sort_by_key(|heading| *heading == "Server");
+        let sections: String = headings
+            .into_iter()
+            .map(|heading| format!(".SS {heading}\n{}", of(Some(heading))))
+            .collect();
         let positionals: String = positionals(self.command).map(entry).collect();
         let durations = paragraphs(&[&self.after_options().0]);
-        format!(
-            ".SH OPTIONS\n{positionals}{}.SS Server\n{}.SS Durations\n{durations}",
-            of(None),
-            of(Some("Server"))
-        )
+        format!(".SH OPTIONS\n{positionals}{}{sections}.SS Durations\n{durations}", of(None))
     }
 
     /// The JSON documents that the command prints.
@@ -202,7 +210,7 @@ fn alternatives(command: &Command) -> Vec<String> {
         in_one_group(one, other) || conflict(one, other) || conflict(other, one)
     };
     let (server, own): (Vec<&Arg>, Vec<&Arg>) =
-        options(command).partition(|option| option.get_help_heading().is_some());
+        options(command).partition(|option| option.get_help_heading() == Some("Server"));
     let mut groups: Vec<Vec<&Arg>> = Vec::new();
     for option in own.into_iter().chain(server) {
         match groups.iter_mut().find(|group| group.iter().all(|other| excludes(option, other))) {
