@@ -103,7 +103,7 @@ fn a_signal_while_the_keeper_starts_prints_one_document() {
     let pid = sleeper.id().to_string();
     for name in ["INT", "TERM", "HUP"] {
         let before = wire.flights();
-        wire.delay(Duration::from_millis(300));
+        wire.delay(Duration::from_millis(800));
         let mut acquire = server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]);
         let acquire = Running::start(acquire.env("RLOCK_URL", wire.url()));
         until("the keeper asks", || wire.flights() > before + flights);
