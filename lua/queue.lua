@@ -1,4 +1,4 @@
--- The queue: positions, wake-ups, and how long a waiter sleeps.
+-- The queue: positions, wake-ups, and how long a waiter sleeps. `admission` drops dead waiters.
 --
 -- Reads:   guard, holds, queue, state; lock, now
 -- Changes: queue, the mailboxes of waiters; in the state 'ticket', 'head' and details of waiters;

@@ -15,7 +15,7 @@ pub(crate) const UNREACHABLE: u8 = 69;
 pub(crate) const INTERNAL: u8 = 70;
 /// Another holder has the lock, and the wait is over (EX_TEMPFAIL).
 pub(crate) const BUSY: u8 = 75;
-/// The lock was lost while the command ran.
+/// The lock was lost while the command ran: see `commands::exec`.
 pub(crate) const LOST: u8 = 76;
 /// The token does not hold the lock.
 pub(crate) const NOT_HELD: u8 = 77;
@@ -34,7 +34,8 @@ pub enum Exit {
     /// With this status.
     Status(u8),
     /// By the signal with this number, because the command ended by it or because rlock received
-    /// it. If that is impossible, with status 128+n. It is a number because nix has no names for
+    /// it. If that is impossible, with status 128 plus
+    /// that number. It is a number because nix has no names for
     /// real-time signals.
     Signal(i32),
 }

@@ -97,8 +97,8 @@ pub trait Store: Send {
     ) -> Result<Answer, Failure>;
 
     /// Sleeps until a queued request may have been granted, but no longer than `at_most`. It may
-    /// return early for any reason; only an answer determines whether the lock was granted. To save
-    /// a round trip, a store may ask again itself, as `acquire` does with `seen`.
+    /// return early for any reason, and then returns `None`: ask now. To save a round trip, a store
+    /// may ask again itself, as `acquire` does with `seen`, and return the answer.
     fn sleep(
         &mut self,
         request: &Request,

@@ -22,8 +22,7 @@ use crate::system::signals::Signals;
 pub(crate) struct Acquired {
     pub(crate) lease: Lease,
     pub(crate) fence: Fence,
-    /// The number of the holder in a lock with slots; `None` in another mode, or on several
-    /// servers.
+    /// The number of the holder in a lock with slots; `None` in another mode.
     pub(crate) slot: Option<Slot>,
 }
 

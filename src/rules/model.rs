@@ -2,8 +2,8 @@
 //! what the scripts in `lua/` do on a server. It is the engine of `local:`, and the reference
 //! against which random histories test the scripts.
 //!
-//! The twin of `X.rs` is `lua/X.lua`, with the same functions in the same order: change both
-//! together.
+//! The twin of `X.rs` is `lua/X.lua`, which makes the same decisions under the same names: change
+//! both together.
 //!
 //! All times are milliseconds since the epoch. As in the scripts, a hold includes the millisecond
 //! of its deadline.

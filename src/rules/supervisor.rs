@@ -47,7 +47,7 @@ pub enum Action {
     Continue,
     /// Report the loss to the user.
     ReportLoss(Loss),
-    /// Report once that a loss is near.
+    /// Report once that the lease is half over and its renewal has failed.
     ReportDelay(Loss),
     /// Report that a late renewal has succeeded, so long after the last one.
     ReportRecovery(Duration),

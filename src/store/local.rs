@@ -96,7 +96,7 @@ impl Local {
         for Mail { token, message } in &woken {
             mailbox::wake(&folder, token, message);
         }
-        // Waiters that were killed did not remove their mailboxes.
+        // A waiter that was killed has left its mailbox.
         for token in &gone {
             mailbox::remove(&folder, token);
         }

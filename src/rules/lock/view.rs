@@ -50,7 +50,7 @@ pub struct Holder {
     pub renewed: ServerTime,
     pub deadline: ServerTime,
     pub state: HoldState,
-    /// Its number in a lock with slots; `None` in another mode, or on several servers.
+    /// Its number in a lock with slots; `None` in another mode.
     pub slot: Option<Slot>,
 }
 

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules::{Ending, HistoryEntry, HoldState, Mode, Nomination, Slot};
 
-/// How long a granted lock waits for the waiter to claim it, in milliseconds.
+/// How long a granted lock waits for the waiter to claim it, and a nominated waiter stays nominated,
+/// in milliseconds.
 pub const CLAIM_WINDOW: u64 = 2_000;
 
 /// A day, in milliseconds.

@@ -350,8 +350,9 @@ impl Acquisition {
     }
 
     /// The slot for which the request may commit, if enough members nominate it; the inner `None`
-    /// in another mode. Each of the requests before it takes a slot too, unless it has one already on
-    /// a member that counts fewer of them.
+    /// in another mode. The n-th request in the queue takes the n-th number that a majority has free.
+    /// n is the smallest position on any member: where requests before it hold slots already, a
+    /// member counts fewer.
     fn may_commit(&self, now: Instant) -> Option<Option<Slot>> {
         let nominations = self.nominations(now)?;
         let Some(slots) = self.mode.slots() else { return Some(None) };
@@ -405,7 +406,7 @@ impl Acquisition {
         if self.nominations(now).is_some() || now >= until {
             return Step::End(End::Woken);
         }
-        // A call lapses unless the request asks again in time.
+        // A nomination lapses unless the request asks again in time.
         let any_nominated = self.members.iter().any(|state| state.nominated().is_some());
         let until = if any_nominated { until.min(now + NOMINATION_LASTS) } else { until };
         self.phase = Phase::Resting { until };

@@ -58,7 +58,7 @@ impl CopySlot {
     }
 }
 
-/// Makes a new file with this state.
+/// The bytes of a new file with this state.
 ///
 /// The file has both parts from the start, so that later changes need no space on the disk. If they
 /// did, a power failure might leave the old part of a copy without the new part.

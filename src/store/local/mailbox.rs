@@ -61,7 +61,8 @@ impl Drop for Mailbox {
     }
 }
 
-/// Wakes the waiter with this token. A dead waiter does not respond, and loses its position.
+/// Wakes the waiter with this token. The message to a dead waiter is dropped; the lock model drops
+/// the waiter later.
 pub(super) fn wake(folder: &Folder, token: &str, message: &Message) {
     let byte = match message {
         Message::Head => HEAD,
