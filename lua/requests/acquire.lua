@@ -134,8 +134,6 @@ if (TICKET and TICKET > 0 and WANTED == 0 or SLOT and own.slot ~= ARGV[14]
   or hold_state(own) == 'revoked') and unexpired_hold(TOKEN) then
   drop_hold(TOKEN)
 end
--- One of several servers is asked for a slot that another token has here.
-if SLOT and not valid_hold() and is_taken(taken_slots(), SLOT) then return { 'busy', brief_view() } end
 -- The server has lost its data since the caller saw these holders, or a replica took over that had
 -- not received them.
 for i = 19, GENERATION ~= '' and not lock.foreign and #ARGV or 0, 6 do
@@ -151,6 +149,8 @@ end
 local head, nominated = nil, 0
 if not TICKET then head, nominated = admit() end
 if lock.cleanup_pending then return { 'again' } end
+-- One of several servers is asked for a slot that another token has here.
+if SLOT and not valid_hold() and is_taken(taken_slots(), SLOT) then return { 'busy', brief_view() } end
 
 -- hold_again(): the caller already holds the lock.
 if valid_hold() then

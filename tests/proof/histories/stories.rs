@@ -271,6 +271,21 @@ fn a_reinstated_holder_shows_its_number_and_does_not_free_that_of_another_one() 
 }
 
 #[test]
+fn a_slot_that_a_waiter_gets_first_is_not_restored_to_another_holder() {
+    play(|both| {
+        let slot = |client| Ask { mode: Mode::Slots(TWO), ..a_client(client) };
+        both.play(&Step::Ask(Ask { held: Some((-216, None)), ticket: Some(None), ..a_client(5) }));
+        both.play(&Step::Ask(Ask { next: true, ..slot(1) }));
+        both.play(&Step::GiveUp(5));
+        // The waiter is admitted before the slot is restored.
+        both.play(&Step::Ask(Ask { held: Some((-1252, Slot::new(1))), ..slot(0) }));
+        let holders = both.model.inspect(both.now).holders;
+        let numbers: Vec<_> = holders.into_iter().map(|holder| holder.slot).collect();
+        assert_eq!(numbers, [Slot::new(1)]);
+    });
+}
+
+#[test]
 fn a_released_hold_is_not_reinstated() {
     play(|both| {
         assert!(is_granted(&both.answer(&a_client(0), 1, &[])));

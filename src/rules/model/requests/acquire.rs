@@ -69,11 +69,6 @@ impl Transaction<'_> {
         {
             self.drop_hold(token);
         }
-        // One of several servers is asked for a slot that another token has here.
-        let is_taken = slot.is_some_and(|slot| self.taken_slots().contains(&slot));
-        if is_taken && self.valid_hold(token).is_none() {
-            return Verdict::Answer(Answer::Busy(self.brief_view()));
-        }
         for Seen { holder, left, generation } in seen {
             let forgotten = *generation != self.lock.generation || holder.fence.0 > self.lock.fence;
             if !generation.is_empty() && !self.foreign() && forgotten {
@@ -94,6 +89,11 @@ impl Transaction<'_> {
         let (head, nominated) = if ticket.is_some() { (None, 0) } else { self.admit(token) };
         if self.cleanup_pending {
             return Verdict::Again;
+        }
+        // One of several servers is asked for a slot that another token has here.
+        let is_taken = slot.is_some_and(|slot| self.taken_slots().contains(&slot));
+        if is_taken && self.valid_hold(token).is_none() {
+            return Verdict::Answer(Answer::Busy(self.brief_view()));
         }
         if let Some(own) = self.valid_hold(token).map(|hold| hold.fence) {
             return self.hold_again(request, attempt, own, wanted);
