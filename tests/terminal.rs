@@ -207,7 +207,7 @@ fn a_wait_updates_one_line() {
     let server = Server::start();
     let mut first = support::holder(&server, &["--label", "job/17"], "L");
     let mut terminal = Terminal::start(&server);
-    terminal.enters("$rlock exec -w 60 L echo EN''TERED");
+    terminal.enters("stty cols 200; $rlock exec -w 60 L echo EN''TERED");
     terminal.sees("waiting at position 1, ");
     let rest = terminal.sees("\u{1b}[K");
     assert!(rest.contains("s left: held by "), "{rest}");
