@@ -234,9 +234,9 @@ fn a_wait_stays_on_one_line_with_wide_characters() {
     let first = support::holder(&server, &["--label", &"日本".repeat(60)], "L");
     let mut terminal = Terminal::start(&server);
     terminal.enters("stty cols 120; $rlock exec L echo ENTER''ED");
-    terminal.sees("\rrlock: L: waiting at position 1: ");
+    terminal.sees("\rwaiting at position 1: ");
     let rest = terminal.sees("\u{1b}[K");
-    let line = format!("rlock: L: waiting at position 1: {}", rest.trim_end_matches("\u{1b}[K"));
+    let line = format!("waiting at position 1: {}", rest.trim_end_matches("\u{1b}[K"));
     assert!(line.contains("日本"), "{line}");
     let columns: usize = line.chars().map(|c| if c > '\u{1100}' { 2 } else { 1 }).sum();
     assert!(columns <= 120, "{columns}: {line}");
