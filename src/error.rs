@@ -21,9 +21,9 @@ pub enum Error {
     Store(Failure),
     /// Another client holds the lock. `waited`: how long this one waited before it gave up.
     Busy { view: Box<View>, asked: Mode, waited: Option<Duration> },
-    /// An enclosing command holds the lock, so waiting would deadlock. `reentrant`: although the
-    /// request may enter what an enclosing command holds.
-    Nested { reentrant: bool },
+    /// An enclosing command holds the lock, so waiting would deadlock. `enters`: with --reentrant,
+    /// the request could enter that hold.
+    Nested { enters: bool },
     /// An enclosing command holds the lock shared, and this one asked for it exclusively.
     Upgrade,
     /// A newer request has superseded this one.
@@ -153,11 +153,11 @@ impl fmt::Display for Error {
                     Some(time) => write!(f, "gave up after {}", show(*time)),
                 }
             }
-            Self::Nested { reentrant: true } => f.write_str(
-                "an enclosing command (see RLOCK_HELD) holds a slot of it or has lost it, so \
+            Self::Nested { enters: false } => f.write_str(
+                "held by an enclosing command (see RLOCK_HELD); with --slots, or after a loss, \
                  --reentrant cannot enter it; use another lock",
             ),
-            Self::Nested { reentrant: false } => f.write_str(
+            Self::Nested { enters: true } => f.write_str(
                 "held by an enclosing command (see RLOCK_HELD), so waiting would deadlock; use \
                  --reentrant",
             ),

@@ -28,8 +28,7 @@ pub(crate) struct Acquired {
 
 /// Requests a lock until the server grants it, the wait limit passes, a signal arrives, or the
 /// process ends whose pidfd is `needed_by`. Until `start_limit` has passed, it tries again to get a
-/// first answer. On failure it withdraws the request, if it can still
-/// reach the server.
+/// first answer. On failure it withdraws the request, if it can still reach the server.
 pub(crate) fn acquire(
     store: &mut dyn Store,
     request: &Request,
@@ -136,7 +135,9 @@ fn ended(
             let waiter_count = view.waiter_count.min(ahead);
             busy(View { waiter_count, ..view }, Some(waited))
         }
-        End::Nested => Error::Nested { reentrant: request.reentrant },
+        End::Nested => {
+            Error::Nested { enters: !request.reentrant && request.mode.slots().is_none() }
+        }
         End::Upgrade => Error::Upgrade,
         End::Ended(why) => Error::Revoked(why),
         End::Superseded(newer) => Error::Superseded(Box::new(newer)),

@@ -272,6 +272,8 @@ fn a_nested_request_for_the_last_slot_fails_instead_of_deadlocking() {
     let script = format!("{} exec --slots 1 L true; echo $?", binary());
     let output = run(&mut server.rlock(["exec", "--slots", "1", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "75");
+    // --slots and --reentrant exclude each other.
+    assert!(output.err().ends_with("; use another lock"), "{output:?}");
     let holder = Running::start(&mut server.rlock(["exec", "-s", "L", "sh", "-c", READY]))
         .prints_first("READY");
     assert_eq!(holder.finish().code(), 0);

@@ -45,7 +45,7 @@ pub struct Request {
 
 impl Request {
     /// What one of several servers is asked: the hold, with the fencing token 0 if it is asked for
-    /// none; and the ticket, or 0 to propose one. Without a place in the queue there is no ticket.
+    /// none; and the ticket, or 0 to propose one. A restored hold has no ticket.
     pub fn wanted(&self) -> (Held, Option<u64>) {
         let number = |ticket: Option<Ticket>| Some(ticket.map_or(0, |ticket| ticket.0));
         match self.quorum_op {
