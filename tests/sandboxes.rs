@@ -49,15 +49,13 @@ fn a_process_limit_does_not_matter_without_the_lock() {
 }
 
 #[test]
-fn without_a_thread_for_renewals_the_command_does_not_start() {
+fn without_a_thread_for_renewals_the_command_ends_before_its_lease() {
     let server = Server::start();
-    let threads = [libc::SYS_clone, libc::SYS_clone3].map(Refused::Call);
-    let mut command = server.rlock(["exec", "--foreground", "L", "echo", "RUNS"]);
-    run(refuse(&mut command, &threads, Errno::EAGAIN))
-        .exits(70)
-        .prints("")
-        .says("cannot prepare for renewals: clone: ");
-    assert!(server.is_free("L"));
+    let mut command = server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", "echo RUNS; sleep 60"]);
+    run(refuse(&mut command, &[Refused::Thread, Refused::Call(libc::SYS_clone3)], Errno::EAGAIN))
+        .exits(76)
+        .prints("RUNS")
+        .says("cannot start a thread for renewals: resource temporarily unavailable");
 }
 
 /// As under qemu-user, which insists on SIGCHLD at the end of each process.

@@ -4,24 +4,28 @@
 use std::io;
 use std::iter::from_fn;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
 use super::renewer::{RenewableHold, Renewer, Wakeups};
 use crate::error::Error;
-use crate::report::Report;
+use crate::report::{Report, plain};
 use crate::rules::supervisor::{Action, Event, Machine};
 use crate::rules::{Instant, LockOutcome, LossPolicy};
 use crate::store::Store;
-use crate::system::call::Named;
 use crate::system::channel::{Receiver, channel};
 use crate::system::clock::Alarm;
 use crate::system::continue_timer::ContinueTimer;
 use crate::system::poll::{Want, ready};
 use crate::system::signals::Signals;
 use crate::system::thread;
+
+/// How long a command runs before the renewing thread starts, unless a renewal is due sooner, and the
+/// pause between two attempts to start it. Most commands end before that, and a thread costs them a
+/// twentieth of their time. Much later, the command could have used up a limit on processes.
+const THREAD_DELAY: Duration = Duration::from_millis(100);
 
 /// Guards what runs under a hold.
 pub(crate) struct Guard {
@@ -30,47 +34,59 @@ pub(crate) struct Guard {
     pub(super) lock: LockOutcome,
     alarm: Alarm,
     continue_timer: ContinueTimer,
-    store: mpsc::Sender<Box<dyn Store>>,
-    thread: JoinHandle<Option<Box<dyn Store>>>,
+    renewer: Arc<Renewer>,
+    /// When to start the renewing thread, unless it runs.
+    thread_at: Option<Instant>,
     events: Receiver<Event>,
-    wakeups: Wakeups,
 }
 
 impl Guard {
-    /// Call this before the command starts, so that a lack of descriptors or threads is an error
-    /// while nothing runs, and nothing ever runs unguarded.
+    /// Call this before the command starts, so that a lack of descriptors is an error while nothing
+    /// runs.
     pub(crate) fn prepare(
         hold: RenewableHold,
         loss_policy: LossPolicy,
         report: &Report,
     ) -> Result<Self, Error> {
         let machine = Machine::new(hold.lease, loss_policy);
-        Self::start(hold, machine, report.clone())
+        Self::open(hold, machine, report.clone())
             .map_err(|error| Error::system("cannot prepare for renewals", error))
     }
 
-    fn start(hold: RenewableHold, machine: Machine, report: Report) -> io::Result<Self> {
+    fn open(hold: RenewableHold, machine: Machine, report: Report) -> io::Result<Self> {
         let (alarm, wakeups) = (Alarm::new()?, Wakeups::new()?);
         let (sender, events) = channel()?;
-        let (store, receiver) = mpsc::channel();
-        let renewer = Renewer { hold, sender, wakeups: wakeups.clone(), report };
-        let run = move || receiver.recv().ok().map(|store| renewer.run(store));
-        let thread = thread::start("renewer", run).named("clone")?;
+        let renewer = Arc::new(Renewer { store: Mutex::default(), hold, sender, wakeups, report });
         let mut continue_timer = ContinueTimer::new();
         continue_timer.set(machine.continue_at());
         let lock = LockOutcome::Kept;
-        Ok(Self { machine, lock, alarm, continue_timer, store, thread, events, wakeups })
+        Ok(Self { machine, lock, alarm, continue_timer, renewer, thread_at: None, events })
     }
 
     /// Takes over the store until the end, and renews the lease from now on.
-    pub(super) fn renew(&self, store: Box<dyn Store>) {
-        // This fails only if the thread has panicked, which ends rlock.
-        let _ = self.store.send(store);
+    pub(super) fn renew(&mut self, store: Box<dyn Store>) {
+        let due = self.renewer.hold.lease.renew_at();
+        self.thread_at = Some(due.min(Instant::now() + THREAD_DELAY));
+        if let Ok(mut empty) = self.renewer.store.lock() {
+            *empty = Some(store);
+        }
+    }
+
+    /// Starts the renewing thread if it is time. If the system cannot start one now, a later call
+    /// tries again.
+    fn start_thread(&mut self) -> Option<Event> {
+        let now = Instant::now();
+        self.thread_at.take_if(|at| *at <= now)?;
+        let renewer = self.renewer.clone();
+        let error = thread::start("renewer", move || renewer.run()).err()?;
+        self.thread_at = Some(now + THREAD_DELAY);
+        let reason = format!("cannot start a thread for renewals: {}", plain(&error));
+        Some(Event::Unanswered(reason))
     }
 
     /// Asks the server now, even if no renewal is due.
     pub(super) fn hurry(&self) {
-        self.wakeups.hurry.wake();
+        self.renewer.wakeups.hurry.wake();
     }
 
     /// Handles an event, and returns what to do.
@@ -100,20 +116,20 @@ impl Guard {
         end: Option<BorrowedFd<'_>>,
         until: Option<Instant>,
     ) -> io::Result<(Vec<Event>, bool)> {
-        self.alarm.set(self.machine.wake_at())?;
+        let unstarted = self.start_thread();
+        let wake_at = [self.machine.wake_at(), self.thread_at].into_iter().flatten().min();
+        self.alarm.set(wake_at)?;
         let (alarm, arrival) = (self.alarm.as_fd(), self.events.as_fd());
         let wanted = [alarm, end.unwrap_or(alarm), signals.arrival(), arrival];
         let wanted = wanted.map(|descriptor| (descriptor, Want::Read));
         let [_, _, signaled, _] = ready(wanted, until)?;
         // A renewal comes first: it may have been in time even if this runs late.
-        let events = from_fn(|| self.events.next()).chain([Event::Tick]).collect();
+        let events = from_fn(|| self.events.next()).chain(unstarted).chain([Event::Tick]).collect();
         Ok((events, signaled))
     }
 
-    /// Stops renewing, cancels the request under way, and returns the store, unless the thread did
-    /// not return it.
+    /// Stops renewing, and returns the store unless the thread has panicked with it.
     pub(super) fn end(self) -> Option<Box<dyn Store>> {
-        self.wakeups.stop.wake();
-        self.thread.join().ok().flatten()
+        self.renewer.take_store()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Mutex;
 
 use crate::report::Report;
 use crate::rules::renewals::Schedule;
@@ -24,7 +25,7 @@ pub(crate) struct RenewableHold {
 pub(super) struct Wakeups {
     /// Wakes the thread, which then asks the server at once.
     pub(super) hurry: Wakeup,
-    /// Wakes the thread, which then cancels the request under way and ends.
+    /// Makes the thread cancel the request under way and end.
     pub(super) stop: Wakeup,
 }
 
@@ -34,8 +35,10 @@ impl Wakeups {
     }
 }
 
-/// What the renewing thread works with, except the store.
+/// What the renewing thread works with.
 pub(super) struct Renewer {
+    /// Locked during a request. Empty before the command starts and after it has ended.
+    pub(super) store: Mutex<Option<Box<dyn Store>>>,
     pub(super) hold: RenewableHold,
     pub(super) sender: Sender<Event>,
     pub(super) wakeups: Wakeups,
@@ -43,15 +46,16 @@ pub(super) struct Renewer {
 }
 
 impl Renewer {
-    /// Renews the lease until the supervisor stops the thread, and returns the store.
-    pub(super) fn run(self, mut store: Box<dyn Store>) -> Box<dyn Store> {
+    /// Renews the lease until the supervisor stops the thread or takes the store back.
+    pub(super) fn run(&self) {
         let RenewableHold { key, token, lease } = &self.hold;
         let mut schedule = Schedule::new(*lease);
-        // If the hold no longer exists, the supervisor stops this thread once it needs the store.
         while !self.stopped_before(schedule.next()) {
             if schedule.next().is_none() {
                 continue;
             }
+            let Ok(mut store) = self.store.lock() else { break };
+            let Some(store) = store.as_mut() else { break };
             let sent = Instant::now();
             let stop = Some(self.wakeups.stop.as_fd().into());
             let answer = store.renew(key, token, Some(schedule.ttl()), stop);
@@ -61,7 +65,16 @@ impl Renewer {
                 None => break,
             }
         }
-        store
+    }
+
+    /// Cancels the request under way, and returns the store unless the thread has panicked with it.
+    /// An idle thread sleeps on: to wake it would take longer than the rest of this.
+    pub(super) fn take_store(&self) -> Option<Box<dyn Store>> {
+        if let Ok(mut idle) = self.store.try_lock() {
+            return idle.take();
+        }
+        self.wakeups.stop.wake();
+        self.store.lock().ok()?.take()
     }
 
     /// Whether the supervisor stops the thread before `moment`. Returns false early if the

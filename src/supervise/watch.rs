@@ -22,7 +22,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(10);
 pub(crate) fn run(
     watched: Watched,
     signals: Signals,
-    guard: Guard,
+    mut guard: Guard,
     store: Box<dyn Store>,
     report: &Report,
 ) -> (Option<Box<dyn Store>>, Result<LockOutcome, Error>) {

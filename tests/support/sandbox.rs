@@ -17,6 +17,8 @@ pub enum Refused {
     /// A clone(2) that suspends its caller, as vfork(2) does. Shells may call vfork(2) itself,
     /// which gives the child no stack.
     Vfork,
+    /// A clone(2) of a thread.
+    Thread,
     /// A clone(2) of a process whose end is not announced by a signal.
     SilentEnd,
 }
@@ -60,6 +62,11 @@ impl Refused {
                 Self::Call(libc::SYS_clone).conditions(),
                 vec![load(argument(0)), any_of(libc::CLONE_VFORK)],
                 vec![load(argument(1)), any_of(-1)],
+            ]
+            .concat(),
+            Self::Thread => [
+                Self::Call(libc::SYS_clone).conditions(),
+                vec![load(argument(0)), any_of(libc::CLONE_THREAD)],
             ]
             .concat(),
             Self::SilentEnd => [
