@@ -4,12 +4,12 @@
 //! `location` reads URLs, and `open` makes the store that they mean. The rest of rlock sees only
 //! the trait, so it does not know which kind of store it uses.
 
+mod blocking;
 pub mod local;
 pub mod location;
 mod open;
 pub(crate) mod quorum;
 pub mod server;
-mod waiting;
 pub mod wire;
 
 use std::time::Duration;

@@ -9,7 +9,7 @@ mod descendants;
 mod fork;
 mod group;
 mod guard;
-pub(crate) mod notice;
+pub(crate) mod keeper_process;
 mod process;
 mod program;
 mod renewer;

@@ -31,7 +31,7 @@ use crate::report::Report;
 use crate::rules::{
     ClientInfo, Instant, LockOutcome, LossPolicy, Outcome, ProcessId, Request, Token, UserMessage,
 };
-use crate::supervise::notice::name_of_keeper;
+use crate::supervise::keeper_process::name_of_keeper;
 use crate::supervise::watched::{Watched, has_ended};
 use crate::supervise::{Guard, RenewableHold, watch};
 use crate::system::call::{Named, failed};

@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::rules::request;
 use crate::rules::{Key, Outcome, Token};
 use crate::store::Store;
-use crate::supervise::notice;
+use crate::supervise::keeper_process;
 
 pub(super) fn run(options: &Release, report: &Report) -> Result<Exit, Error> {
     let token = match options.force {
@@ -39,7 +39,7 @@ fn release(
     match retry.run(store, report, |store| store.release(key, token, Outcome::Unknown))? {
         request::Release::NotHeld(why) => Err(Error::NotReleased(why)),
         request::Release::Released | request::Release::Unknown => {
-            notice::give(token);
+            keeper_process::wake(token);
             report.detail("released");
             if options.hold.json {
                 output::document(&Document::new("released", &options.hold.name))?;

@@ -24,7 +24,7 @@ use file::{LockFile, Purpose};
 use folder::Folder;
 use mailbox::Mailbox;
 
-use super::waiting::{answered, pause_of_a_head};
+use super::blocking::{answered, pause_of_a_head};
 use super::{Interrupt, Store, decided};
 use crate::report::Diagnostic;
 use crate::rules::model::{Lock, Mail};

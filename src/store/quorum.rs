@@ -36,7 +36,7 @@ use distinct::require_distinct;
 use member::{Member, MemberReply, MemberStore};
 
 use super::Interrupt;
-use super::waiting::received;
+use super::blocking::received;
 use super::wire::Address;
 use crate::report::Diagnostic;
 use crate::rules::quorum::{Run, Votes, grace_until, majority};

@@ -1,11 +1,11 @@
 //! Locks on Redis or Valkey, kept by the scripts of `lua/`: on one server, on the master behind
 //! Sentinel, or on a cluster.
 
-mod answers;
 pub mod cluster;
 mod eviction;
 mod list;
 pub mod node;
+mod race;
 mod redis_store;
 pub mod refusal;
 pub mod reply;

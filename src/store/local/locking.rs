@@ -11,7 +11,7 @@ use nix::sys::stat::FileStat;
 use super::directory::Place;
 use super::failure;
 use crate::rules::{Delivery, Failure, Instant, UserMessage, show};
-use crate::store::waiting::received;
+use crate::store::blocking::received;
 use crate::system::poll::Interrupt;
 use crate::system::thread;
 

@@ -13,8 +13,8 @@ use crate::rules::quorum::{Acquisition, End, MemberRequest, Order, Reply, Run, S
 use crate::rules::{
     Answer, Failure, Fence, Instant, Proposal, Request, Token, UserMessage, Verdict, show,
 };
+use crate::store::blocking::received;
 use crate::store::server::nomination;
-use crate::store::waiting::received;
 use crate::store::wire::Value;
 use crate::store::{Interrupt, Store, attempt_number, final_verdict};
 use crate::system::channel::{Receiver, Sender, channel};

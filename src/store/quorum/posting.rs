@@ -6,7 +6,7 @@ use super::member::{Member, MemberStore};
 use super::{Granted, Quorum};
 use crate::rules::{Instant, QuorumOp, Request, Token, Ttl};
 use crate::store::Store;
-use crate::store::waiting::answered;
+use crate::store::blocking::answered;
 use crate::system::channel::channel;
 
 /// The longest wait at the end of the process for members to send their last requests. Their

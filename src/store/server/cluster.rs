@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::answers::first;
 use super::node::{Node, Reply};
+use super::race::first;
 use super::refusal::{Redirection, Refusal};
 use super::scripts::Call;
 use super::topology::Topology;
 use crate::report::Diagnostic;
 use crate::rules::{BackOff, Failure, Instant};
 use crate::store::Interrupt;
-use crate::store::waiting::pause;
+use crate::store::blocking::pause;
 use crate::store::wire::{self, Address, Endpoint, Limit, Value};
 
 /// How many redirections in a row are followed before they count as a loop.

@@ -15,7 +15,7 @@ use crate::rules::{
     QuorumOp, Release, Removal, Renewal, Repeatable, Request, Revocation, Seen, Ticket, Token, Ttl,
     Verdict, View,
 };
-use crate::store::waiting::pause_of_a_head;
+use crate::store::blocking::pause_of_a_head;
 use crate::store::wire::{self, Cmd, Endpoint, Value};
 use crate::store::{Interrupt, Store, attempt_number, decided, undecided};
 use crate::system::wakeup::Wakeup;

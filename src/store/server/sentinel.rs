@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answers::first;
 use super::node::{Node, Probe, Reply};
+use super::race::first;
 use super::refusal::{Redirection, Refusal, UNSUPPORTED_COMMAND};
 use super::scripts::Call;
 use super::topology::Topology;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::rules::{Failure, Instant};
 use crate::store::Interrupt;
-use crate::store::waiting;
+use crate::store::blocking;
 use crate::system::poll::Want;
 
 /// What ends a wait for a server.
@@ -27,12 +27,12 @@ impl<'a> Limit<'a> {
         Self { until: self.until + time, ..self }
     }
 
-    /// `waiting::ready` within the limit.
+    /// `blocking::ready` within the limit.
     pub(super) fn ready(
         self,
         wanted: Option<(BorrowedFd<'_>, Want)>,
         sent: bool,
     ) -> Result<bool, Failure> {
-        waiting::ready(wanted, sent, self.interrupt, self.until)
+        blocking::ready(wanted, sent, self.interrupt, self.until)
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use super::node::Node;
 use crate::report::{Diagnostic, plain};
 use crate::rules::{Delivery, Failure, UserMessage, show};
-use crate::store::waiting::received;
+use crate::store::blocking::received;
 use crate::store::wire::Limit;
 use crate::system::channel::channel;
 use crate::system::thread;

@@ -1,4 +1,4 @@
-//! Waiting in a store: turns what ended a wait into the store's own result.
+//! Blocking calls of a store: turns what ended a wait into the result of the store.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;

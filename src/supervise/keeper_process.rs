@@ -1,8 +1,7 @@
-//! A release tells the keeper of its hold, if that runs on the same host. Otherwise, if the server
+//! A release wakes the keeper of its hold, if that runs on the same host. Otherwise, if the server
 //! froze, the keeper would stop a script that has already released its lock.
 //!
-//! The notice is a signal, so the kernel decides who may give it. It only makes the keeper ask the
-//! server.
+//! A signal wakes it, so the kernel decides who may do that. It only makes the keeper ask the server.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -25,7 +24,7 @@ pub(crate) fn name_of_keeper(token: &Token) -> String {
 /// Makes the keeper of a released hold ask the server, and waits until it has ended. If there is no
 /// such keeper on this host, or it belongs to another user, it learns of the release at its next
 /// renewal.
-pub(crate) fn give(token: &Token) {
+pub(crate) fn wake(token: &Token) {
     let Some(keeper) = Process::named(&name_of_keeper(token)) else { return };
     if pidfd_send_signal(&keeper, Signal::USR1).is_ok() {
         let _ = ready([(keeper.as_fd(), Want::Read)], Some(Instant::now() + PATIENCE));
