@@ -24,6 +24,7 @@ mod proposing;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use super::member_state::{LastReply, MemberState, Members, Run, UnderWay};
@@ -140,20 +141,17 @@ pub struct Acquisition {
     pub undecided: BackOff,
     /// Whether a majority has answered in this attempt.
     pub has_met: bool,
-    pub random: u64,
+    /// A number below 2^16 that differs between requests: two that outbid each other leap differently.
+    pub share: u64,
     /// What to send to the members now.
     orders: Vec<Order>,
 }
 
 impl Acquisition {
-    /// `io_timeout` bounds each attempt. `random` makes requests that outbid each other differ.
-    pub fn new(
-        request: &Request,
-        members: usize,
-        io_timeout: Duration,
-        random: u64,
-        now: Instant,
-    ) -> Self {
+    /// `io_timeout` bounds each attempt.
+    pub fn new(request: &Request, members: usize, io_timeout: Duration, now: Instant) -> Self {
+        let mut hasher = DefaultHasher::new();
+        request.token.as_str().hash(&mut hasher);
         Self {
             mode: request.mode,
             waits: request.heartbeat.is_some(),
@@ -168,7 +166,7 @@ impl Acquisition {
             started: now,
             undecided: UNDECIDED,
             has_met: false,
-            random,
+            share: hasher.finish() >> 48,
             orders: Vec::new(),
         }
     }
@@ -411,13 +409,5 @@ impl Acquisition {
         let until = if any_nominated { until.min(now + NOMINATION_LASTS) } else { until };
         self.phase = Phase::Resting { until };
         Step::Wait(until)
-    }
-
-    /// A random number from 0 to 1, by SplitMix64: <https://prng.di.unimi.it/splitmix64.c>.
-    fn random_share(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 40) as f64 / (1_u64 << 24) as f64
     }
 }

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::Quorum;
 use super::cannot_query;
 use super::member::{Member, MemberReply, MemberStore};
@@ -39,9 +37,8 @@ type TaggedReply = (u64, Reply, Option<Run>);
 impl Attempt {
     fn new(request: &Request, quorum: &Quorum) -> Result<Self, Failure> {
         let (reply_sender, replies) = channel().map_err(cannot_query)?;
-        let (random, _) = Uuid::new_v4().as_u64_pair();
         let (members, now) = (quorum.members.len(), Instant::now());
-        let acquisition = Acquisition::new(request, members, quorum.io_timeout, random, now);
+        let acquisition = Acquisition::new(request, members, quorum.io_timeout, now);
         let token = request.token.clone();
         Ok(Self { token, acquisition, reply_sender, replies, noted_young: false })
     }

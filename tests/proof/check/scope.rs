@@ -169,7 +169,7 @@ impl Terms {
 /// this program are read, so a wrong one is a mistake in a test, which the panic fails.
 pub(super) fn parsed<T, B: Default>(
     name: &'static str,
-    client: fn(usize, &str) -> T,
+    client: fn(usize, &'static str) -> T,
     of: for<'a> fn(&'a mut B, &str) -> &'a mut u8,
 ) -> (Vec<T>, B) {
     let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));

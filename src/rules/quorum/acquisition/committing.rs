@@ -4,9 +4,9 @@ use super::{Acquisition, End, Phase, Step};
 use crate::rules::quorum::member_state::{LastReply, MemberState};
 use crate::rules::{Fence, Held, Instant, QuorumOp, Slot};
 
-/// How far a fencing token may leap past a larger one if several clients outbid each other.
+/// How far a fencing token may leap past a larger one at first, and how often that doubles.
 const FIRST_LEAP: u64 = 256;
-const LARGEST_LEAP: u64 = 4096;
+const DOUBLINGS: u32 = 4;
 
 impl Acquisition {
     /// Asks every idle member for a hold.
@@ -72,10 +72,8 @@ impl Acquisition {
         if granted >= self.majority && largest > held.0 && now < self.started + 2 * self.io_timeout
         {
             // Another hold got a larger token meanwhile. Several clients may be outbidding each
-            // other, so each leaps a little further after the first time.
-            let room =
-                if raises == 0 { 0 } else { (FIRST_LEAP << raises.min(8)).min(LARGEST_LEAP) };
-            let leap = (self.random_share() * room as f64) as u64;
+            // other, so each leaps by its own share: the furthest then gets one token everywhere.
+            let leap = (self.share * (FIRST_LEAP << raises.min(DOUBLINGS))) >> 16;
             self.settle_with((Fence(largest.0 + leap), held.1), raises + 1, now);
             return None;
         }

@@ -150,7 +150,7 @@ impl Acquisition {
 
     /// Asks again after a pause.
     fn pause(&mut self, now: Instant) {
-        let pause = self.undecided.pause().mul_f64(0.5 + self.random_share() / 2.0);
+        let pause = self.undecided.pause().mul_f64(0.5 + self.share as f64 / f64::from(1 << 17));
         self.phase = Phase::Pausing { until: now + pause };
     }
 

@@ -30,7 +30,7 @@ impl Play {
             ..Request::plain(key, Ttl::from_millis(8_000))
         };
         let now = Instant::at_millis(100_000);
-        let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, 7, now);
+        let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, now);
         let (orders, step) = acquisition.begin(now);
         Self { acquisition, orders, step, now, since }
     }
@@ -142,11 +142,10 @@ fn a_hold_with_another_fence_does_not_count() {
     let failed = || Reply::Failed(Failure::Interrupted { sent: true });
     play.reply(2, failed());
     play.reply(2, failed());
-    assert!(
-        play.asked().contains(&(0, QuorumOp::Commit(None, (Fence(20), None)))),
-        "{:?}",
-        play.orders
-    );
+    let leaps = |(_, part): &(usize, QuorumOp)| {
+        matches!(part, QuorumOp::Commit(None, (Fence(20..276), None)))
+    };
+    assert!(play.asked().iter().all(leaps), "{:?}", play.orders);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! One form for all requests that behave the same from now on, so that the checker finds few
-//! states: times count from now, random numbers are fixed, and what is only shown is blank.
+//! states: times count from now, and what is only shown is blank.
 
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(super) fn make_canonical(it: &mut Acquisition, now: Instant, tick: Duration)
         (it.started, it.has_met) = (now, false);
     }
     let round = it.round;
-    (it.round, it.random, it.undecided) = (1, 0, UNDECIDED);
+    (it.round, it.undecided) = (1, UNDECIDED);
     if let Phase::Committing { raises, .. } = &mut it.phase {
         *raises = (*raises).min(1);
     }

@@ -20,7 +20,7 @@ impl World {
         self.monitor.started(index, self.status());
         let request = &self.scope.clients[index].request;
         let (waiter, step) = Waiter::new(request.ttl, None);
-        let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, 0, now());
+        let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, now());
         let doing = Doing::Rest(now());
         self.clients[index].phase = Phase::Acquiring(waiter, acquisition, doing);
         self.follow(index, step);

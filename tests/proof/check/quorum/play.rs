@@ -56,7 +56,7 @@ impl Play for World {
             }
         }
         for (member, server) in (0..).zip(&self.servers) {
-            if server.state == State::Frozen {
+            if server.state == State::Frozen && self.scope.budget.freezes > 0 {
                 actions.push(Action::Thaw(member));
             }
         }
@@ -99,7 +99,7 @@ impl Play for World {
     fn unplayed(&self) -> Vec<&'static str> {
         let is_idle = |client: usize| matches!(self.clients[client].phase, Phase::Idle);
         // These are so from the start.
-        let left = Budget { dead: 0, ahead: 0, refusals: 0, ..self.left };
+        let left = Budget { dead: 0, frozen: 0, ahead: 0, refusals: 0, ..self.left };
         unplayed(self.scope.name, is_idle, left, Budget::of)
     }
 
@@ -276,9 +276,12 @@ impl World {
         }
     }
 
+    /// Clients that differ only in their tokens begin in order: the others would play the same.
     fn may_start(&self, index: u8) -> bool {
-        let index = usize::from(index);
-        let had_lock = |client: &Client| client.holds() || client.has_ended();
-        !self.scope.clients[index].is_later || had_lock(&self.clients[index - 1])
+        let Some(before) = usize::from(index).checked_sub(1) else { return true };
+        let (client, terms) = (&self.clients[before], &self.scope.clients[before..=before + 1]);
+        let is_alike = terms[0].word == terms[1].word;
+        let had_lock = client.holds() || client.has_ended();
+        (had_lock || !terms[1].is_later) && !(is_alike && matches!(client.phase, Phase::Idle))
     }
 }

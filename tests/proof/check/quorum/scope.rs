@@ -26,6 +26,7 @@ pub(super) struct Scope {
 /// What one client does.
 #[derive(Debug)]
 pub(super) struct Terms {
+    pub(super) word: &'static str,
     pub(super) waits: bool,
     pub(super) renews: bool,
     /// Whether it begins only after the client before it had the lock.
@@ -50,6 +51,8 @@ pub(super) struct Budget {
     pub(super) deaths: u8,
     /// z: a server freezes. It may thaw at any time.
     pub(super) freezes: u8,
+    /// Z: a server is frozen from the start, for good.
+    pub(super) frozen: u8,
     /// f: a server restarts without its data.
     pub(super) losses: u8,
     /// A: the clock of a server is far ahead from the start.
@@ -90,6 +93,7 @@ impl Budget {
             "D" => &mut self.dead,
             "k" => &mut self.deaths,
             "z" => &mut self.freezes,
+            "Z" => &mut self.frozen,
             "f" => &mut self.losses,
             "A" => &mut self.ahead,
             "R" => &mut self.refusals,
@@ -100,12 +104,13 @@ impl Budget {
 
     /// How many servers may fail.
     pub(super) fn servers(&self) -> u8 {
-        self.dead + self.deaths + self.freezes + self.losses + self.ahead + self.refusals
+        let from_start = self.dead + self.frozen + self.ahead + self.refusals;
+        from_start + self.deaths + self.freezes + self.losses
     }
 }
 
 impl Terms {
-    fn parse(index: usize, word: &str) -> Self {
+    fn parse(index: usize, word: &'static str) -> Self {
         let mode = mode_of(word);
         let has = |letter: char| word[1..].contains(letter);
         let (waits, renews, is_later) = (!has('n'), has('r'), has('t'));
@@ -113,6 +118,6 @@ impl Terms {
         let heartbeat = waits.then(|| heartbeat(Duration::from_millis(TTL)));
         let (next, supersedes) = (has('h'), has('u'));
         let request = Request { mode, ttl, heartbeat, next, supersedes, ..request(index, 0) };
-        Self { waits, renews, is_later, request }
+        Self { word, waits, renews, is_later, request }
     }
 }

@@ -19,6 +19,7 @@ const QUICK: &[&str] = &[
     "x,x D1 c1",
     "x,x D1 l1",
     "s,s D1",
+    "s,s Z1",
     "1,1 D1",
     "2 k1",
     "2,2 D1",

@@ -11,8 +11,8 @@ use super::server::{AHEAD, Server, State};
 use crate::check::property::Property;
 use crate::check::time::{NOW, TICK, now};
 
-/// How long a client awaits a reply.
-pub(super) const IO_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client awaits a reply. It is a small part of a lease, as always.
+pub(super) const IO_TIMEOUT: Duration = TICK;
 
 /// Pauses up to this long may end before a message arrives.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
@@ -44,11 +44,12 @@ impl World {
         // Old enough for any lease.
         let since = now() - 10 * TICK;
         let server = |member| {
-            let Budget { dead, refusals, ahead, .. } = scope.budget;
+            let Budget { dead, refusals, ahead, frozen, .. } = scope.budget;
             let (dead, refusals) = (usize::from(dead), usize::from(dead + refusals));
             let state = match member {
                 _ if member < dead => State::Dead,
                 _ if member < refusals => State::Refusing,
+                _ if member >= SERVERS - usize::from(frozen) => State::Frozen,
                 _ => State::Up,
             };
             let is_ahead = (refusals..refusals + usize::from(ahead)).contains(&member);
