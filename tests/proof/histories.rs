@@ -1,131 +1,78 @@
-//! The scripts on a real server and the model must agree. Both play the same random history, and
-//! the test compares every reply and the visible state.
+//! The scripts, on commands like those of Redis, and the model must agree: both play the same
+//! histories, and each reply, each message and each key is compared.
 
+mod agreement;
+mod lines;
+mod mutants;
 mod play;
+mod random;
+mod step;
 mod stories;
-mod test_clock;
 
-use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use proptest::collection::vec;
-use proptest::option;
-use proptest::prelude::*;
+use crate::scripts::shim::{Server, Shim};
+use crate::scripts::twins::Twins;
+use play::Both;
+use rlock::store::server::RedisStore;
+use step::Step;
 
-use play::{Ask, Both, SideKey, Step, on_a_server};
-use rlock::rules::{Kind, Mode, Revocation, Slot};
+/// How many histories a test run plays.
+const HISTORIES: u64 = 10_000;
 
-fn client() -> impl Strategy<Value = u8> {
-    0..6_u8
+fn play(steps: &[Step]) {
+    play_on(&mut Shim::store(), steps);
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
-    let slots = |slots: u32| Mode::Slots(slots.try_into().unwrap());
-    let mode = prop_oneof![
-        3 => Just(Mode::Exclusive),
-        3 => Just(Mode::Shared),
-        2 => Just(slots(2)),
-        1 => Just(slots(5)),
-    ];
-    let at_least = prop_oneof![3 => Just(0), 1 => 1..8_000_u64];
-    let terms = (mode, 100..6_000_u64, at_least, option::weighted(0.8, 100..4_000_u64));
-    let owner = (option::weighted(0.3, 0..2_u8), vec(client(), 0..2));
-    let slot = option::weighted(0.7, (1..4_u32).prop_map(|slot| Slot::new(slot).unwrap()));
-    let held = option::weighted(0.2, (-3_000..3_000_i64, slot));
-    let ticket = option::weighted(0.4, option::weighted(0.5, -3_000..3_000_i64));
-    let kind = prop_oneof![Just(Kind::Exec), Just(Kind::Acquire)];
-    let overtaken = prop_oneof![3 => Just(0), 1 => 1..3_u64];
-    let flags = (
-        proptest::bool::weighted(0.3),
-        proptest::bool::weighted(0.3),
-        proptest::bool::weighted(0.2),
-        proptest::bool::weighted(0.4),
-        option::weighted(0.5, -3_000..3_000_i64),
-        held,
-        ticket,
-        overtaken,
-        kind,
-    );
-    (client(), terms, owner, flags).prop_map(
-        |(
-            client,
-            (mode, ttl, at_least, heartbeat),
-            (owner, enclosing),
-            (reentrant, reminds, next, supersedes, arrival, held, ticket, overtaken, kind),
-        )| {
-            Ask {
-                client,
-                mode,
-                ttl,
-                at_least,
-                heartbeat,
-                owner,
-                enclosing,
-                reentrant,
-                next,
-                supersedes,
-                arrival,
-                held,
-                ticket,
-                reminds,
-                overtaken,
-                kind,
+fn play_on<S: Server>(server: &mut RedisStore<S>, steps: &[Step]) {
+    let mut both = Both::new(server);
+    steps.iter().for_each(|step| both.play(step));
+}
+
+/// Leaves out what is not necessary for the history to fail.
+fn shortened(mut steps: Vec<Step>) -> Vec<Step> {
+    let mut length = steps.len();
+    while length > 0 {
+        for from in (0..steps.len()).rev().step_by(length) {
+            let mut fewer = steps.clone();
+            fewer.drain(from..steps.len().min(from + length));
+            if catch_unwind(AssertUnwindSafe(|| play(&fewer))).is_err() {
+                steps = fewer;
             }
-        },
-    )
+        }
+        length /= 2;
+    }
+    steps
 }
 
-fn side_key() -> impl Strategy<Value = SideKey> {
-    prop_oneof![
-        Just(SideKey::Holds),
-        Just(SideKey::Queue),
-        Just(SideKey::History),
-        Just(SideKey::Tombstones),
-    ]
-}
-
-fn revocation() -> impl Strategy<Value = Revocation> {
-    prop_oneof![Just(Revocation::Graceful), Just(Revocation::Now)]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        10 => ask().prop_map(Step::Ask),
-        3 => (client(), option::of(100..6_000_u64)).prop_map(|(client, ttl)| Step::Renew(client, ttl)),
-        1 => (client(), option::of(100..6_000_u64)).prop_map(|(client, ttl)| Step::RenewLate(client, ttl)),
-        1 => ask().prop_map(Step::AskLate),
-        1 => client().prop_map(Step::ReleaseLate),
-        1 => client().prop_map(Step::LeaveLate),
-        1 => client().prop_map(Step::LeaveEarly),
-        5 => (client(), option::of(any::<u8>())).prop_map(|(client, exit)| Step::Release(client, exit)),
-        1 => client().prop_map(Step::Leave),
-        1 => client().prop_map(Step::GiveUp),
-        1 => (revocation(), 0..3_u8).prop_map(|(how, unseen)| Step::Revoke(how, unseen)),
-        2 => (client(), revocation()).prop_map(|(client, how)| Step::Remove(client, how)),
-        6 => prop_oneof![0..50_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Step::Pass),
-        1 => option::of(1..5_000_u64).prop_map(Step::Write),
-        1 => Just(Step::Delete),
-        1 => Just(Step::Forget),
-        1 => side_key().prop_map(Step::Lose),
-    ]
-}
-
-/// Plays 500 histories, or more if PROPTEST_CASES asks for more than 256.
-fn config() -> ProptestConfig {
-    let default = ProptestConfig::default();
-    let cases = if default.cases > 256 { default.cases } else { 500 };
-    ProptestConfig { cases, failure_persistence: None, ..default }
+/// Plays the histories of these seeds.
+fn play_all(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let steps = random::history(seed);
+        if catch_unwind(AssertUnwindSafe(|| play(&steps))).is_err() {
+            let steps = shortened(steps);
+            println!("the shortest history with seed {seed} that fails: {steps:#?}");
+            play(&steps);
+        }
+    }
 }
 
 #[test]
 fn the_scripts_and_the_model_agree_on_every_history() {
-    on_a_server(|server| {
-        let server = RefCell::new(server);
-        proptest!(config(), |(steps in vec(step(), 1..60))| {
-            let mut server = server.borrow_mut();
-            let mut both = Both::new(&mut server);
-            for step in &steps {
-                both.play(step);
-            }
-        });
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let first = time.as_nanos() as u64;
+    let count = std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse().ok());
+    let half = count.unwrap_or(HISTORIES) / 2;
+    std::thread::scope(|threads| {
+        threads.spawn(|| play_all((0..half).map(|seed| first.wrapping_add(seed))));
+        play_all((0..half).map(|seed| first.wrapping_sub(seed + 1)));
     });
+}
+
+/// The commands in this process do what those of a real server do.
+#[test]
+fn a_real_server_gives_the_same_replies_and_has_the_same_keys() {
+    let mut twins = Twins::store();
+    (0..200).for_each(|seed| play_on(&mut twins, &random::history(seed)));
 }

@@ -10,5 +10,6 @@ mod check;
 #[allow(unreachable_pub, reason = "it is also the library of fuzz/")]
 mod fuzz;
 mod histories;
+mod scripts;
 mod supervisor;
 mod values;

@@ -38,8 +38,8 @@ struct Redis {
     process: Process,
     port: u16,
     options: Vec<String>,
-    /// How many seconds its clock is ahead.
-    ahead: u32,
+    /// The variable that sets its clock, as in clock.c, and its value.
+    clock: Option<(&'static str, String)>,
 }
 
 impl Server {
@@ -55,29 +55,34 @@ impl Server {
 
     /// Starts a Redis with additional options of redis-server.
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(0, options, 0)
+        Self::launch(0, options, None)
     }
 
     /// Starts a Redis whose clock is this many seconds ahead.
     pub fn ahead(seconds: u32) -> Self {
-        Self::launch(free_port(), &[], seconds)
+        Self::launch(free_port(), &[], Some(("CLOCK_AHEAD", seconds.to_string())))
+    }
+
+    /// Starts a Redis whose clock shows what this file says, in microseconds.
+    pub fn on_clock(file: &Path) -> Self {
+        Self::launch(0, &[], Some(("CLOCK", file.display().to_string())))
     }
 
     /// Starts a Redis that also listens on a free port of 127.0.0.1.
     pub fn on_tcp(options: &[&str]) -> Self {
-        Self::launch(free_port(), options, 0)
+        Self::launch(free_port(), options, None)
     }
 
     /// Starts a Redis that also listens on this port of 127.0.0.1.
     pub fn on_port(port: u16, options: &[&str]) -> Self {
-        Self::launch(port, options, 0)
+        Self::launch(port, options, None)
     }
 
-    fn launch(port: u16, options: &[&str], ahead: u32) -> Self {
+    fn launch(port: u16, options: &[&str], clock: Option<(&'static str, String)>) -> Self {
         let directory = directory();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = run_server(directory.path(), port, &options, ahead);
-        Self { redis: Some(Redis { process, port, options, ahead }), directory }
+        let process = run_server(directory.path(), port, &options, clock.as_ref());
+        Self { redis: Some(Redis { process, port, options, clock }), directory }
     }
 
     pub fn is_local(&self) -> bool {
@@ -182,7 +187,8 @@ impl Server {
     pub fn start_again_with(&mut self, options: &[String]) {
         let redis = self.redis.as_mut().expect(NEEDS_REDIS);
         let options = [&redis.options[..], options].concat();
-        redis.process = run_server(self.directory.path(), redis.port, &options, redis.ahead);
+        let clock = redis.clock.as_ref();
+        redis.process = run_server(self.directory.path(), redis.port, &options, clock);
     }
 }
 
@@ -206,7 +212,12 @@ pub fn options_of_a_replica(master: u16) -> Vec<String> {
         .to_vec()
 }
 
-fn run_server(directory: &Path, port: u16, options: &Vec<String>, ahead: u32) -> Process {
+fn run_server(
+    directory: &Path,
+    port: u16,
+    options: &Vec<String>,
+    clock: Option<&(&'static str, String)>,
+) -> Process {
     let binary = binary();
     let mut command = Command::new(&binary);
     command
@@ -217,8 +228,8 @@ fn run_server(directory: &Path, port: u16, options: &Vec<String>, ahead: u32) ->
         .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    if ahead > 0 {
-        command.env("LD_PRELOAD", clock_in(directory)).env("CLOCK_AHEAD", ahead.to_string());
+    if let Some((variable, value)) = clock {
+        command.env("LD_PRELOAD", clock_in(directory)).env(variable, value);
     }
     let mut process = Process::start(&mut command);
     let mut log = process.stdout();

@@ -16,7 +16,7 @@ pub struct Script {
 include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
 
 impl Script {
-    pub(in crate::store) fn source(self) -> &'static str {
+    pub fn source(self) -> &'static str {
         self.source
     }
 }

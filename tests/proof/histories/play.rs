@@ -1,16 +1,18 @@
 //! The player: does what the clients do, both on a server and in the model.
 
 use std::collections::HashMap;
+use std::mem;
 use std::time::Duration;
 
-use super::test_clock::{BATCH, TestClock};
-use crate::support::Server;
+use super::agreement::{self, Kept};
+use super::step::{Ask, SideKey, Step, Tokens, plain_ask};
+use crate::scripts::shim::{BATCH, Server, Shim};
 use crate::values;
 use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::{
-    Answer, ClientInfo, Fence, Key, Kind, Label, Mode, Outcome, Owner, Proposal, QuorumOp, Reason,
-    Release, Renewal, Request, Revocation, Seen, Slot, Ticket, Token, Verdict,
+    Answer, Ending, Fence, Key, Operator, Outcome, Proposal, Reason, Release, Renewal, Request,
+    Seen, Token, Verdict,
 };
 use rlock::store::Store;
 use rlock::store::server::RedisStore;
@@ -18,171 +20,9 @@ use rlock::store::server::RedisStore;
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
 const START: u64 = 4_000_000_000_000;
 
-/// What happens next. Numbers stand for clients and owners.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    Ask(Ask),
-    Renew(u8, Option<u64>),
-    Release(u8, Option<u8>),
-    /// Late requests were under way when the client released its lock, or gave up its request.
-    AskLate(Ask),
-    RenewLate(u8, Option<u64>),
-    ReleaseLate(u8),
-    LeaveLate(u8),
-    Leave(u8),
-    /// Leaves because the lock is busy.
-    GiveUp(u8),
-    /// Gives up a request before that request arrives: the token is not known yet.
-    LeaveEarly(u8),
-    /// How many of the latest holds the caller has not seen.
-    Revoke(Revocation, u8),
-    /// Takes a client out of the lock.
-    Remove(u8, Revocation),
-    Pass(u64),
-    /// Another tool writes the key, with or without an expiry.
-    Write(Option<u64>),
-    /// Another tool deletes the key.
-    Delete,
-    /// A side key is lost, as if it had been evicted.
-    Lose(SideKey),
-    /// The server loses all its data.
-    Forget,
-}
-
-/// A key beside the guard, named as in `lua/lock.lua`.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SideKey {
-    Holds,
-    Queue,
-    History,
-    Tombstones,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) client: u8,
-    pub(super) mode: Mode,
-    pub(super) ttl: u64,
-    pub(super) at_least: u64,
-    pub(super) heartbeat: Option<u64>,
-    pub(super) owner: Option<u8>,
-    pub(super) enclosing: Vec<u8>,
-    pub(super) reentrant: bool,
-    pub(super) next: bool,
-    pub(super) supersedes: bool,
-    /// How many milliseconds the ticket of one that supersedes is ahead of the clock.
-    pub(super) arrival: Option<i64>,
-    /// How many milliseconds the wanted fence is ahead of the clock, and the number of the wanted
-    /// slot.
-    pub(super) held: Option<(i64, Option<Slot>)>,
-    /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead
-    /// of the clock, if there is one.
-    pub(super) ticket: Option<Option<i64>>,
-    /// Whether it reminds the server of the holders in the last reply.
-    pub(super) reminds: bool,
-    /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
-    pub(super) overtaken: u64,
-    pub(super) kind: Kind,
-}
-
-/// An exclusive request that does not wait.
-pub(super) fn plain_ask() -> Ask {
-    Ask {
-        client: 0,
-        mode: Mode::Exclusive,
-        ttl: 100,
-        at_least: 0,
-        heartbeat: None,
-        owner: None,
-        enclosing: Vec::new(),
-        reentrant: false,
-        next: false,
-        supersedes: false,
-        arrival: None,
-        held: None,
-        ticket: None,
-        reminds: false,
-        overtaken: 0,
-        kind: Kind::Exec,
-    }
-}
-
-impl Ask {
-    pub(super) fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
-        let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
-        let client = ClientInfo {
-            pid: u32::from(self.client),
-            kind: self.kind,
-            label: Some("label".parse::<Label>().unwrap()),
-            ..ClientInfo::default()
-        };
-        Request {
-            token: tokens.present(self.client),
-            mode: self.mode,
-            at_least: Duration::from_millis(self.at_least),
-            heartbeat: self.heartbeat.map(Duration::from_millis),
-            owner: self.owner.map(owner),
-            // Its last characters must be unique, like those of a random one.
-            fresh_owner: format!("fresh-{}", &tokens.present(self.client).as_str()[..8])
-                .parse()
-                .unwrap(),
-            enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
-            reentrant: self.reentrant,
-            next: self.next,
-            supersedes: self.supersedes,
-            arrival: self
-                .arrival
-                .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
-            client: client.to_lines(),
-            quorum_op: self.quorum_op(now),
-            ..Request::plain(key.clone(), values::ttl(self.ttl))
-        }
-    }
-
-    fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
-        let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
-        let held = self.held.map(|(ahead, slot)| (Fence(micros(ahead)), slot));
-        let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
-        match (ticket, held) {
-            (Some(ticket), Some(held)) => Some(QuorumOp::Commit(ticket, held)),
-            (Some(ticket), None) => Some(QuorumOp::Propose(ticket)),
-            (None, Some(held)) => Some(QuorumOp::Restore(held)),
-            (None, None) => None,
-        }
-    }
-}
-
-/// The present token of each client, which uses a new one after each release.
-#[derive(Default)]
-pub(super) struct Tokens([u16; 6]);
-
-impl Tokens {
-    pub(super) fn present(&self, client: u8) -> Token {
-        Self::name(client, self.0[usize::from(client)])
-    }
-
-    fn former(&self, client: u8) -> Token {
-        Self::name(client, self.0[usize::from(client)].saturating_sub(1))
-    }
-
-    fn name(client: u8, number: u16) -> Token {
-        Token::recorded(&format!("{client}-{number:06}-of-a-hold")).unwrap()
-    }
-
-    fn used_up(&mut self, client: u8) {
-        self.0[usize::from(client)] += 1;
-    }
-}
-
-/// Starts a server for one test.
-pub(super) fn on_a_server(test: impl FnOnce(&mut RedisStore<TestClock>)) {
-    let server = Server::start();
-    test(&mut TestClock::store(&server.url()));
-}
-
 /// A lock on a server and in the model, and the time that both use.
-pub(super) struct Both<'a> {
-    pub(super) server: &'a mut RedisStore<TestClock>,
+pub(super) struct Both<'a, S = Shim> {
+    pub(super) server: &'a mut RedisStore<S>,
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
@@ -197,10 +37,14 @@ pub(super) struct Both<'a> {
     parts: HashMap<String, bool>,
     /// How many requests each client has sent.
     attempts: [u64; 6],
+    steps: u32,
+    /// The tokens of the waiters to which a message was sent, in order.
+    pub(super) woken: Vec<String>,
+    pub(super) kept: Kept,
 }
 
-impl<'a> Both<'a> {
-    pub(super) fn new(server: &'a mut RedisStore<TestClock>) -> Self {
+impl<'a, S: Server> Both<'a, S> {
+    pub(super) fn new(server: &'a mut RedisStore<S>) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let mut both = Self {
             server,
@@ -213,6 +57,9 @@ impl<'a> Both<'a> {
             asked: Default::default(),
             parts: HashMap::new(),
             attempts: [0; 6],
+            steps: 0,
+            woken: Vec::new(),
+            kept: Kept::default(),
         };
         both.send(&["FLUSHALL"]);
         both.tell_the_time();
@@ -223,6 +70,13 @@ impl<'a> Both<'a> {
         self.server.topology.send(words);
     }
 
+    /// Compares what the last call has done, besides its reply.
+    fn compare(&mut self) {
+        let mail = mem::take(&mut self.model.mail);
+        self.woken.extend(agreement::compare_mail(mail, &self.key, self.now));
+        self.kept.compare(&self.key, &self.model, self.now);
+    }
+
     /// The model at this time, for one request.
     fn model(&mut self) -> Transaction<'_> {
         let mut model = self.model.at(self.now);
@@ -231,13 +85,13 @@ impl<'a> Both<'a> {
     }
 
     fn tell_the_time(&mut self) {
-        let now = self.now.to_string();
-        self.send(&["SET", "test:now", &now]);
+        self.server.topology.set_time(self.now);
     }
 
     pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         let verdict = self.server.ask(request, attempt, seen, None).unwrap();
         assert_eq!(verdict, self.model().acquire(request, attempt, seen));
+        self.compare();
         verdict
     }
 
@@ -256,11 +110,10 @@ impl<'a> Both<'a> {
     }
 
     /// A server that has lost the holds still has details of them, so it knows that they are
-    /// forgotten. The model has nothing left of them. Users read the same text.
+    /// forgotten. The model has nothing left of them.
     fn agree(&self, told: &Reason, known: &Reason) {
-        if self.has_remains && !known.is_known() {
-            assert_eq!(told.to_string(), known.to_string());
-        } else {
+        let forgotten = Reason::new(Some(Ending::Forgotten), None, Operator::default());
+        if !(self.has_remains && *told == forgotten) {
             assert_eq!(told, known);
         }
     }
@@ -363,7 +216,15 @@ impl<'a> Both<'a> {
                 assert_eq!(reply.0, self.model().revoke(up_to, *revocation, by));
             }
             Step::Remove(client, revocation) => {
-                let id = self.tokens.present(*client).id().parse().unwrap();
+                let [present, former] =
+                    [Tokens::present, Tokens::former].map(|token| token(&self.tokens, *client));
+                let is_known = |token: &Token| {
+                    let holds = self.model.holds.iter().map(|hold| &hold.token);
+                    let mut known = holds.chain(self.model.queue.iter().map(|it| &it.token));
+                    known.any(|known| known == token.as_str())
+                };
+                let token = if is_known(&present) { present } else { former };
+                let id = token.id().parse().unwrap();
                 let by = "someone\tfor a reason";
                 let reply = self.server.remove(&key, &id, *revocation, by).unwrap();
                 assert_eq!(reply, self.model().remove(&id, *revocation, by));
@@ -374,11 +235,10 @@ impl<'a> Both<'a> {
             }
             Step::Write(ttl) => {
                 let until = ttl.map(|ttl| now + ttl);
-                self.send(&["SET", key.as_str(), "theirs"]);
-                match until {
-                    Some(until) => self.send(&["SET", "test:until", &until.to_string()]),
-                    None => self.send(&["DEL", "test:until"]),
-                }
+                let expiry = until.map(|until| until.to_string());
+                let expiry = expiry.iter().flat_map(|until| ["PXAT", until]);
+                let words = ["SET", key.as_str(), "theirs"].into_iter().chain(expiry);
+                self.send(&words.collect::<Vec<_>>());
                 self.model.guard = Some(Guard { value: "theirs".into(), until });
             }
             Step::Delete => {
@@ -386,11 +246,11 @@ impl<'a> Both<'a> {
                 self.model.guard = None;
             }
             Step::Lose(side_key) => {
-                let (name, model) = (key.as_str(), &mut self.model);
+                let model = &mut self.model;
                 let lost = match side_key {
                     SideKey::Holds => {
                         // A holder that loses its hold ends. It does not ask again.
-                        for client in 0..6_u8 {
+                        for client in 0..6 {
                             let token = self.tokens.present(client);
                             if model.holds.iter().any(|hold| hold.token == token.as_str()) {
                                 self.tokens.used_up(client);
@@ -406,6 +266,13 @@ impl<'a> Both<'a> {
                         self.has_remains = true;
                         "queue"
                     }
+                    SideKey::State => {
+                        let (history, tombstones) =
+                            (mem::take(&mut model.history), mem::take(&mut model.tombstones));
+                        *model = Lock { history, tombstones, ..Lock::default() };
+                        self.send(&["DEL", key.as_str(), &key.side("queue")]);
+                        "state"
+                    }
                     SideKey::History => {
                         model.history.clear();
                         "history"
@@ -415,7 +282,12 @@ impl<'a> Both<'a> {
                         "tombstones"
                     }
                 };
-                self.send(&["DEL", &format!("{{{name}}}?{lost}")]);
+                self.send(&["DEL", &key.side(lost)]);
+                if let SideKey::State = side_key {
+                    (0..6).for_each(|client| self.tokens.used_up(client));
+                    self.asked = Default::default();
+                    return self.play(&Step::Ask(plain_ask()));
+                }
             }
             Step::Forget => {
                 self.send(&["FLUSHALL"]);
@@ -423,10 +295,15 @@ impl<'a> Both<'a> {
                 self.model = Lock::default();
             }
         }
-        // As `local:` does between two requests. The messages are not stored.
-        let stored = serde_json::to_vec(&self.model).unwrap();
-        let mail = std::mem::take(&mut self.model.mail);
-        self.model = Lock { mail, ..serde_json::from_slice(&stored).unwrap() };
-        assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
+        self.steps += 1;
+        self.compare();
+        if self.steps.is_multiple_of(8) {
+            // As `local:` does between two requests.
+            let stored = serde_json::to_vec(&self.model).unwrap();
+            self.model = serde_json::from_slice(&stored).unwrap();
+        }
+        if self.steps % 8 == 4 {
+            assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
+        }
     }
 }

@@ -1,0 +1,174 @@
+//! Random histories.
+
+use super::step::{Ask, SideKey, Step, plain_ask};
+use crate::support::random::Random;
+use rlock::rules::{Kind, Mode, Revocation, Slot};
+
+/// The history with this seed.
+pub(super) fn history(seed: u64) -> Vec<Step> {
+    let mut dice = Dice { random: Random(seed), flavor: Flavor::Mixed };
+    dice.flavor = dice.one_of(&[
+        Flavor::Mixed,
+        Flavor::Mixed,
+        Flavor::Owned,
+        Flavor::Quorum,
+        Flavor::Plain,
+        Flavor::Slots,
+    ]);
+    let mut steps = Vec::new();
+    // Enough to fill the history of the lock.
+    for _ in 0..dice.sometimes(10, |dice| 10 + dice.below(20)).unwrap_or(0) {
+        let client = dice.client();
+        steps.push(Step::Ask(Ask { client, ..plain_ask() }));
+        steps.push(Step::Release(client, dice.exit()));
+    }
+    (0..dice.below(60)).for_each(|_| steps.push(dice.step()));
+    steps
+}
+
+struct Dice {
+    random: Random,
+    flavor: Flavor,
+}
+
+/// What most requests of a history have in common.
+#[derive(Clone, Copy, PartialEq)]
+enum Flavor {
+    Mixed,
+    /// One owner, which enters its lock again.
+    Owned,
+    /// To one of several servers.
+    Quorum,
+    /// To the only server, and nothing special.
+    Plain,
+    /// Slots, so that there are many holders.
+    Slots,
+}
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random.below(limit)
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize].clone()
+    }
+
+    fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn client(&mut self) -> u8 {
+        self.below(6) as u8
+    }
+
+    fn sometimes<T>(&mut self, percent: u64, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.percent(percent).then(|| value(self))
+    }
+
+    /// How many milliseconds something is ahead of the clock.
+    fn ahead(&mut self) -> i64 {
+        self.below(6_000) as i64 - 3_000
+    }
+
+    fn held(&mut self) -> (i64, Option<Slot>) {
+        (self.ahead(), self.sometimes(70, |dice| Slot::new(1 + dice.below(3) as u32).unwrap()))
+    }
+
+    fn ttl(&mut self) -> u64 {
+        100 + self.below(5_900)
+    }
+
+    fn revocation(&mut self) -> Revocation {
+        self.one_of(&[Revocation::Graceful, Revocation::Now])
+    }
+
+    fn exit(&mut self) -> Option<u8> {
+        self.sometimes(70, |dice| dice.sometimes(40, |dice| dice.below(256) as u8).unwrap_or(0))
+    }
+
+    fn mode(&mut self) -> Mode {
+        let slots = |slots: u32| Mode::Slots(slots.try_into().unwrap());
+        let (x, s, two, five) = (Mode::Exclusive, Mode::Shared, slots(2), slots(5));
+        match self.flavor {
+            Flavor::Slots => self.one_of(&[five, five, five, two, s]),
+            _ => self.one_of(&[x, x, x, s, s, s, two, two, five]),
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let ask = Ask {
+            client: self.client(),
+            mode: self.mode(),
+            ttl: self.ttl(),
+            at_least: self.sometimes(25, |dice| 1 + dice.below(8_000)).unwrap_or(0),
+            heartbeat: self.sometimes(80, |dice| 100 + dice.below(3_900)),
+            owner: self.sometimes(30, |dice| dice.below(2) as u8),
+            enclosing: self.sometimes(50, Self::client).into_iter().collect(),
+            reentrant: self.percent(30),
+            next: self.percent(20),
+            supersedes: self.percent(40),
+            arrival: self.sometimes(50, Self::ahead),
+            held: self.sometimes(20, Self::held),
+            ticket: self.sometimes(40, |dice| dice.sometimes(50, Self::ahead)),
+            reminds: self.percent(30),
+            overtaken: self.sometimes(25, |dice| 1 + dice.below(2)).unwrap_or(0),
+            kind: self.one_of(&[Kind::Exec, Kind::Acquire]),
+        };
+        match self.flavor {
+            Flavor::Mixed => ask,
+            Flavor::Owned => {
+                let (held, ticket) = (None, None);
+                Ask { owner: Some(0), reentrant: true, supersedes: false, held, ticket, ..ask }
+            }
+            Flavor::Quorum => {
+                let held = self.sometimes(40, Self::held);
+                Ask { ticket: ask.ticket.or(Some(None)), held, supersedes: false, ..ask }
+            }
+            Flavor::Plain => Ask {
+                at_least: 0,
+                owner: None,
+                enclosing: Vec::new(),
+                reentrant: false,
+                next: false,
+                supersedes: false,
+                held: None,
+                ticket: None,
+                overtaken: 0,
+                ..ask
+            },
+            Flavor::Slots => Ask { supersedes: false, held: None, ticket: None, ..ask },
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        match self.below(41) {
+            0..13 => Step::Ask(self.ask()),
+            13..16 => Step::Renew(self.client(), self.sometimes(50, Self::ttl)),
+            16 => Step::RenewLate(self.client(), self.sometimes(50, Self::ttl)),
+            17 => Step::AskLate(self.ask()),
+            18 => Step::ReleaseLate(self.client()),
+            19 => Step::LeaveLate(self.client()),
+            20 => Step::LeaveEarly(self.client()),
+            21..26 => Step::Release(self.client(), self.exit()),
+            26 => Step::Leave(self.client()),
+            27 => Step::GiveUp(self.client()),
+            28 => Step::Revoke(self.revocation(), self.below(3) as u8),
+            29..31 => Step::Remove(self.client(), self.revocation()),
+            31..37 => {
+                let longest = self.one_of(&[50, 3_000, 20_000]);
+                Step::Pass(self.below(longest))
+            }
+            37 => Step::Write(self.sometimes(50, |dice| 1 + dice.below(5_000))),
+            38 => Step::Delete,
+            39 => Step::Forget,
+            _ => Step::Lose(self.one_of(&[
+                SideKey::Holds,
+                SideKey::Queue,
+                SideKey::State,
+                SideKey::History,
+                SideKey::Tombstones,
+            ])),
+        }
+    }
+}

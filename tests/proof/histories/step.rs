@@ -1,0 +1,168 @@
+//! What can happen in a history.
+
+use std::time::Duration;
+
+use rlock::rules::{
+    ClientInfo, Fence, Key, Kind, Label, Mode, Owner, QuorumOp, Request, Revocation, Slot, Ticket,
+    Token,
+};
+
+use crate::values;
+
+/// What happens next. Numbers stand for clients and owners.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Ask(Ask),
+    Renew(u8, Option<u64>),
+    Release(u8, Option<u8>),
+    /// Late requests were under way when the client released its lock, or gave up its request.
+    AskLate(Ask),
+    RenewLate(u8, Option<u64>),
+    ReleaseLate(u8),
+    LeaveLate(u8),
+    Leave(u8),
+    /// Leaves because the lock is busy.
+    GiveUp(u8),
+    /// Gives up a request before that request arrives: the token is not known yet.
+    LeaveEarly(u8),
+    /// How many of the latest holds the caller has not seen.
+    Revoke(Revocation, u8),
+    /// Takes a client out of the lock.
+    Remove(u8, Revocation),
+    Pass(u64),
+    /// Another tool writes the key, with or without an expiry.
+    Write(Option<u64>),
+    /// Another tool deletes the key.
+    Delete,
+    /// A side key is lost, as if it had been evicted.
+    Lose(SideKey),
+    /// The server loses all its data.
+    Forget,
+}
+
+/// A key beside the guard, named as in `lua/lock.lua`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SideKey {
+    Holds,
+    Queue,
+    /// With the guard and the queue. The next request is granted.
+    State,
+    History,
+    Tombstones,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) client: u8,
+    pub(super) mode: Mode,
+    pub(super) ttl: u64,
+    pub(super) at_least: u64,
+    pub(super) heartbeat: Option<u64>,
+    pub(super) owner: Option<u8>,
+    pub(super) enclosing: Vec<u8>,
+    pub(super) reentrant: bool,
+    pub(super) next: bool,
+    pub(super) supersedes: bool,
+    /// How many milliseconds the ticket of one that supersedes is ahead of the clock.
+    pub(super) arrival: Option<i64>,
+    /// How many milliseconds the wanted fence is ahead of the clock, and the number of the wanted
+    /// slot.
+    pub(super) held: Option<(i64, Option<Slot>)>,
+    /// Whether this is one of several servers; and how many milliseconds the agreed ticket is ahead
+    /// of the clock, if there is one.
+    pub(super) ticket: Option<Option<i64>>,
+    /// Whether it reminds the server of the holders in the last reply.
+    pub(super) reminds: bool,
+    /// How many later requests of this client were sent first: it is a duplicate, or was overtaken.
+    pub(super) overtaken: u64,
+    pub(super) kind: Kind,
+}
+
+/// An exclusive request that does not wait.
+pub(super) fn plain_ask() -> Ask {
+    Ask {
+        client: 0,
+        mode: Mode::Exclusive,
+        ttl: 100,
+        at_least: 0,
+        heartbeat: None,
+        owner: None,
+        enclosing: Vec::new(),
+        reentrant: false,
+        next: false,
+        supersedes: false,
+        arrival: None,
+        held: None,
+        ticket: None,
+        reminds: false,
+        overtaken: 0,
+        kind: Kind::Exec,
+    }
+}
+
+impl Ask {
+    pub(super) fn request(&self, key: &Key, tokens: &Tokens, now: u64) -> Request {
+        let owner = |owner: u8| format!("owner-{owner}").parse::<Owner>().unwrap();
+        let client = ClientInfo {
+            pid: u32::from(self.client),
+            kind: self.kind,
+            label: Some("label".parse::<Label>().unwrap()),
+            ..ClientInfo::default()
+        };
+        Request {
+            token: tokens.present(self.client),
+            mode: self.mode,
+            at_least: Duration::from_millis(self.at_least),
+            heartbeat: self.heartbeat.map(Duration::from_millis),
+            owner: self.owner.map(owner),
+            // Its last characters must be unique, like those of a random one.
+            fresh_owner: format!("fresh-{}", &tokens.present(self.client).as_str()[..8])
+                .parse()
+                .unwrap(),
+            enclosing: self.enclosing.iter().map(|client| tokens.present(*client)).collect(),
+            reentrant: self.reentrant,
+            next: self.next,
+            supersedes: self.supersedes,
+            arrival: self
+                .arrival
+                .map(|ahead| Ticket((now * 1_000).saturating_add_signed(ahead * 1_000))),
+            client: client.to_lines(),
+            quorum_op: self.quorum_op(now),
+            ..Request::plain(key.clone(), values::ttl(self.ttl))
+        }
+    }
+
+    fn quorum_op(&self, now: u64) -> Option<QuorumOp> {
+        let micros = |ahead: i64| (now * 1_000).saturating_add_signed(ahead * 1_000);
+        let held = self.held.map(|(ahead, slot)| (Fence(micros(ahead)), slot));
+        let ticket = self.ticket.map(|ticket| ticket.map(|ahead| Ticket(micros(ahead))));
+        match (ticket, held) {
+            (Some(ticket), Some(held)) => Some(QuorumOp::Commit(ticket, held)),
+            (Some(ticket), None) => Some(QuorumOp::Propose(ticket)),
+            (None, Some(held)) => Some(QuorumOp::Restore(held)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// The present token of each client, which uses a new one after each release.
+#[derive(Default)]
+pub(super) struct Tokens([u16; 6]);
+
+impl Tokens {
+    pub(super) fn present(&self, client: u8) -> Token {
+        Self::name(client, self.0[usize::from(client)])
+    }
+
+    pub(super) fn former(&self, client: u8) -> Token {
+        Self::name(client, self.0[usize::from(client)].saturating_sub(1))
+    }
+
+    fn name(client: u8, number: u16) -> Token {
+        Token::recorded(&format!("{client}-{number:06}-of-a-hold")).unwrap()
+    }
+
+    pub(super) fn used_up(&mut self, client: u8) {
+        self.0[usize::from(client)] += 1;
+    }
+}

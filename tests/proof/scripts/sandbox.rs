@@ -1,0 +1,251 @@
+//! Runs scripts as Redis does: in its sandbox, and with its conversions.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+use mlua::debug::Debug;
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, VmState,
+};
+use redis::Value;
+use sha1_smol::Sha1;
+
+use super::bytecode;
+use super::redis::{Bytes, Redis};
+
+/// A server in the process of the test.
+pub(crate) struct Sandbox {
+    lua: Lua,
+    /// By their hashes.
+    scripts: HashMap<Bytes, Script>,
+    pub(crate) redis: Rc<RefCell<Redis>>,
+    /// The lines of each script that were reached, if a test asks for them.
+    reached: Rc<RefCell<HashMap<String, HashSet<usize>>>>,
+    /// How many times 10,000 steps the present call has taken, if that is limited.
+    steps: Rc<Cell<u32>>,
+    /// Replaces this line of each script by another one.
+    pub(crate) mutation: Option<(String, String)>,
+}
+
+struct Script {
+    /// The request.
+    title: &'static str,
+    source: String,
+    function: Function,
+}
+
+/// What no script of Redis can use, of the functions that Lua always has.
+const FORBIDDEN: [&str; 6] = ["dofile", "loadfile", "print", "newproxy", "getfenv", "setfenv"];
+
+/// Makes every use of an undefined global variable an error, as Redis does.
+const STRICT: &str = "
+setmetatable(_G, {
+  __index = function(_, name) error('nonexistent global variable ' .. tostring(name), 2) end,
+  __newindex = function(_, name) error('global variable ' .. tostring(name), 2) end,
+})";
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::default()).unwrap();
+        let redis: Rc<RefCell<Redis>> = Rc::default();
+        let globals = lua.globals();
+        FORBIDDEN.iter().for_each(|name| globals.set(*name, mlua::Nil).unwrap());
+        globals.set("redis", commands(&lua, &redis).unwrap()).unwrap();
+        globals.set("bit", bits(&lua).unwrap()).unwrap();
+        lua.load(STRICT).exec().unwrap();
+        Self {
+            lua,
+            scripts: HashMap::new(),
+            redis,
+            reached: Rc::default(),
+            steps: Rc::default(),
+            mutation: None,
+        }
+    }
+
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.scripts.contains_key(name)
+    }
+
+    /// Compiles a script.
+    pub(crate) fn load(
+        &mut self,
+        hash: &[u8],
+        title: &'static str,
+        source: &str,
+    ) -> Result<(), String> {
+        let line = |line| match &self.mutation {
+            Some((old, new)) if old == line => new.as_str(),
+            _ => line,
+        };
+        let source = source.lines().map(line).collect::<Vec<_>>().join("\n");
+        let chunk = self.lua.load(&source).set_name(format!("={}", String::from_utf8_lossy(hash)));
+        let function = chunk.into_function().map_err(|error| error.to_string())?;
+        self.scripts.insert(hash.to_vec(), Script { title, source, function });
+        Ok(())
+    }
+
+    /// Runs a script that was loaded. The first error ends it, as on a server.
+    pub(crate) fn run(
+        &self,
+        name: &[u8],
+        keys: &[&[u8]],
+        arguments: &[&[u8]],
+    ) -> Result<Value, String> {
+        let (script, globals) = (&self.scripts[name].function, self.lua.globals());
+        for (name, words) in [("KEYS", keys), ("ARGV", arguments)] {
+            let words = words.iter().map(|word| self.lua.create_string(word).unwrap());
+            globals.raw_set(name, self.lua.create_sequence_from(words).unwrap()).unwrap();
+        }
+        self.redis.borrow_mut().begin();
+        self.steps.set(0);
+        let reply = script.call::<mlua::Value>(()).map_err(|error| text_of(&error))?;
+        replied(reply)
+    }
+
+    /// From now on, notes the lines that are reached.
+    pub(crate) fn note_lines(&self) {
+        let reached = Rc::clone(&self.reached);
+        let note = move |_: &Lua, debug: &Debug<'_>| {
+            if let (Some(line), Some(source)) = (debug.current_line(), debug.source().source) {
+                let (mut reached, hash) = (reached.borrow_mut(), &source[1..]);
+                match reached.get_mut(hash) {
+                    Some(lines) => _ = lines.insert(line),
+                    None => _ = reached.insert(hash.to_owned(), HashSet::from([line])),
+                }
+            }
+            Ok(VmState::Continue)
+        };
+        self.lua.set_hook(HookTriggers::EVERY_LINE, note).unwrap();
+    }
+
+    /// The lines with code that were not reached since then.
+    pub(crate) fn lines_not_reached(&self) -> BTreeSet<String> {
+        let (mut missed, reached) = (BTreeSet::new(), self.reached.borrow());
+        for (hash, Script { title, source, function }) in &self.scripts {
+            let (hash, lines) = (str::from_utf8(hash).unwrap(), source.lines().collect::<Vec<_>>());
+            for line in bytecode::code_lines(&function.dump(false)) {
+                let is_reached = reached.get(hash).is_some_and(|lines| lines.contains(&line));
+                // Some loops jump to their end, and others do not.
+                if !is_reached && lines[line - 1] != "end" {
+                    missed.insert(format!("{title}: {}", lines[line - 1]));
+                }
+            }
+        }
+        missed
+    }
+
+    /// From now on, a script that takes more than a million steps fails, because it may never end.
+    pub(crate) fn limit_steps(&self) {
+        let steps = Rc::clone(&self.steps);
+        let limit = move |_: &Lua, _: &Debug<'_>| {
+            steps.set(steps.get() + 1);
+            match steps.get() {
+                ..100 => Ok(VmState::Continue),
+                _ => Err(mlua::Error::runtime("too many steps")),
+            }
+        };
+        let triggers = HookTriggers::new().every_nth_instruction(10_000);
+        self.lua.set_hook(triggers, limit).unwrap();
+    }
+}
+
+/// The table `redis`.
+fn commands(lua: &Lua, redis: &Rc<RefCell<Redis>>) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    for (name, raises) in [("call", true), ("pcall", false)] {
+        let redis = Rc::clone(redis);
+        let command = lua.create_function(move |lua, arguments: MultiValue| {
+            let words: Vec<Vec<u8>> = arguments
+                .iter()
+                .map(word)
+                .collect::<Option<_>>()
+                .ok_or_else(|| mlua::Error::runtime("arguments must be strings or integers"))?;
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            match redis.borrow_mut().call(&words) {
+                Ok(value) => converted(lua, value),
+                Err(error) if raises => Err(mlua::Error::runtime(error)),
+                Err(error) => {
+                    let table = lua.create_table()?;
+                    table.set("err", error)?;
+                    Ok(mlua::Value::Table(table))
+                }
+            }
+        })?;
+        table.set(name, command)?;
+    }
+    let sha1hex = |_: &Lua, text: LuaString| Ok(Sha1::from(&*text.as_bytes()).digest().to_string());
+    table.set("sha1hex", lua.create_function(sha1hex)?)?;
+    Ok(table)
+}
+
+/// The table `bit`, for numbers of 32 bits.
+fn bits(lua: &Lua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    let bit = |number: f64| number as i64 as i32;
+    let band = move |_: &Lua, (one, other): (f64, f64)| Ok(bit(one) & bit(other));
+    let bor = move |_: &Lua, (one, other): (f64, f64)| Ok(bit(one) | bit(other));
+    table.set("band", lua.create_function(band)?)?;
+    table.set("bor", lua.create_function(bor)?)?;
+    Ok(table)
+}
+
+/// A word of a command. No script passes a fraction, so that this need not write one as Redis does.
+fn word(value: &mlua::Value) -> Option<Vec<u8>> {
+    match value {
+        mlua::Value::String(text) => Some(text.as_bytes().to_vec()),
+        mlua::Value::Integer(number) => Some(number.to_string().into_bytes()),
+        mlua::Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e17 => {
+            Some((*number as i64).to_string().into_bytes())
+        }
+        _ => None,
+    }
+}
+
+/// The reply to a command, as a script sees it.
+fn converted(lua: &Lua, value: Value) -> mlua::Result<mlua::Value> {
+    Ok(match value {
+        Value::Nil => mlua::Value::Boolean(false),
+        Value::Int(number) => mlua::Value::Number(number as f64),
+        Value::BulkString(text) => mlua::Value::String(lua.create_string(text)?),
+        Value::Array(values) => {
+            let values = values.into_iter().map(|value| converted(lua, value));
+            let values: Vec<_> = values.collect::<mlua::Result<_>>()?;
+            mlua::Value::Table(lua.create_sequence_from(values)?)
+        }
+        status => {
+            let table = lua.create_table()?;
+            table.set("ok", if status == Value::Okay { "OK" } else { "?" })?;
+            mlua::Value::Table(table)
+        }
+    })
+}
+
+/// What a script returns, as a client sees it: numbers without fractions, and arrays up to the
+/// first nil.
+fn replied(value: mlua::Value) -> Result<Value, String> {
+    Ok(match value {
+        mlua::Value::String(text) => Value::BulkString(text.as_bytes().to_vec()),
+        mlua::Value::Integer(number) => Value::Int(number),
+        mlua::Value::Number(number) => Value::Int(number as i64),
+        mlua::Value::Boolean(true) => Value::Int(1),
+        mlua::Value::Table(table) => {
+            if let Ok(Some(error)) = table.raw_get::<Option<String>>("err") {
+                return Err(error);
+            }
+            let values = table.sequence_values().map(|value| replied(value.unwrap()));
+            Value::Array(values.collect::<Result<_, _>>()?)
+        }
+        _ => Value::Nil,
+    })
+}
+
+fn text_of(error: &mlua::Error) -> String {
+    match error {
+        mlua::Error::CallbackError { cause, .. } => text_of(cause),
+        mlua::Error::RuntimeError(text) => text.clone(),
+        error => error.to_string(),
+    }
+}

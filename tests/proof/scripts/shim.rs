@@ -1,0 +1,120 @@
+//! The server in the process of a test.
+
+use std::cell::RefCell;
+
+use redis::Arg;
+use rlock::report::Diagnostic;
+use rlock::rules::{Failure, UserMessage};
+use rlock::store::Interrupt;
+use rlock::store::server::scripts::{self, Call, Script};
+use rlock::store::server::topology::Topology;
+use rlock::store::server::{Node, RedisStore, Reply};
+
+use super::redis::Redis;
+use super::sandbox::Sandbox;
+
+/// How many holds or waiters one call drops or admits at most: few, so that short histories exceed
+/// it.
+pub(crate) const BATCH: usize = 3;
+
+const SCRIPTS: [(&str, Script); 7] = [
+    ("acquire", scripts::ACQUIRE),
+    ("renew", scripts::RENEW),
+    ("release", scripts::RELEASE),
+    ("leave", scripts::LEAVE),
+    ("revoke", scripts::REVOKE),
+    ("remove", scripts::REMOVE),
+    ("inspect", scripts::INSPECT),
+];
+
+thread_local! {
+    /// Lua stays on one thread.
+    static SANDBOX: RefCell<Sandbox> = RefCell::new(Sandbox::new());
+}
+
+/// The server in the process of this thread.
+pub(crate) struct Shim;
+
+impl Shim {
+    pub(crate) fn store() -> RedisStore<Self> {
+        RedisStore::new(Self, 0, 0)
+    }
+
+    pub(crate) fn with<T>(ask: impl FnOnce(&mut Sandbox) -> T) -> T {
+        SANDBOX.with_borrow_mut(ask)
+    }
+
+    pub(crate) fn redis<T>(ask: impl FnOnce(&mut Redis) -> T) -> T {
+        Self::with(|sandbox| ask(&mut sandbox.redis.borrow_mut()))
+    }
+}
+
+/// A server on which histories are played.
+pub(crate) trait Server: Topology {
+    fn set_time(&mut self, now: u64);
+
+    /// Sends a command, as an operator or another tool does.
+    fn send(&mut self, words: &[&str]);
+}
+
+impl Server for Shim {
+    fn set_time(&mut self, now: u64) {
+        Self::redis(|redis| redis.now = now);
+    }
+
+    fn send(&mut self, words: &[&str]) {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        Self::redis(|redis| {
+            redis.begin();
+            redis.call(&words).unwrap();
+        });
+    }
+}
+
+impl Topology for Shim {
+    fn run(&mut self, call: &Call, _: Interrupt<'_>) -> Result<Reply, Failure> {
+        let command = call.command(false, false);
+        let words = words_of(&command);
+        if !Self::with(|sandbox| sandbox.has(words[1])) {
+            let whole = call.command(true, false);
+            let source = str::from_utf8(words_of(&whole)[1]).unwrap();
+            let title = SCRIPTS.iter().find(|(_, script)| script.source() == source).unwrap().0;
+            let load =
+                |sandbox: &mut Sandbox| sandbox.load(words[1], title, &in_small_batches(source));
+            Self::with(load).unwrap();
+        }
+        let count: usize = str::from_utf8(words[2]).unwrap().parse().unwrap();
+        let (keys, arguments) = words[3..].split_at(count);
+        match Self::with(|sandbox| sandbox.run(words[1], keys, arguments)) {
+            Ok(value) => Ok(Reply { value, repeated: false, unconfirmed: None }),
+            Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
+        }
+    }
+
+    fn last(&mut self) -> (&mut Node, bool) {
+        panic!("a script gave an unexpected reply")
+    }
+
+    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+}
+
+pub(super) fn words_of(command: &rlock::store::wire::Cmd) -> Vec<&[u8]> {
+    let words = command.args_iter().map(|word| match word {
+        Arg::Simple(word) => word,
+        _ => unreachable!("no script takes a cursor"),
+    });
+    words.collect()
+}
+
+pub(super) fn in_small_batches(source: &str) -> String {
+    const SHIPPED: &str = "local BATCH = 100";
+    // Not every script has batches.
+    assert!(!source.contains("BATCH") || source.contains(SHIPPED), "the size of a batch");
+    source.replace(SHIPPED, &format!("local BATCH = {BATCH}"))
+}

@@ -1,0 +1,128 @@
+//! The commands in this process against those of a real server: both get the same calls, on the
+//! same clock, and every reply and every key with its expiry must be the same.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use redis::{Cmd, ConnectionLike, FromRedisValue, RedisResult, Value, cmd};
+use rlock::report::Diagnostic;
+use rlock::rules::Failure;
+use rlock::store::Interrupt;
+use rlock::store::server::scripts::Call;
+use rlock::store::server::topology::Topology;
+use rlock::store::server::{Node, RedisStore, Reply};
+
+use super::redis::{Bytes, Data, Entry, Keys};
+use super::shim::{Server, Shim, in_small_batches, words_of};
+use crate::support;
+
+/// Reads all keys of a server: name, type, content, and how long it is kept.
+const ALL_KEYS: &str = "
+local all = {}
+for i, key in ipairs(redis.call('KEYS', '*')) do
+  local kind, data = redis.call('TYPE', key).ok, nil
+  if kind == 'string' then data = { redis.call('GET', key) }
+  elseif kind == 'hash' then data = redis.call('HGETALL', key)
+  elseif kind == 'list' then data = redis.call('LRANGE', key, 0, -1)
+  else data = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end
+  all[i] = { key, kind, data, redis.call('PTTL', key) }
+end
+return all";
+
+pub(crate) struct Twins {
+    connection: redis::Connection,
+    clock: File,
+    _server: support::Server,
+    _directory: tempfile::TempDir,
+}
+
+impl Twins {
+    pub(crate) fn store() -> RedisStore<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("clock");
+        std::fs::write(&path, 0_u64.to_le_bytes()).unwrap();
+        let clock = File::options().write(true).open(&path).unwrap();
+        let server = support::Server::on_clock(&path);
+        let client = redis::Client::open(server.url().replace("unix:", "redis+unix:")).unwrap();
+        let connection = client.get_connection().unwrap();
+        RedisStore::new(Self { connection, clock, _server: server, _directory: directory }, 0, 0)
+    }
+
+    fn compare_keys(&mut self) {
+        let command = cmd("EVAL").arg(ALL_KEYS).arg(0).to_owned();
+        let all = self.connection.req_command(&command).unwrap();
+        let all = Vec::<(Bytes, String, Vec<Bytes>, i64)>::from_redis_value(all).unwrap();
+        let real: Keys = Shim::redis(|redis| {
+            let entry = |(key, kind, data, left): (Bytes, String, Vec<Bytes>, i64)| {
+                let until = (left >= 0).then(|| redis.now + left as u64);
+                (key, Entry { data: data_of(&kind, data), until })
+            };
+            all.into_iter().map(entry).collect()
+        });
+        let ours = Shim::redis(|redis| {
+            redis.begin();
+            redis.databases[0].clone()
+        });
+        assert_eq!(ours, real);
+    }
+}
+
+fn data_of(kind: &str, data: Vec<Bytes>) -> Data {
+    let (pairs, _) = data.as_chunks::<2>();
+    let score = |text: &Bytes| str::from_utf8(text).unwrap().parse().unwrap();
+    match kind {
+        "string" => Data::Text(data.concat()),
+        "hash" => Data::Hash(pairs.iter().cloned().map(|[field, it]| (field, it)).collect()),
+        "list" => Data::List(data),
+        _ => Data::Zset(pairs.iter().map(|[member, at]| (score(at), member.clone())).collect()),
+    }
+}
+
+impl Server for Twins {
+    fn set_time(&mut self, now: u64) {
+        Shim.set_time(now);
+        self.clock.write_all_at(&(now * 1_000).to_le_bytes(), 0).unwrap();
+    }
+
+    fn send(&mut self, words: &[&str]) {
+        Shim.send(words);
+        self.connection.req_command(cmd(words[0]).arg(&words[1..])).unwrap();
+        self.compare_keys();
+    }
+}
+
+impl Topology for Twins {
+    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
+        let ours = Shim.run(call, interrupt);
+        let whole = call.command(true, false);
+        let [eval, source, words @ ..] = &words_of(&whole)[..] else { unreachable!() };
+        let source = in_small_batches(str::from_utf8(source).unwrap());
+        let mut changed = Cmd::new();
+        changed.arg(eval).arg(source).arg(words);
+        let real: RedisResult<Value> = self.connection.req_command(&changed);
+        match (&ours, &real) {
+            (Ok(ours), Ok(real)) => assert_eq!(&ours.value, real),
+            (Err(ours), Err(real)) => {
+                let (ours, real) = (ours.to_string(), real.to_string());
+                let code = ["WRONGTYPE", "OOM"].iter().find(|code| ours.contains(*code));
+                assert!(real.contains(code.unwrap()), "{ours}: {real}");
+            }
+            (Ok(ours), Err(real)) => panic!("{:?}: {real}", ours.value),
+            (Err(ours), Ok(real)) => panic!("{ours}: {real:?}"),
+        }
+        self.compare_keys();
+        ours
+    }
+
+    fn last(&mut self) -> (&mut Node, bool) {
+        panic!("a script gave an unexpected reply")
+    }
+
+    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        Vec::new()
+    }
+}
