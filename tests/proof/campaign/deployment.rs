@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::faults::What;
+use super::faults::{What, Wires};
 use super::kind::Kind;
 use super::plan::WORKERS;
 use crate::support::cluster::Cluster;
@@ -139,13 +139,10 @@ impl Deployment {
     pub fn begin(&mut self, what: What, lock: &str, lasting: Duration) -> bool {
         let key = format!("rlock:{lock}");
         match what {
-            What::Part(workers) => self.each_wire(workers, None, |wire| wire.part(true)),
-            What::PartServer(server, workers) => {
-                self.each_wire(workers, Some(server), |wire| wire.part(true));
-            }
-            What::Delay(workers, delay) => self.each_wire(workers, None, |wire| wire.delay(delay)),
-            What::BreakReply(workers, bytes) => {
-                self.each_wire(workers, None, |wire| wire.break_reply_after(bytes));
+            What::Part(wires) => self.each_wire(wires, |wire| wire.part(true)),
+            What::Delay(wires, delay) => self.each_wire(wires, |wire| wire.delay(delay)),
+            What::BreakReply(wires, bytes) => {
+                self.each_wire(wires, |wire| wire.break_reply_after(bytes));
             }
             What::StopSentinels(which) => self.signal_sentinels(which, "STOP"),
             What::MoveSlot => return self.begin_move(&key),
@@ -197,13 +194,8 @@ impl Deployment {
     /// Ends a fault that `begin` began. Returns once the servers have recovered.
     pub fn end(&mut self, what: What) {
         match what {
-            What::Part(workers) => self.each_wire(workers, None, |wire| wire.part(false)),
-            What::PartServer(server, workers) => {
-                self.each_wire(workers, Some(server), |wire| wire.part(false));
-            }
-            What::Delay(workers, _) => {
-                self.each_wire(workers, None, |wire| wire.delay(Duration::ZERO));
-            }
+            What::Part(wires) => self.each_wire(wires, |wire| wire.part(false)),
+            What::Delay(wires, _) => self.each_wire(wires, |wire| wire.delay(Duration::ZERO)),
             What::StopSentinels(which) => self.signal_sentinels(which, "CONT"),
             What::MoveSlot => self.end_move(),
             What::Freeze | What::FreezeServer(_) | What::FreezeReplica => {
@@ -242,13 +234,10 @@ impl Deployment {
         }
     }
 
-    fn each_wire(&self, workers: u64, server: Option<usize>, act: impl Fn(&Proxy)) {
-        for (worker, wires) in self.wires.iter().enumerate() {
-            for (number, wire) in wires.iter().enumerate() {
-                if workers & (1 << worker) != 0 && server.is_none_or(|server| server == number) {
-                    act(wire);
-                }
-            }
+    fn each_wire(&self, hit: Wires, act: impl Fn(&Proxy)) {
+        for (hit, wires) in hit.iter().zip(&self.wires) {
+            let is_hit = |(number, _): &(usize, &Proxy)| hit & (1 << number) != 0;
+            wires.iter().enumerate().filter(is_hit).for_each(|(_, wire)| act(wire));
         }
     }
 

@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use super::kind::Kind;
+use super::plan::WORKERS;
+
+/// Which servers each worker reaches through a wire that is hit: one bit for each.
+pub type Wires = [u64; WORKERS];
 
 /// A fault at a time of the round.
 #[derive(Clone, Debug)]
@@ -21,7 +25,6 @@ pub enum Whom {
     Worker(usize),
 }
 
-/// Masks of workers have one bit for each worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// SIGSTOP to the server or the master.
@@ -48,14 +51,12 @@ pub enum What {
     DeleteKeyOf(usize),
     KillConnections,
     PauseClients,
-    /// Cuts these workers off from all servers.
-    Part(u64),
-    /// Cuts these workers off from one server of a quorum.
-    PartServer(usize, u64),
+    /// Cuts each worker off from servers that may be others for each.
+    Part(Wires),
     /// One way.
-    Delay(u64, Duration),
+    Delay(Wires, Duration),
     /// Delivers only so many bytes of the next reply, and then breaks the connection.
-    BreakReply(u64, usize),
+    BreakReply(Wires, usize),
     Stop(Whom),
     Kill(Whom),
     Terminate(Whom),
@@ -72,6 +73,8 @@ pub enum Effect {
     Delays,
     /// This server of a quorum fails, and the others go on.
     FailsOne(usize),
+    /// Each worker is cut off from its own servers of a quorum.
+    Parts(Wires),
     /// Connections break.
     Breaks,
     /// The server may lose grants.
@@ -105,7 +108,7 @@ impl What {
             Self::DeleteKey | Self::DeleteKeyOf(_) => "key deleted",
             Self::KillConnections => "connections killed",
             Self::PauseClients => "clients paused",
-            Self::Part(_) | Self::PartServer(..) => "network partitioned",
+            Self::Part(_) => "network partitioned",
             Self::Delay(..) => "network slow",
             Self::BreakReply(..) => "reply broken off",
             Self::Stop(_) => "rlock stopped",
@@ -130,7 +133,6 @@ impl What {
                 | Self::StopSentinels(_)
                 | Self::PauseClients
                 | Self::Part(_)
-                | Self::PartServer(..)
                 | Self::Delay(..)
                 | Self::Stop(_)
         )
@@ -163,10 +165,9 @@ impl What {
     /// Whether the fault can be felt by this worker.
     pub fn concerns(self, number: usize) -> bool {
         match self {
-            Self::Part(workers)
-            | Self::PartServer(_, workers)
-            | Self::Delay(workers, _)
-            | Self::BreakReply(workers, _) => workers & (1 << number) != 0,
+            Self::Part(wires) | Self::Delay(wires, _) | Self::BreakReply(wires, _) => {
+                wires[number] != 0
+            }
             _ => true,
         }
     }

@@ -90,8 +90,8 @@ impl Plan {
             What::FreezeServer(server)
             | What::KillServer(server)
             | What::RefuseServer(server)
-            | What::PartServer(server, _)
             | What::DeleteKeyOf(server) => Effect::FailsOne(server),
+            What::Part(wires) if self.kind.is_quorum() => Effect::Parts(wires),
             What::RestartEmpty(server) if self.kind.is_quorum() => Effect::FailsOne(server),
             What::RestartEmpty(_) => Effect::Loses,
             _ if what.may_replace_master(self.kind) && !self.survives_failovers() => {
@@ -191,8 +191,15 @@ impl Plan {
     }
 
     fn faults(kind: Kind, random: &mut Random, workers: u64) -> Vec<Fault> {
-        let some = |random: &mut Random| 1 + random.below((1 << workers) - 1);
         let servers = kind.servers() as u64;
+        // Of a quorum, most workers keep a majority.
+        let wires = |random: &mut Random| {
+            let rare = |random: &mut Random| match kind.is_quorum() {
+                true => random.below(1 << servers),
+                false => 1,
+            };
+            std::array::from_fn(|_| random.below(1 << servers) & rare(random))
+        };
         // All faults hit the same minority, except restarts.
         let first = random.below(servers);
         let minority = (first..).take(kind.minority()).map(|server| (server % servers) as usize);
@@ -223,9 +230,9 @@ impl Plan {
                         4 => What::DeleteKey,
                         5 => What::KillConnections,
                         6 => What::PauseClients,
-                        7 => What::Part(some(random)),
-                        8 => What::Delay(some(random), millis(random, 20, 200)),
-                        _ => What::BreakReply(some(random), random.below(40) as usize),
+                        7 => What::Part(wires(random)),
+                        8 => What::Delay(wires(random), millis(random, 20, 200)),
+                        _ => What::BreakReply(wires(random), random.below(40) as usize),
                     },
                     Kind::Files => pick(random, &[What::Flush, What::DeleteKey]),
                     Kind::Sentinel | Kind::Cluster if !has_large && random.below(3) > 0 => {
@@ -251,15 +258,15 @@ impl Plan {
                     },
                     Kind::Quorum(_) => {
                         let server = pick(random, &minority);
-                        match random.below(10) {
+                        match random.below(12) {
                             0 | 1 => What::FreezeServer(server),
                             2 => What::KillServer(server),
                             3 | 4 => What::RestartEmpty(server),
-                            5 => What::PartServer(server, some(random)),
-                            6 => What::DeleteKeyOf(server),
-                            7 => What::Delay(some(random), millis(random, 5, 40)),
-                            8 => What::RefuseServer(server),
-                            _ => What::BreakReply(some(random), random.below(40) as usize),
+                            5..=7 => What::Part(wires(random)),
+                            8 => What::DeleteKeyOf(server),
+                            9 => What::Delay(wires(random), millis(random, 5, 40)),
+                            10 => What::RefuseServer(server),
+                            _ => What::BreakReply(wires(random), random.below(40) as usize),
                         }
                     }
                 },

@@ -313,6 +313,12 @@ fn only_requests_that_a_quorum_admits_together_may_be_granted_in_another_order()
     breaks(&overtaken(Mode::Shared, 0.7), &[]);
     breaks(&overtaken(Mode::Shared, 1.0), &[Promise::FirstComeFirstServed]);
     breaks(&overtaken(Mode::Exclusive, 0.9), &[Promise::FirstComeFirstServed]);
+    // It could not reach a majority.
+    for (wires, promises) in [(0b110, &[][..]), (0b001, &[Promise::FirstComeFirstServed])] {
+        let mut record = overtaken(Mode::Exclusive, 0.9);
+        record.faults.push(fault(Effect::Parts([0, wires, 0, 0, 0, 0]), 0.3, 0.4));
+        breaks(&record, promises);
+    }
 }
 
 #[test]
@@ -415,6 +421,15 @@ fn a_loss_or_a_refusal_needs_a_cause() {
     breaks(&record, &[Promise::DocumentedStatus]);
     record.faults.push(fault(Effect::FailsOne(2), 0.3, 0.3));
     breaks(&record, &[]);
+    // Each worker counts what it is cut off from.
+    for (wires, promises) in [(0b101, &[][..]), (0b010, &[]), (0b001, &[Promise::DocumentedStatus])]
+    {
+        let mut record = ended_with(69, false);
+        record.plan.kind = Kind::Quorum(3);
+        let parts = Effect::Parts([wires, 0b111, 0, 0, 0, 0]);
+        record.faults = vec![fault(Effect::FailsOne(0), 0.2, 0.2), fault(parts, 0.2, 0.3)];
+        breaks(&record, promises);
+    }
     // The machine starved for a tenth of the TTL.
     for (until, promises) in [(0.25, &[Promise::DocumentedStatus][..]), (0.31, &[])] {
         let mut record = ended_with(76, true);

@@ -4,6 +4,7 @@ use super::{Promise, Verdict, compatible, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::{Mode, WaitLimit};
 use crate::campaign::record::{Happened, Record, Run};
+use crate::campaign::time::Span;
 
 /// How far apart a quorum may grant requests that it admits together, in microseconds.
 const JITTER: u64 = 250_000;
@@ -22,6 +23,12 @@ impl Record {
         let mut runs = self.workers.iter().filter_map(|worker| worker.run.as_ref());
         matches!(fault.effect, Effect::Revokes | Effect::Frees)
             && !runs.any(|run| run.first <= fault.from && fault.to <= run.last)
+    }
+
+    /// Whether this worker was cut off from servers, so that too few were left for it.
+    fn was_alone(&self, number: usize, during: Span) -> bool {
+        let parts = |it: &Effect| matches!(it, Effect::Parts(wires) if wires[number] != 0);
+        self.suffers(during, parts) && self.failing(number, during).is_some()
     }
 
     /// When the server granted the lock for this run.
@@ -69,6 +76,7 @@ impl Verdict {
             let end = worker.run.as_ref().map_or(worker.ended, |run| run.first);
             let waiting = (worker.started, end);
             if worker.was_stopped(waiting)
+                || record.was_alone(number, waiting)
                 || record.strain.longest_gap(waiting) + worker.stuck(waiting)
                     > seconds(worker.work.ttl) / 3.0
                 || record.suffers(waiting, |effect| {

@@ -1,7 +1,5 @@
 //! Exit statuses, and the causes of those that mean a loss or a refusal.
 
-use std::collections::BTreeSet;
-
 use super::{Promise, Verdict, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::kind::Kind;
@@ -15,26 +13,17 @@ const STARVED: &str = "a starved machine";
 impl Record {
     /// Why this worker found no server to use, or lost its lock by one of the `other` effects.
     fn cause(&self, number: usize, other: impl Fn(&Effect) -> bool) -> Option<&'static str> {
-        let (worker, kind) = (&self.workers[number], self.plan.kind);
+        let worker = &self.workers[number];
         let ttl = seconds(worker.work.ttl);
         // After the command has ended, rlock tries to release the lock. A lease ends a TTL after its
         // last renewal, and a command a third of a TTL after a loss.
         let until = worker.run.as_ref().map_or(worker.ended, |run| run.last);
         let during = (until - ttl * 4.0 / 3.0, worker.ended);
-        let blank = seconds(self.plan.blank());
-        let mut failing: BTreeSet<usize> =
-            (0..kind.servers()).filter(|server| kind.is_ahead(*server)).collect();
-        let mut cause = None;
+        let mut cause = self.failing(number, during);
         for fault in self.faults.iter().filter(|fault| fault.concerned.contains(&number)) {
             let is_cause = match fault.effect {
                 Effect::Delays | Effect::Loses | Effect::FailsOver => meets(fault.span(), during),
                 Effect::Stops(who) => who == number && meets(fault.span(), during),
-                // A restarted one does not vote at once.
-                Effect::FailsOne(server) => {
-                    meets((fault.from, fault.to + blank), during)
-                        && failing.insert(server)
-                        && failing.len() > kind.minority()
-                }
                 // A reply may be broken off much later.
                 Effect::Breaks => other(&fault.effect) && fault.from <= during.1,
                 _ => other(&fault.effect) && meets(fault.span(), during),
@@ -46,6 +35,27 @@ impl Record {
         // Requests time out after a quarter of the TTL.
         let is_starved = || self.strain.starved(during, &worker.stuck) > ttl / 10.0;
         cause.or_else(|| is_starved().then_some(STARVED))
+    }
+
+    /// The fault by which more than a minority of a quorum's servers fail for this worker, if any.
+    pub(super) fn failing(&self, number: usize, during: Span) -> Option<&'static str> {
+        let kind = self.plan.kind;
+        let blank = seconds(self.plan.blank());
+        let ahead = (0..kind.servers()).filter(|server| kind.is_ahead(*server));
+        let mut failing: u64 = ahead.map(|server| 1 << server).sum();
+        let mut faults = self.faults.iter().filter(|fault| {
+            // A restarted server does not vote at once, and one out of reach is not tried at once.
+            meets((fault.from, fault.to + blank), during)
+        });
+        let cause = faults.find(|fault| {
+            failing |= match fault.effect {
+                Effect::FailsOne(server) => 1 << server,
+                Effect::Parts(wires) => wires[number],
+                _ => 0,
+            };
+            failing.count_ones() as usize > kind.minority()
+        });
+        cause.map(|fault| fault.name)
     }
 }
 
