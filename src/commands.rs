@@ -38,7 +38,6 @@ pub(crate) fn run(command: Command, arguments: &[OsString], inherited: Inherited
     })
 }
 
-/// Prints help.
 pub(crate) fn help(text: &str) -> Exit {
     let printed = output::text(text).map(|()| Exit::Status(exit::OK));
     Invocation::unknown(Output::Human).finish(printed)

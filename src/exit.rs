@@ -31,7 +31,6 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With this status.
     Status(u8),
     /// By the signal with this number, because the command ended by it or because rlock received
     /// it. If that is impossible, with status 128 plus

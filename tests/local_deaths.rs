@@ -8,7 +8,6 @@ use crate::support::server::on_local;
 use crate::support::trace::kill_at;
 use crate::support::{Finished, Server, acquire, run, waiter};
 
-/// The files of a lock.
 const FILES: [&str; 2] = [".rlock:L.state", "rlock:L.lock"];
 
 /// The names of all files but drafts, which the sweep removes, and the mark of the sweep.

@@ -73,7 +73,6 @@ pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// A field of INFO.
 fn info(server: &Server, section: &str, field: &str) -> f64 {
     let told = server.cli(&["INFO", section]);
     let value = told.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

@@ -12,7 +12,6 @@ use crate::support::{self, Finished, Running, Server};
 /// The lock of the recording. Other locks have names of the same length.
 pub(crate) const NAME: &str = "deploy:job-000000";
 
-/// The name of the lock with this number.
 pub(crate) fn name(number: usize) -> String {
     format!("deploy:job-{number:06}")
 }

@@ -33,7 +33,6 @@ pub(super) fn of_operator() -> String {
     printable(&format!("{}@{}", at_most(255, &user()), host()))
 }
 
-/// The name of this host.
 pub(super) fn host() -> String {
     nix::unistd::gethostname()
         .map_or_else(|_| "unknown".into(), |host| host.to_string_lossy().into_owned())

@@ -48,7 +48,6 @@ pub(super) fn run(options: &Inspect, report: &Report) -> Result<Exit, Error> {
     }
 }
 
-/// What to show, and how.
 struct Inspection<'a> {
     store: Box<dyn Store>,
     server: &'a Server,

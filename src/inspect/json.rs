@@ -11,7 +11,6 @@ use crate::rules::{
     ServerTime, Slot, State, View, Waiter, millis,
 };
 
-/// One lock.
 #[derive(Serialize)]
 struct LockDocument<'a> {
     name: &'a str,

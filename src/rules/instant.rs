@@ -13,7 +13,6 @@ impl Instant {
         Self(since_boot)
     }
 
-    /// The time since boot.
     pub const fn since_boot(self) -> Duration {
         self.0
     }

@@ -156,7 +156,6 @@ pub enum Verdict {
     },
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     Granted {
@@ -190,7 +189,6 @@ pub enum Answer {
     },
 }
 
-/// The answer to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Renewal {
     /// The lease expires after `left`. That is longer than the TTL asked for if the lease already
@@ -230,7 +228,6 @@ pub enum Removal {
     Several(View),
 }
 
-/// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Release {
     Released,

@@ -21,8 +21,10 @@ pub enum Event {
     /// Only time has passed.
     Tick,
     /// A signal for the command arrived. `reached`: the command has it already.
-    Signal { signal: Signal, reached: bool },
-    /// The lease was renewed.
+    Signal {
+        signal: Signal,
+        reached: bool,
+    },
     Renewed(Lease),
     /// A renewal got no answer. The renewer tries again.
     Unanswered(String),
@@ -45,7 +47,6 @@ pub enum Action {
     Stop(Signal),
     /// Continue the command if it is stopped.
     Continue,
-    /// Report the loss to the user.
     ReportLoss(Loss),
     /// Report once that the lease is half over and its renewal has failed.
     ReportDelay(Loss),

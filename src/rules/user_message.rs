@@ -39,7 +39,6 @@ impl UserMessage {
         &self.problem
     }
 
-    /// The remedy alone.
     pub fn remedy(&self) -> Option<&str> {
         self.remedy.as_deref()
     }

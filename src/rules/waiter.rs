@@ -40,7 +40,6 @@ pub enum Step {
     End(End),
 }
 
-/// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum End {
     Granted(Lease, Fence, Option<Slot>),

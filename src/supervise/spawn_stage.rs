@@ -25,7 +25,6 @@ impl SpawnStage {
         [Self::JoinGroup, Self::DieWithRlock, Self::RestoreSignals, Self::BeInTime, Self::Exec];
 }
 
-/// The step that failed, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FailedStep {
     pub(super) step: SpawnStage,

@@ -28,7 +28,6 @@ pub(crate) fn inherited() -> impl Iterator<Item = &'static CStr> {
     })
 }
 
-/// Whether the entry is the variable with this name.
 pub(crate) fn is_named(entry: &CStr, name: &str) -> bool {
     let value = entry.to_bytes().strip_prefix(name.as_bytes());
     value.is_some_and(|value| value.starts_with(b"="))

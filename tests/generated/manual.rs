@@ -3,7 +3,6 @@
 /// The subcommands that an entry applies to.
 pub(crate) type Subcommands = &'static [&'static str];
 
-/// All subcommands.
 pub(crate) const ALL: Subcommands = &["exec", "acquire", "renew", "release", "inspect"];
 
 /// The exit statuses as the man pages list them, each with its meanings to some subcommands. A test

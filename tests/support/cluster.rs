@@ -13,7 +13,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster with `masters` masters, each with `replicas` replicas.
     pub fn start(masters: usize, replicas: usize) -> Self {
         let nodes: Vec<Server> = (0..masters * (1 + replicas))
             .map(|_| {

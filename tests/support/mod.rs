@@ -211,7 +211,6 @@ pub trait Finished {
     fn code(&self) -> i32;
     fn out(&self) -> String;
     fn err(&self) -> String;
-    /// Checks the exit status.
     fn exits(self, status: i32) -> Self;
     /// Checks what is on stdout.
     fn prints(self, text: &str) -> Self;
@@ -334,7 +333,6 @@ impl Running {
         self.end()
     }
 
-    /// Waits for the end.
     #[track_caller]
     pub fn end(mut self) -> Output {
         let stdout = self.stdout.rest("its end");

@@ -18,7 +18,6 @@ use super::Server;
 use super::binary;
 use super::limit::{Process, limit, output_of};
 
-/// The terminal and its shell.
 pub struct Terminal {
     shell: Process,
     keyboard: File,

@@ -16,7 +16,6 @@ pub fn python() -> &'static Path {
     &PYTHON
 }
 
-/// Parses a YAML document.
 pub fn yaml(document: &str) -> serde_json::Value {
     const TO_JSON: &str = "import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.argv[1])))";
     let parsed = run(Command::new(python()).args(["-c", TO_JSON, document]));

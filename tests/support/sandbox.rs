@@ -7,17 +7,14 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, sock_filter};
 use nix::sys::prctl::set_no_new_privs;
 
-/// What a sandbox refuses.
 #[derive(Clone, Copy, Debug)]
 pub enum Refused {
     /// Every use of a system call.
     Call(c_long),
-    /// This option of prctl(2).
     Prctl(c_int),
     /// A clone(2) that suspends its caller, as vfork(2) does. Shells may call vfork(2) itself,
     /// which gives the child no stack.
     Vfork,
-    /// A clone(2) of a thread.
     Thread,
     /// A clone(2) of a process whose end is not announced by a signal.
     SilentEnd,

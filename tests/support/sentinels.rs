@@ -12,7 +12,6 @@ use super::{Server, until};
 pub struct Service {
     servers: Vec<Server>,
     sentinels: Vec<Sentinel>,
-    /// The password of the sentinels.
     password: Option<String>,
     _directory: TempDir,
 }

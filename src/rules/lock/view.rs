@@ -117,14 +117,12 @@ impl fmt::Display for Operator {
     }
 }
 
-/// How a hold ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
     #[default]
     Released,
     Expired,
-    /// An operator revoked it.
     Revoked,
     /// Its key was deleted.
     Deleted,
@@ -187,7 +185,6 @@ impl Reason {
         }
     }
 
-    /// Whether the holder released it.
     pub fn is_released(&self) -> bool {
         self.ending == Some(Ending::Released)
     }

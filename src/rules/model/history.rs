@@ -83,7 +83,6 @@ impl Transaction<'_> {
         self.lock.skipped.as_deref().and_then(Skipped::from_lines)
     }
 
-    /// The last entry for a token.
     pub fn recorded(&self, token: &str) -> Option<&HistoryEntry> {
         let id = id(token);
         self.lock.history.iter().rev().find(|entry| entry.id == id)

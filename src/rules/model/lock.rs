@@ -171,7 +171,6 @@ pub struct Mail {
     pub message: Message,
 }
 
-/// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Message {
     /// The waiter is the new head of the queue.

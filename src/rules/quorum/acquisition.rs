@@ -171,7 +171,6 @@ impl Acquisition {
         }
     }
 
-    /// Begins an attempt.
     pub fn begin(&mut self, now: Instant) -> (Vec<Order>, Step) {
         (self.started, self.undecided, self.has_met) = (now, UNDECIDED, false);
         match self.may_commit(now) {

@@ -27,7 +27,6 @@ pub(super) fn most_common(holds: &[Held]) -> Option<Held> {
     holds.iter().copied().max_by_key(|hold| (in_slot(hold), same(hold), *hold))
 }
 
-/// The first known reason.
 pub(super) fn first_known(reasons: impl Iterator<Item = Reason>) -> Reason {
     reasons
         .reduce(|one, other| if one.is_known() { one } else { other })

@@ -95,7 +95,6 @@ impl MemberState {
         self.fence().0.max(self.ticket.map_or(0, |ticket| ticket.0))
     }
 
-    /// Whether the member has failed in this round.
     pub(super) fn has_failed(&self, round: u64) -> bool {
         self.round == round
             && matches!(self.last_reply, LastReply::Failed(_) | LastReply::Behind(_))

@@ -103,7 +103,6 @@ pub(super) fn newest(
     Ok(None)
 }
 
-/// The fields of a header.
 struct Header {
     sequence: u64,
     length: usize,

@@ -14,7 +14,6 @@ use super::names::{GUARD, LONGEST, STATE, decoded, encoded, hidden, hidden_as};
 use crate::report::plain;
 use crate::rules::{Failure, Key, UserMessage};
 
-/// A directory of locks.
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,

@@ -21,7 +21,6 @@ use crate::system::wakeup::Wakeup;
 /// The locks on one member.
 pub(super) type MemberStore = RedisStore<Node>;
 
-/// One member's reply.
 pub(super) struct MemberReply<T> {
     pub(super) number: usize,
     pub(super) answer: Result<T, Failure>,

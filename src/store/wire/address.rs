@@ -151,7 +151,6 @@ impl Address {
         present.or_else(|| self.password.clone())
     }
 
-    /// Whether the address has a password.
     pub(in crate::store) fn has_password(&self) -> bool {
         self.password.is_some()
     }

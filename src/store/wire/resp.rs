@@ -21,7 +21,6 @@ const MAX_DEPTH: usize = 100;
 /// far more elements than it sends.
 const MAX_RESERVED: usize = 64;
 
-/// The end of a line.
 const END: &[u8] = b"\r\n";
 
 /// What a value costs beside its content. An element of an array may be four bytes on the wire.

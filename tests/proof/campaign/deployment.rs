@@ -108,7 +108,6 @@ impl Deployment {
         orders.collect()
     }
 
-    /// The processes of the servers.
     pub fn processes(&self) -> Vec<u32> {
         match &self.servers {
             Servers::One(server) => vec![server.process()],

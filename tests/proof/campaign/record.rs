@@ -11,7 +11,6 @@ use super::time::Span;
 /// A gap between two signs of life that ends a span: the command may have been stopped.
 const SIGN_OF_LIFE: f64 = 0.05;
 
-/// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Status(i32),

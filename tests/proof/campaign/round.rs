@@ -27,7 +27,6 @@ enum Act {
     End(usize),
 }
 
-/// A fault that lasts.
 struct Lasting {
     fault: usize,
     worker: Option<usize>,

@@ -57,7 +57,6 @@ impl Strain {
 /// Watches the machine until it is dropped.
 pub struct Watcher {
     seen: Arc<Mutex<Strain>>,
-    /// The servers that are watched.
     servers: Mutex<BTreeSet<u32>>,
     over: Arc<AtomicBool>,
 }

@@ -14,5 +14,4 @@ pub fn time_of_day() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64
 }
 
-/// From and to.
 pub type Span = (f64, f64);

@@ -112,7 +112,6 @@ impl Call<'_> {
         })
     }
 
-    /// The holds that it has granted.
     pub(super) fn granted(&self) -> impl Iterator<Item = Fact> {
         let is_known = |fact: &Fact| {
             self.before.iter().any(|old| {

@@ -20,7 +20,6 @@ pub(super) trait Play: Hash + Sized {
 
     fn actions(&self) -> Vec<Self::Action>;
 
-    /// The state after an action.
     fn after(&self, action: Self::Action) -> Self;
 
     /// The property that this state breaks.
@@ -44,7 +43,6 @@ pub(super) trait Play: Hash + Sized {
     fn lines(&self) -> Vec<String>;
 }
 
-/// What a search has found.
 #[derive(Debug)]
 pub(super) struct Found<A> {
     pub(super) states: usize,

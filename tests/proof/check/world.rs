@@ -11,7 +11,6 @@ use super::scope::{Budget, Scope, whose};
 use super::time::NOW;
 use rlock::rules::model::Lock;
 
-/// One state.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) scope: &'static Scope,

@@ -66,7 +66,6 @@ fn change(store: &mut dyn Store, key: &Key, what: u8) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A request that waits.
 pub(super) fn request() -> Request {
     Request {
         reentrant: true,

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use rlock::text::is_unsafe;
 
-/// The input as text.
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }

@@ -31,7 +31,6 @@ pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
     commands
 }
 
-/// Whether the reply to ROLE is that of a master.
 pub fn is_master(role: &Value) -> bool {
     match role {
         Value::Array(fields) => {

@@ -47,7 +47,6 @@ pub(super) enum Kind {
     Undo,
 }
 
-/// The first reply that is an error.
 pub(super) fn first_error(replies: &[Value]) -> Option<&ServerError> {
     replies.iter().find_map(|reply| match reply {
         Value::ServerError(error) => Some(error),

@@ -178,7 +178,6 @@ impl World {
         self.clients[index].phase = Phase::Ended(How::Done);
     }
 
-    /// The client reads a reply.
     pub(super) fn read_reply(&mut self, index: usize, member: usize) {
         let Some(Replied { round, reply, since }) = self.servers[member].lines[index].reply.take()
         else {

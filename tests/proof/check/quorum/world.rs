@@ -17,7 +17,6 @@ pub(super) const IO_TIMEOUT: Duration = TICK;
 /// Pauses up to this long may end before a message arrives.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
 
-/// One state.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) scope: &'static Scope,
