@@ -29,8 +29,8 @@ impl Acquisition {
     }
 
     /// The members whose clocks keep them from voting, and how far these are off. If the request
-    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead come
-    /// first. `names` are the members' in order.
+    /// `has_failed` because no majority shows which clocks are wrong, those that are ahead are
+    /// taken for wrong. `names` are the members' in order.
     pub fn wrong_clocks<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
@@ -54,10 +54,8 @@ impl Acquisition {
                 behind.push((number, format!("clock of {name} is {by} behind a fencing token")));
             }
         }
-        if !has_failed && !ahead.is_empty() {
-            behind.clear();
-        }
-        let wrong = ahead.into_iter().chain(behind);
+        // Those that are behind vote once the others show which clocks are ahead.
+        let wrong = if ahead.is_empty() { behind } else { ahead }.into_iter();
         wrong
             .map(|(number, what)| (number, UserMessage::new(what).with_remedy("correct the clock")))
             .collect()
