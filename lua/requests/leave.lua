@@ -16,6 +16,7 @@ local was_queued = redis.call('ZREM', QUEUE, TOKEN) == 1
 if ARGV[4] ~= '' and (was_queued or held) then record_skip(own.about) end
 redis.call('DEL', MAIL)
 add_tombstone(TOKEN, tonumber(ARGV[3]))
-if held then drop_hold(TOKEN) else delete_details(TOKEN) end
+-- An expired hold that was not dropped yet keeps its details, so that its slot is freed with it.
+if held then drop_hold(TOKEN) elseif was_queued then delete_details(TOKEN) end
 if is_first or held or is_nominated(TOKEN) then wake_first() end
 return { 'left' }

@@ -130,7 +130,7 @@ fn tag(key: &str) -> Option<&str> {
 }
 
 /// The Redis key of a lock: prefix and name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(String);
 
 impl Key {
@@ -239,7 +239,7 @@ pub type Slot = NonZeroU32;
 ///
 /// The user can choose an owner of 1 to 200 bytes; otherwise rlock generates one. A chosen owner
 /// never equals a generated one, so knowing a generated owner is not enough to claim it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(String);
 
 impl Owner {

@@ -9,7 +9,7 @@ use super::lock::view::{Holder, Operator, Reason, ServerTime, View, Waiter};
 use super::lock::{ClientInfo, Fence, Key, Mode, Name, Owner, Slot, Token};
 
 /// A request for a lock. Its token identifies it, so sending it again does not make it another one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub struct Request {
     pub key: Key,
     pub token: Token,

@@ -1,8 +1,8 @@
 //! Plays every history of a few clients and one server, not a sample: every order of messages,
 //! losses, late messages, crashes, signals, revocations and restarts that a scope allows.
 //!
-//! What is played is the code that ships: all of `rules`. The files here
-//! only carry messages, let time pass, and watch.
+//! What is played is the code that ships: all of `rules`, and the scripts beside the model (`calls`).
+//! The files here only carry messages, let time pass, and watch.
 //!
 //! Three things keep the number of states small:
 //!
@@ -14,6 +14,7 @@
 //!   it later only sends the next request later, which is played anyway.
 
 mod action;
+mod calls;
 mod canonical;
 mod client;
 mod connection;

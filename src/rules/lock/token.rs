@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::rules::UserMessage;
 
 /// Identifies a hold, and authorizes its release. Secret: anyone who has it can release the lock.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(String);
 
 impl Token {

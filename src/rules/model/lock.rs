@@ -27,7 +27,7 @@ pub const BATCH: usize = 100;
 pub const MAX_LISTED: usize = 100;
 
 /// Everything about one lock.
-#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Lock {
     /// The guard: the token that other tools see as the value of the lock.
     pub guard: Option<Guard>,
@@ -62,13 +62,13 @@ pub struct Lock {
     pub mail: Vec<Mail>,
 }
 
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Guard {
     pub value: String,
     pub until: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Hold {
     pub token: String,
     pub owner: String,
@@ -97,7 +97,7 @@ pub struct Hold {
 }
 
 /// When a hold was revoked, and by whom.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Revoked {
     pub at: u64,
     /// An `Operator` as stores keep it.
@@ -105,7 +105,7 @@ pub struct Revoked {
 }
 
 /// Holds with a fence up to this one are revoked.
-#[derive(Clone, Debug, Default, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct RevokedUpTo {
     pub fence: u64,
     pub how: Option<Ending>,
@@ -115,7 +115,7 @@ pub struct RevokedUpTo {
 }
 
 /// Of the waiting requests that supersede, only the newest remains.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Newest {
     /// On which several servers agreed; 0 if there is only one server.
     pub ticket: u64,
@@ -124,7 +124,7 @@ pub struct Newest {
 }
 
 /// A request with this token is rejected until this time.
-#[derive(Clone, Debug, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Hash, Serialize, Deserialize)]
 pub struct Tombstone {
     /// After a line break, who ended the request, and how; see `mark_ended`.
     pub token: String,

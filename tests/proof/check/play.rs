@@ -1,6 +1,7 @@
 //! What a search does: all that can happen in a state, and what each of it changes.
 
 use super::action::Action;
+use super::calls;
 use super::client::{Client, Phase};
 use super::lock::{overwrite, rebase};
 use super::properties::broken_in;
@@ -49,6 +50,10 @@ impl Play for World {
         world.act(action);
         world.settle();
         world.make_canonical();
+        if let Some(difference) = calls::difference() {
+            println!("{difference}");
+            world.broken = Some(Property::TheScriptsAgree);
+        }
         if world.broken.is_none() {
             world.broken = broken_in(&world);
         }

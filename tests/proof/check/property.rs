@@ -23,6 +23,7 @@ pub(super) enum Property {
     NoPlaceIsLeft,
     NothingIsLeft,
     NothingIsStuck,
+    TheScriptsAgree,
 }
 
 impl fmt::Display for Property {
@@ -47,6 +48,7 @@ impl fmt::Display for Property {
             Self::EachProvesItsOwnLife => "a waiter is believed alive because of another client",
             Self::NoPlaceIsLeft => "a client that has ended is still in a queue",
             Self::NothingIsLeft => "something is left when all have ended",
+            Self::TheScriptsAgree => "the scripts do not do what the model does",
             Self::NothingIsStuck => "no way leads from here to the end",
         })
     }

@@ -2,17 +2,24 @@
 
 use std::time::Instant;
 
+use super::calls;
 use super::search::{Play, search};
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
-/// those that are named, separated by semicolons.
+/// those that are named, separated by semicolons. Only the long ones are played without the scripts.
 pub(super) fn play_all<W: Play>(wanted: &str, quick: &[&'static str], long: &[&'static str]) {
     let scopes = match wanted {
         "" => quick.to_vec(),
         "all" => [quick, long].concat(),
         names => names.to_owned().leak().split(';').collect(),
     };
-    let states: usize = scopes.iter().map(|name| play::<W>(name)).sum();
+    let states: usize = scopes
+        .iter()
+        .map(|name| {
+            calls::play_scripts(wanted != "all" || quick.contains(name));
+            play::<W>(name)
+        })
+        .sum();
     println!("{} scopes: {states} states", scopes.len());
 }
 

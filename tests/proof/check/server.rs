@@ -1,5 +1,6 @@
 //! The moves of the server: it executes requests and revocations, and restarts.
 
+use super::calls::Calls;
 use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, facts};
 use super::properties;
@@ -7,24 +8,24 @@ use super::scope::whose;
 use super::time::NOW;
 use super::world::World;
 use rlock::rules::model::Lock;
-use rlock::rules::{Answer, Fence, Outcome, Request, Revocation, Verdict};
+use rlock::rules::{Answer, Request, Revocation, Verdict};
 
 impl World {
     /// The server executes a request.
     pub(super) fn execute(&mut self, sent: &Sent) -> Reply {
         let terms = &self.scope.clients[usize::from(sent.client)];
         let request = &terms.requests[usize::from(sent.round)];
-        let (token, lock) = (&request.token, &mut self.lock);
-        let before: Vec<Fact> = facts(lock).collect();
+        let before: Vec<Fact> = facts(&self.lock).collect();
+        let mut calls = Calls { lock: &mut self.lock, now: NOW };
         let reply = match &sent.what {
             What::Acquire { attempt, seen, arrival } => {
                 let request = Request { arrival: *arrival, ..request.clone() };
-                Reply::Verdict(lock.at(NOW).acquire(&request, *attempt, seen))
+                Reply::Verdict(calls.acquire(&request, *attempt, seen))
             }
-            What::Renew => Reply::Renewal(lock.at(NOW).renew(token, Some(request.ttl))),
-            What::Release => Reply::Release(lock.at(NOW).release(token, Outcome::Unknown)),
+            What::Renew => Reply::Renewal(calls.renew(request)),
+            What::Release => Reply::Release(calls.release(request)),
             What::Leave => {
-                lock.at(NOW).leave(token, request.ttl, false);
+                calls.leave(request);
                 Reply::Left
             }
         };
@@ -41,7 +42,8 @@ impl World {
     pub(super) fn revoke(&mut self, revocation: Revocation) {
         let before: Vec<Fact> = facts(&self.lock).collect();
         self.monitor.all_revoked(&self.lock);
-        self.lock.at(NOW).revoke(Fence(u64::MAX), revocation, "operator");
+        let key = &self.scope.clients[0].requests[0].key;
+        Calls { lock: &mut self.lock, now: NOW }.revoke(key, revocation);
         self.judge(&before, None, None);
         self.deliver_mail();
     }

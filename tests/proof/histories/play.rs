@@ -1,24 +1,28 @@
 //! The player: does what the clients do, both on a server and in the model.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::mem;
 use std::time::Duration;
 
-use super::agreement::{self, Kept};
-use super::step::{Ask, SideKey, Step, Tokens, plain_ask};
+use super::expiry::Kept;
+use super::step::{Ask, CLIENTS, SideKey, Step, Tokens, plain_ask};
+use crate::scripts::agreement;
 use crate::scripts::shim::{BATCH, Server, Shim};
+use crate::scripts::stored;
 use crate::values;
 use rlock::rules::model::lock::{Guard, Lock};
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::{
-    Answer, Ending, Fence, Key, Operator, Outcome, Proposal, Reason, Release, Renewal, Request,
-    Seen, Token, Verdict,
+    Answer, Ending, Failure, Fence, Key, Operator, Outcome, Proposal, Reason, Release, Renewal,
+    Request, Seen, Token, Verdict,
 };
 use rlock::store::Store;
 use rlock::store::server::RedisStore;
+use sha1_smol::Sha1;
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
-const START: u64 = 4_000_000_000_000;
+pub(super) const START: u64 = 4_000_000_000_000;
 
 /// A lock on a server and in the model, and the time that both use.
 pub(super) struct Both<'a, S = Shim> {
@@ -32,12 +36,14 @@ pub(super) struct Both<'a, S = Shim> {
     has_remains: bool,
     pub(super) tokens: Tokens,
     /// What each client asks for until it releases it. A repeated request is the same request.
-    asked: [Option<Ask>; 6],
+    asked: [Option<Ask>; CLIENTS as usize],
     /// Whether the requests of a token are to one of several servers.
     parts: HashMap<String, bool>,
     /// How many requests each client has sent.
-    attempts: [u64; 6],
+    attempts: [u64; CLIENTS as usize],
     steps: u32,
+    /// Whether other tools have damaged the keys, so that the model does not apply.
+    is_damaged: bool,
     /// The tokens of the waiters to which a message was sent, in order.
     pub(super) woken: Vec<String>,
     pub(super) kept: Kept,
@@ -54,13 +60,15 @@ impl<'a, S: Server> Both<'a, S> {
             seen: Vec::new(),
             has_remains: false,
             tokens: Tokens::default(),
-            asked: Default::default(),
+            asked: [const { None }; CLIENTS as usize],
             parts: HashMap::new(),
-            attempts: [0; 6],
+            attempts: [0; CLIENTS as usize],
             steps: 0,
+            is_damaged: false,
             woken: Vec::new(),
             kept: Kept::default(),
         };
+        both.server.topology.fill(false);
         both.send(&["FLUSHALL"]);
         both.tell_the_time();
         both
@@ -72,9 +80,24 @@ impl<'a, S: Server> Both<'a, S> {
 
     /// Compares what the last call has done, besides its reply.
     fn compare(&mut self) {
-        let mail = mem::take(&mut self.model.mail);
-        self.woken.extend(agreement::compare_mail(mail, &self.key, self.now));
-        self.kept.compare(&self.key, &self.model, self.now);
+        if self.is_damaged {
+            return;
+        }
+        if self.has_remains {
+            // The server still knows the lengths of the leases that are lost.
+            let stored = Shim::redis(|redis| stored::lock(redis.home(), &self.key));
+            for mark in &mut self.model.tombstones {
+                let known = stored.tombstones.iter().find(|known| known.token == mark.token);
+                mark.until = known.map_or(mark.until, |known| known.until.max(mark.until));
+            }
+            self.model
+                .tombstones
+                .sort_by(|one, other| (one.until, &one.token).cmp(&(other.until, &other.token)));
+        }
+        let differences = agreement::differences(&self.model, &self.key, self.now);
+        assert!(differences.is_empty(), "{differences:#?}");
+        self.kept.check(&self.key, &self.model, self.now);
+        self.woken.extend(mem::take(&mut self.model.mail).into_iter().map(|mail| mail.token));
     }
 
     /// The model at this time, for one request.
@@ -89,8 +112,9 @@ impl<'a, S: Server> Both<'a, S> {
     }
 
     pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
-        let verdict = self.server.ask(request, attempt, seen, None).unwrap();
-        assert_eq!(verdict, self.model().acquire(request, attempt, seen));
+        let told = self.server.ask(request, attempt, seen, None);
+        let known = self.model().acquire(request, attempt, seen);
+        let verdict = self.same(told, known);
         self.compare();
         verdict
     }
@@ -102,24 +126,26 @@ impl<'a, S: Server> Both<'a, S> {
         is_part.then(|| ask.ticket.flatten())
     }
 
-    fn agree_on_release(&self, reply: &Release, expected: &Release) {
-        match (reply, expected) {
-            (Release::NotHeld(told), Release::NotHeld(known)) => self.agree(told, known),
-            _ => assert_eq!(reply, expected),
+    /// The reply of the model, which is that of the server too, unless other tools have damaged its
+    /// keys.
+    fn same<R: PartialEq + Debug>(&self, told: Result<R, Failure>, known: R) -> R {
+        if !self.is_damaged {
+            assert_eq!(told.unwrap(), known);
         }
+        known
     }
 
-    /// A server that has lost the holds still has details of them, so it knows that they are
-    /// forgotten. The model has nothing left of them.
-    fn agree(&self, told: &Reason, known: &Reason) {
-        let forgotten = Reason::new(Some(Ending::Forgotten), None, Operator::default());
-        if !(self.has_remains && *told == forgotten) {
-            assert_eq!(told, known);
+    /// As `same`. A server that has lost the holds still has details of them, so it knows that they
+    /// are forgotten. The model has nothing left of them.
+    fn same_end<R: PartialEq + Debug>(&self, told: Result<R, Failure>, known: R, forgotten: R) {
+        if !(self.has_remains && told.as_ref().is_ok_and(|told| *told == forgotten)) {
+            self.same(told, known);
         }
     }
 
     pub(super) fn play(&mut self, step: &Step) {
         let (key, now) = (self.key.clone(), self.now);
+        let forgotten = Reason::new(Some(Ending::Forgotten), None, Operator::default());
         match step {
             Step::Ask(new) => {
                 let client = usize::from(new.client);
@@ -164,27 +190,24 @@ impl<'a, S: Server> Both<'a, S> {
                     _ => self.tokens.present(*client),
                 };
                 let ttl = ttl.map(values::ttl);
-                let reply = self.server.renew(&key, &token, ttl, None).unwrap();
-                let expected = self.model().renew(&token, ttl);
-                match (&reply, &expected) {
-                    (Renewal::NotHeld(told), Renewal::NotHeld(known)) => self.agree(told, known),
-                    _ => assert_eq!(reply, expected),
-                }
+                let told = self.server.renew(&key, &token, ttl, None);
+                let known = self.model().renew(&token, ttl);
+                self.same_end(told, known, Renewal::NotHeld(forgotten));
             }
             Step::Release(client, exit) => {
                 let token = self.tokens.present(*client);
                 let outcome = exit.map_or(Outcome::Lost, Outcome::Exit);
-                let reply = self.server.release(&key, &token, outcome).unwrap();
-                let expected = self.model().release(&token, outcome);
-                self.agree_on_release(&reply, &expected);
+                let told = self.server.release(&key, &token, outcome);
+                let known = self.model().release(&token, outcome);
+                self.same_end(told, known, Release::NotHeld(forgotten));
                 self.tokens.used_up(*client);
                 self.asked[usize::from(*client)] = None;
             }
             Step::ReleaseLate(client) => {
                 let token = self.tokens.former(*client);
-                let reply = self.server.release(&key, &token, Outcome::Unknown).unwrap();
-                let expected = self.model().release(&token, Outcome::Unknown);
-                self.agree_on_release(&reply, &expected);
+                let told = self.server.release(&key, &token, Outcome::Unknown);
+                let known = self.model().release(&token, Outcome::Unknown);
+                self.same_end(told, known, Release::NotHeld(forgotten));
             }
             Step::Leave(client)
             | Step::GiveUp(client)
@@ -198,8 +221,9 @@ impl<'a, S: Server> Both<'a, S> {
                     Ask { client: *client, ..plain_ask() }.request(&key, &self.tokens, now);
                 let is_skipped = matches!(step, Step::GiveUp(_));
                 let request = Request { token, is_skipped, ..request };
-                self.server.leave(&request).unwrap();
+                let told = self.server.leave(&request);
                 self.model().leave(&request.token, request.ttl, is_skipped);
+                self.same(told, ());
                 // After an early one, the client keeps asking with a token that is over.
                 if let Step::Leave(_) | Step::GiveUp(_) = step {
                     self.tokens.used_up(*client);
@@ -212,8 +236,9 @@ impl<'a, S: Server> Both<'a, S> {
                 let seen = fences.len().checked_sub(usize::from(*unseen) + 1);
                 let up_to = Fence(seen.map_or(self.model.fence, |last| fences[last]));
                 let by = "someone";
-                let reply = self.server.revoke_up_to(&key, Some(up_to), *revocation, by).unwrap();
-                assert_eq!(reply.0, self.model().revoke(up_to, *revocation, by));
+                let told = self.server.revoke_up_to(&key, Some(up_to), *revocation, by);
+                let known = self.model().revoke(up_to, *revocation, by);
+                self.same(told.map(|told| told.0), known);
             }
             Step::Remove(client, revocation) => {
                 let [present, former] =
@@ -226,12 +251,46 @@ impl<'a, S: Server> Both<'a, S> {
                 let token = if is_known(&present) { present } else { former };
                 let id = token.id().parse().unwrap();
                 let by = "someone\tfor a reason";
-                let reply = self.server.remove(&key, &id, *revocation, by).unwrap();
-                assert_eq!(reply, self.model().remove(&id, *revocation, by));
+                let told = self.server.remove(&key, &id, *revocation, by);
+                let known = self.model().remove(&id, *revocation, by);
+                self.same(told, known);
             }
             Step::Pass(time) => {
                 self.now += time;
                 self.tell_the_time();
+            }
+            Step::PassTo(which, more) => {
+                let holds = self.model.holds.iter();
+                let ends = holds.flat_map(|hold| [hold.deadline, hold.keep_until]);
+                let ends = ends.chain(self.model.queue.iter().map(|waiter| waiter.alive));
+                let mut ends: Vec<u64> = ends.filter(|end| *end >= now).collect();
+                ends.sort_unstable();
+                if let Some(end) = ends.get(usize::from(*which)) {
+                    self.now = end + u64::from(*more);
+                    self.tell_the_time();
+                }
+            }
+            Step::Occupy(name) => {
+                self.is_damaged = true;
+                let mail = key.side(&format!("mail:{}", Sha1::from("a-000000-of-a-hold").digest()));
+                let name = if *name == "mail" { mail } else { key.side(name) };
+                self.send(&["DEL", &name]);
+                self.send(&["HSET", &name, "theirs", "1"]);
+            }
+            Step::InFullMemory(step) => {
+                self.is_damaged |= !step.needs_no_memory();
+                let needs_memory = match **step {
+                    // What does not renew a hold may tell waiters.
+                    Step::Renew(client, ttl) => {
+                        let (token, ttl) = (self.tokens.present(client), ttl.map(values::ttl));
+                        let reply = self.model.clone().at(now).renew(&token, ttl);
+                        matches!(reply, Renewal::NotHeld(_))
+                    }
+                    _ => false,
+                };
+                self.server.topology.fill(!needs_memory);
+                self.play(step);
+                self.server.topology.fill(false);
             }
             Step::Write(ttl) => {
                 let until = ttl.map(|ttl| now + ttl);
@@ -250,7 +309,7 @@ impl<'a, S: Server> Both<'a, S> {
                 let lost = match side_key {
                     SideKey::Holds => {
                         // A holder that loses its hold ends. It does not ask again.
-                        for client in 0..6 {
+                        for client in 0..CLIENTS {
                             let token = self.tokens.present(client);
                             if model.holds.iter().any(|hold| hold.token == token.as_str()) {
                                 self.tokens.used_up(client);
@@ -284,8 +343,8 @@ impl<'a, S: Server> Both<'a, S> {
                 };
                 self.send(&["DEL", &key.side(lost)]);
                 if let SideKey::State = side_key {
-                    (0..6).for_each(|client| self.tokens.used_up(client));
-                    self.asked = Default::default();
+                    (0..CLIENTS).for_each(|client| self.tokens.used_up(client));
+                    self.asked.fill(None);
                     return self.play(&Step::Ask(plain_ask()));
                 }
             }
@@ -303,7 +362,8 @@ impl<'a, S: Server> Both<'a, S> {
             self.model = serde_json::from_slice(&stored).unwrap();
         }
         if self.steps % 8 == 4 {
-            assert_eq!(self.server.inspect(&key).unwrap(), self.model.inspect(self.now));
+            let told = self.server.inspect(&key);
+            self.same(told, self.model.inspect(self.now));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Random histories.
 
-use super::step::{Ask, SideKey, Step, plain_ask};
+use super::step::{Ask, CLIENTS, SideKey, Step, plain_ask};
 use crate::support::random::Random;
+use rlock::rules::model::lock::DAY;
 use rlock::rules::{Kind, Mode, Revocation, Slot};
 
 /// The history with this seed.
@@ -14,6 +15,7 @@ pub(super) fn history(seed: u64) -> Vec<Step> {
         Flavor::Quorum,
         Flavor::Plain,
         Flavor::Slots,
+        Flavor::Crowd,
     ]);
     let mut steps = Vec::new();
     // Enough to fill the history of the lock.
@@ -22,7 +24,35 @@ pub(super) fn history(seed: u64) -> Vec<Step> {
         steps.push(Step::Ask(Ask { client, ..plain_ask() }));
         steps.push(Step::Release(client, dice.exit()));
     }
-    (0..dice.below(60)).for_each(|_| steps.push(dice.step()));
+    for _ in 0..dice.below(60) {
+        let step = dice.step();
+        let is_full = step.needs_no_memory() && dice.percent(10);
+        steps.push(if is_full { Step::InFullMemory(Box::new(step)) } else { step });
+    }
+    steps
+}
+
+/// A history in which other tools damage the keys, and memory is full at times.
+pub(super) fn damaged(seed: u64) -> Vec<Step> {
+    let mut dice = Dice { random: Random(seed), flavor: Flavor::Mixed };
+    let mut steps = Vec::new();
+    for step in history(seed) {
+        match dice.below(10) {
+            0 => steps.push(Step::Occupy(dice.one_of(&[
+                "holds",
+                "queue",
+                "history",
+                "history",
+                "tombstones",
+                "tombstones",
+                "mail",
+                "mail",
+            ]))),
+            1 | 2 if step.is_call() => steps.push(Step::InFullMemory(Box::new(step.clone()))),
+            _ => {}
+        }
+        steps.push(step);
+    }
     steps
 }
 
@@ -43,6 +73,8 @@ enum Flavor {
     Plain,
     /// Slots, so that there are many holders.
     Slots,
+    /// More clients than fit into the history of the lock, and many of them share it.
+    Crowd,
 }
 
 impl Dice {
@@ -59,7 +91,7 @@ impl Dice {
     }
 
     fn client(&mut self) -> u8 {
-        self.below(6) as u8
+        self.below(if self.flavor == Flavor::Crowd { CLIENTS.into() } else { 6 }) as u8
     }
 
     fn sometimes<T>(&mut self, percent: u64, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
@@ -68,7 +100,13 @@ impl Dice {
 
     /// How many milliseconds something is ahead of the clock.
     fn ahead(&mut self) -> i64 {
-        self.below(6_000) as i64 - 3_000
+        match self.below(50) {
+            // More than a day ahead is not believed.
+            0 => self.one_of(&[DAY, DAY + 1, 2 * DAY]) as i64,
+            // Often the same.
+            1..15 => self.one_of(&[-1_000, 0, 1_000]),
+            _ => self.below(6_000) as i64 - 3_000,
+        }
     }
 
     fn held(&mut self) -> (i64, Option<Slot>) {
@@ -76,7 +114,14 @@ impl Dice {
     }
 
     fn ttl(&mut self) -> u64 {
-        100 + self.below(5_900)
+        // Some outlast the mark of what has ended.
+        let longest = self.one_of(&[6_000, 6_000, 6_000, 6_000, 6_000, 150_000]);
+        100 + self.below(longest)
+    }
+
+    fn at_least(&mut self) -> u64 {
+        let longest = self.one_of(&[2, 8_000, 8_000]);
+        1 + self.below(longest)
     }
 
     fn revocation(&mut self) -> Revocation {
@@ -92,6 +137,7 @@ impl Dice {
         let (x, s, two, five) = (Mode::Exclusive, Mode::Shared, slots(2), slots(5));
         match self.flavor {
             Flavor::Slots => self.one_of(&[five, five, five, two, s]),
+            Flavor::Crowd => self.one_of(&[s, s, s, s, s, x]),
             _ => self.one_of(&[x, x, x, s, s, s, two, two, five]),
         }
     }
@@ -101,7 +147,7 @@ impl Dice {
             client: self.client(),
             mode: self.mode(),
             ttl: self.ttl(),
-            at_least: self.sometimes(25, |dice| 1 + dice.below(8_000)).unwrap_or(0),
+            at_least: self.sometimes(25, Self::at_least).unwrap_or(0),
             heartbeat: self.sometimes(80, |dice| 100 + dice.below(3_900)),
             owner: self.sometimes(30, |dice| dice.below(2) as u8),
             enclosing: self.sometimes(50, Self::client).into_iter().collect(),
@@ -137,7 +183,9 @@ impl Dice {
                 overtaken: 0,
                 ..ask
             },
-            Flavor::Slots => Ask { supersedes: false, held: None, ticket: None, ..ask },
+            Flavor::Slots | Flavor::Crowd => {
+                Ask { supersedes: false, held: None, ticket: None, ..ask }
+            }
         }
     }
 
@@ -155,8 +203,9 @@ impl Dice {
             27 => Step::GiveUp(self.client()),
             28 => Step::Revoke(self.revocation(), self.below(3) as u8),
             29..31 => Step::Remove(self.client(), self.revocation()),
-            31..37 => {
-                let longest = self.one_of(&[50, 3_000, 20_000]);
+            31..34 => Step::PassTo(self.below(3) as u8, self.percent(50)),
+            34..37 => {
+                let longest = self.one_of(&[50, 50, 3_000, 3_000, 20_000, 20_000, 100_000]);
                 Step::Pass(self.below(longest))
             }
             37 => Step::Write(self.sometimes(50, |dice| 1 + dice.below(5_000))),

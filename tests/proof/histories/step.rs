@@ -9,6 +9,9 @@ use rlock::rules::{
 
 use crate::values;
 
+/// How many clients take part at most.
+pub(super) const CLIENTS: u8 = 20;
+
 /// What happens next. Numbers stand for clients and owners.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -30,6 +33,14 @@ pub(super) enum Step {
     /// Takes a client out of the lock.
     Remove(u8, Revocation),
     Pass(u64),
+    /// To the end of the lease of the first, second ... hold, or of the presumed life of a waiter,
+    /// and one millisecond more or not.
+    PassTo(u8, bool),
+    /// Another tool puts a hash in place of this side key. The rest of the history is not played by
+    /// the model.
+    Occupy(&'static str),
+    /// The memory of the server is full during this step. The same applies if that needs memory.
+    InFullMemory(Box<Step>),
     /// Another tool writes the key, with or without an expiry.
     Write(Option<u64>),
     /// Another tool deletes the key.
@@ -38,6 +49,21 @@ pub(super) enum Step {
     Lose(SideKey),
     /// The server loses all its data.
     Forget,
+}
+
+impl Step {
+    /// Whether it succeeds while the memory of the server is full. A renewal does if it has a hold.
+    pub(super) fn needs_no_memory(&self) -> bool {
+        use Step::*;
+        matches!(self, Release(..) | ReleaseLate(_) | Leave(_) | GiveUp(_) | LeaveLate(_))
+            || matches!(self, LeaveEarly(_) | Renew(..) | Revoke(..) | Remove(..))
+    }
+
+    /// Whether a client calls the server, and nothing else happens.
+    pub(super) fn is_call(&self) -> bool {
+        use Step::*;
+        !matches!(self, Write(_) | Delete | Forget | Lose(_) | Pass(_) | PassTo(..))
+    }
 }
 
 /// A key beside the guard, named as in `lua/lock.lua`.
@@ -147,7 +173,7 @@ impl Ask {
 
 /// The present token of each client, which uses a new one after each release.
 #[derive(Default)]
-pub(super) struct Tokens([u16; 6]);
+pub(super) struct Tokens([u16; CLIENTS as usize]);
 
 impl Tokens {
     pub(super) fn present(&self, client: u8) -> Token {
@@ -159,6 +185,7 @@ impl Tokens {
     }
 
     fn name(client: u8, number: u16) -> Token {
+        let client = char::from(b'a' + client);
         Token::recorded(&format!("{client}-{number:06}-of-a-hold")).unwrap()
     }
 

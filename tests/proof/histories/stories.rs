@@ -6,13 +6,10 @@ use std::time::Duration;
 use super::play::Both;
 use super::step::{Ask, Step, plain_ask};
 use crate::scripts::shim::Shim;
-use rlock::rules::{
-    Answer, Ending, HistoryEntry, Kind, Mode, Outcome, Revocation, Seen, Slot, State, Verdict,
-};
+use rlock::rules::{Answer, Kind, Mode, Revocation, Seen, Slot, State, Verdict};
 
 /// Plays all of them.
 pub(super) fn all() {
-    a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well();
     a_client_that_is_turned_away_counts_once_until_the_next_hold_begins();
     freeing_the_lock_of_another_tool_ends_every_hold_that_its_key_has_voided();
     a_late_duplicate_does_not_end_the_senders_revoked_hold();
@@ -24,27 +21,28 @@ pub(super) fn all() {
     a_waiter_whose_unclaimed_grant_is_revoked_at_once_keeps_waiting();
     a_waiter_learns_of_the_holders_whose_leases_last_longest();
     a_reinstated_holder_shows_its_number_and_does_not_free_that_of_another_one();
+    a_shared_hold_that_outlasts_the_exclusive_one_around_it_shares_the_lock();
     a_released_hold_is_not_reinstated();
+    a_hold_that_is_cooling_can_be_removed();
     a_renewal_under_exec_never_shortens_the_lease();
     a_duplicate_that_arrives_after_the_grant_does_not_consume_the_wake_up();
-    the_fence_grows_after_many_quick_grants_and_a_loss_of_data();
     only_a_waiter_that_becomes_the_head_is_woken();
 }
 
 const TWO: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
-fn play(story: impl FnOnce(&mut Both<'_>)) {
-    story(&mut Both::new(&mut Shim::store()));
+pub(super) fn play(story: impl FnOnce(&mut Both<'_>)) {
+    story(&mut Both::new(&mut Shim::store(0)));
 }
 
 impl Both<'_> {
     /// The answer to a client, from both.
-    fn answer(&mut self, ask: &Ask, attempt: u64, seen: &[Seen]) -> Verdict {
+    pub(super) fn answer(&mut self, ask: &Ask, attempt: u64, seen: &[Seen]) -> Verdict {
         let request = ask.request(&self.key.clone(), &self.tokens, self.now);
         self.ask(&request, attempt, seen)
     }
 
-    fn remembered(&mut self) -> Vec<Seen> {
+    pub(super) fn remembered(&mut self) -> Vec<Seen> {
         let view = self.model.inspect(self.now);
         let left = Duration::from_secs(20);
         let seen = |holder| Seen { holder, left, generation: view.generation.clone() };
@@ -52,21 +50,21 @@ impl Both<'_> {
     }
 }
 
-fn a_client(client: u8) -> Ask {
+pub(super) fn a_client(client: u8) -> Ask {
     Ask { client, ttl: 30_000, heartbeat: Some(10_000), ..plain_ask() }
 }
 
 /// Whether a message waits for a client.
 fn has_mail() -> bool {
     let is_mailbox = |key: &Vec<u8>| str::from_utf8(key).unwrap().contains("?mail:");
-    Shim::redis(|redis| redis.databases[0].keys().any(is_mailbox))
+    Shim::redis(|redis| redis.home().keys().any(is_mailbox))
 }
 
 fn plain_ask_of(client: u8) -> Ask {
     Ask { client, ..plain_ask() }
 }
 
-fn is_granted(verdict: &Verdict) -> bool {
+pub(super) fn is_granted(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Answer(Answer::Granted { .. }))
 }
 
@@ -75,37 +73,6 @@ fn position(verdict: &Verdict) -> Option<u64> {
         Verdict::Answer(Answer::Queued { position, .. }) => Some(*position),
         _ => None,
     }
-}
-
-#[test]
-fn a_full_history_keeps_the_latest_hold_and_those_that_did_not_end_well() {
-    play(|both| {
-        let hold = |both: &mut Both<'_>, exit| {
-            both.play(&Step::Ask(a_client(0)));
-            both.play(&Step::Release(0, Some(exit)));
-        };
-        both.play(&Step::Ask(a_client(0)));
-        both.play(&Step::Revoke(Revocation::Now, 0));
-        for number in 0..40 {
-            hold(both, u8::from(number % 5 == 3));
-        }
-        let (last, older) = both.model.history.split_last().unwrap();
-        assert_eq!((older.len(), older[0].ending), (15, Ending::Revoked));
-        let failed = |past: &&HistoryEntry| past.outcome == Outcome::Exit(1);
-        assert_eq!((older.iter().filter(failed).count(), last.outcome), (8, Outcome::Exit(0)));
-        for _ in 0..16 {
-            hold(both, 1);
-        }
-        hold(both, 0);
-        assert_eq!(both.model.history[15].outcome, Outcome::Exit(0));
-        // Several holds expire at once.
-        for client in 0..5 {
-            both.play(&Step::Ask(Ask { mode: Mode::Shared, ..a_client(client) }));
-        }
-        both.play(&Step::Pass(30_001));
-        hold(both, 0);
-        assert_eq!(both.model.history.iter().filter(|it| it.ending == Ending::Expired).count(), 5);
-    });
 }
 
 #[test]
@@ -309,6 +276,30 @@ fn a_slot_that_a_waiter_gets_first_is_not_restored_to_another_holder() {
 }
 
 #[test]
+fn a_shared_hold_that_outlasts_the_exclusive_one_around_it_shares_the_lock() {
+    play(|both| {
+        let owned = |ask| Ask { owner: Some(0), reentrant: true, ..ask };
+        both.play(&Step::Ask(owned(Ask { ttl: 1_000, ..a_client(0) })));
+        both.play(&Step::Ask(owned(Ask { mode: Mode::Shared, ..a_client(1) })));
+        both.play(&Step::Pass(1_001));
+        both.play(&Step::Renew(1, None));
+        let other = Ask { mode: Mode::Shared, ..a_client(2) };
+        assert!(is_granted(&both.answer(&other, 1, &[])));
+    });
+}
+
+#[test]
+fn a_hold_that_is_cooling_can_be_removed() {
+    play(|both| {
+        both.play(&Step::Ask(Ask { at_least: 20_000, ..a_client(0) }));
+        both.play(&Step::Release(0, Some(0)));
+        assert_eq!(both.model.inspect(both.now).state, State::Cooling);
+        both.play(&Step::Remove(0, Revocation::Graceful));
+        assert_eq!(both.model.inspect(both.now).state, State::Free);
+    });
+}
+
+#[test]
 fn a_released_hold_is_not_reinstated() {
     play(|both| {
         assert!(is_granted(&both.answer(&a_client(0), 1, &[])));
@@ -351,22 +342,6 @@ fn a_duplicate_that_arrives_after_the_grant_does_not_consume_the_wake_up() {
             assert_eq!(is_granted(&answer), !left, "{answer:?}");
             assert_eq!(has_mail(), left, "{attempt}");
         }
-    });
-}
-
-#[test]
-fn the_fence_grows_after_many_quick_grants_and_a_loss_of_data() {
-    play(|both| {
-        let mut last = 0;
-        for _ in 0..300 {
-            assert!(is_granted(&both.answer(&a_client(0), 1, &[])));
-            last = both.model.fence;
-            both.play(&Step::Release(0, None));
-        }
-        both.play(&Step::Forget);
-        both.play(&Step::Pass(1));
-        assert!(is_granted(&both.answer(&a_client(0), 1, &[])));
-        assert!(both.model.fence > last);
     });
 }
 

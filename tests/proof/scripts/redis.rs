@@ -13,9 +13,10 @@ pub(crate) struct Redis {
     pub(crate) now: u64,
     /// Whether its memory is full, so that a script may not begin with a write that needs memory.
     pub(crate) is_full: bool,
-    /// Two databases, of which 0 is what each script starts with.
-    pub(crate) databases: [Keys; 2],
+    databases: [Keys; 2],
     selected: usize,
+    /// The database that has the lock.
+    pub(crate) home: usize,
     has_written: bool,
     /// What was pushed to lists since a test last took it, in order.
     pub(crate) pushed: Vec<(Bytes, Bytes)>,
@@ -77,9 +78,18 @@ impl Redis {
         &mut self.databases[self.selected]
     }
 
-    /// A script begins, or a command outside of scripts.
-    pub(crate) fn begin(&mut self) {
-        (self.selected, self.has_written) = (0, false);
+    /// The keys of the database that has the lock.
+    pub(crate) fn home(&self) -> &Keys {
+        &self.databases[self.home]
+    }
+
+    pub(crate) fn set_home(&mut self, keys: Keys) {
+        self.databases[self.home] = keys;
+    }
+
+    /// A script begins, which is in database 0, or a command outside of scripts.
+    pub(crate) fn begin(&mut self, database: usize) {
+        (self.selected, self.has_written) = (database, false);
         let now = self.now;
         for keys in &mut self.databases {
             keys.retain(|_, entry| entry.until.is_none_or(|until| now <= until));
@@ -96,6 +106,14 @@ impl Redis {
         let frees =
             ["DEL", "HDEL", "LREM", "LTRIM", "PEXPIREAT", "UNLINK", "ZREM", "ZREMRANGEBYRANK"];
         self.has_written |= needs_memory || frees.contains(&name);
+        let least = match name {
+            "TIME" | "FLUSHALL" => 1,
+            "HMGET" | "HDEL" | "RPUSH" | "ZREM" => 3,
+            _ => 2,
+        };
+        if words.len() < least {
+            return Err(format!("ERR wrong number of arguments for '{name}' command"));
+        }
         let reply = self.execute(words);
         if let Some(key) = words.get(1)
             && self.keys().get(*key).is_some_and(|entry| entry.data.is_empty())
@@ -137,6 +155,7 @@ impl Redis {
             })),
             [b"FLUSHALL"] => {
                 self.databases = Default::default();
+                self.pushed.clear();
                 Ok(Value::Okay)
             }
             [b"EXISTS", key] => count(usize::from(self.keys().contains_key(*key))),
@@ -167,7 +186,7 @@ impl Redis {
             }
             [b"HSET", key, pairs @ ..] => {
                 let hash = self.hash_mut(key)?;
-                let (pairs, []) = pairs.as_chunks::<2>() else {
+                let (pairs @ [_, ..], []) = pairs.as_chunks::<2>() else {
                     return Err("ERR wrong number of arguments for 'hset' command".into());
                 };
                 let new = pairs
@@ -187,7 +206,8 @@ impl Redis {
                 };
                 let start = pattern.strip_suffix(b"*").ok_or("this pattern is not built")?;
                 let next = if from + most < hash.len() { from + most } else { 0 };
-                let page = hash.iter().skip(from).take(most);
+                // It may show a field twice.
+                let page = hash.iter().skip(from.saturating_sub(1)).take(most + 1);
                 let found = page.filter(|(field, _)| field.starts_with(start));
                 let found =
                     found.flat_map(|(field, value)| [field, value].map(|text| bulk(text.clone())));
@@ -271,7 +291,7 @@ impl Redis {
 }
 
 impl Data {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         match self {
             Self::Text(_) => false,
             Self::Hash(hash) => hash.is_empty(),

@@ -99,7 +99,7 @@ impl Sandbox {
             let words = words.iter().map(|word| self.lua.create_string(word).unwrap());
             globals.raw_set(name, self.lua.create_sequence_from(words).unwrap()).unwrap();
         }
-        self.redis.borrow_mut().begin();
+        self.redis.borrow_mut().begin(0);
         self.steps.set(0);
         let reply = script.call::<mlua::Value>(()).map_err(|error| text_of(&error))?;
         replied(reply)

@@ -36,8 +36,10 @@ thread_local! {
 pub(crate) struct Shim;
 
 impl Shim {
-    pub(crate) fn store() -> RedisStore<Self> {
-        RedisStore::new(Self, 0, 0)
+    /// The locks of a database: 0 or 1.
+    pub(crate) fn store(database: u8) -> RedisStore<Self> {
+        Self::redis(|redis| redis.home = database.into());
+        RedisStore::new(Self, database.into(), 0)
     }
 
     pub(crate) fn with<T>(ask: impl FnOnce(&mut Sandbox) -> T) -> T {
@@ -55,6 +57,9 @@ pub(crate) trait Server: Topology {
 
     /// Sends a command, as an operator or another tool does.
     fn send(&mut self, words: &[&str]);
+
+    /// Lets its memory be full or not.
+    fn fill(&mut self, is_full: bool);
 }
 
 impl Server for Shim {
@@ -62,10 +67,14 @@ impl Server for Shim {
         Self::redis(|redis| redis.now = now);
     }
 
+    fn fill(&mut self, is_full: bool) {
+        Self::redis(|redis| redis.is_full = is_full);
+    }
+
     fn send(&mut self, words: &[&str]) {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         Self::redis(|redis| {
-            redis.begin();
+            redis.begin(redis.home);
             redis.call(&words).unwrap();
         });
     }

@@ -7,9 +7,9 @@ use rlock::rules::model::Lock;
 use rlock::rules::model::lock::{
     Guard, Hold, Newest, Origin, Revoked, RevokedUpTo, Tombstone, Waiter,
 };
-use rlock::rules::{HistoryEntry, HoldState, Key, Mode};
+use rlock::rules::{HistoryEntry, HoldState, Key, Mode, Slot};
 
-use super::redis::{Data, Keys};
+use super::redis::{Bytes, Data, Entry, Keys};
 
 /// A score of a waiter with --next is its ticket minus this.
 const NEXT_OFFSET: i64 = 1 << 52;
@@ -73,6 +73,84 @@ pub(crate) fn lock(keys: &Keys, key: &Key) -> Lock {
     }
 }
 
+/// The keys of a lock. A side key lasts for a long time, because the lock does not say for how long.
+pub(crate) fn keys(lock: &Lock, key: &Key) -> Keys {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let newest = lock.newest.as_ref();
+    let revoked = &lock.revoked_up_to;
+    let has_had_waiters = lock.notified.is_some() || !lock.nominated.is_empty();
+    let ticket = Some(lock.ticket).filter(|ticket| *ticket > 0 || has_had_waiters);
+    let fields = [
+        ("guard", text(&lock.written)),
+        ("mode", text(&lock.mode.map(String::from))),
+        ("fence", positive(lock.fence)),
+        ("generation", lock.generation.clone()),
+        // It stays when the queue has become empty.
+        ("ticket", text(&ticket.map(|ticket| ticket.to_string()))),
+        ("nominated", lock.nominated.iter().map(|token| format!("{token} ")).collect()),
+        ("newest", text(&newest.map(|it| format!("{} {}\n{}", it.ticket, it.token, it.about)))),
+        ("head", text(&lock.notified)),
+        ("revoked_up_to", positive(revoked.fence)),
+        ("revoked_up_to:how", text(&revoked.how.map(|how| how.to_string()))),
+        ("revoked_up_to:by", revoked.by.clone()),
+        ("revoked_up_to:at", text(&revoked.how.map(|_| revoked.at.to_string()))),
+        ("skipped", text(&lock.skipped)),
+    ];
+    let fields = fields.map(|(name, value)| (Bytes::from(name), Bytes::from(value)));
+    let holds = lock.holds.iter().map(|hold| (&hold.token, Details::of_hold(hold)));
+    let waiters = lock.queue.iter().map(|waiter| (&waiter.token, Details::of_waiter(waiter)));
+    let details = holds.chain(waiters).map(|(token, Details(lines))| {
+        (format!("details:{token}").into(), lines.join("\n").into())
+    });
+    // A reinstated hold, which has an id for a token, has no slot.
+    let slots = bits(lock.holds.iter().filter(|it| it.token.len() > 8).filter_map(|it| it.slot));
+    let state = fields.into_iter().chain(details).chain([("slots".into(), slots)]);
+
+    let holds = lock.holds.iter().map(|hold| (hold.deadline as i64, hold.token.clone()));
+    let queue = lock.queue.iter().map(|waiter| {
+        let ticket = waiter.ticket as i64;
+        (if waiter.next { ticket - NEXT_OFFSET } else { ticket }, waiter.token.clone())
+    });
+    let marks = lock.tombstones.iter().map(|mark| (mark.until as i64, mark.token.clone()));
+    let history = lock.history.iter().map(|entry| String::from(entry.clone()).into());
+    let side_keys = [
+        ("state", Data::Hash(state.filter(|(_, value)| !value.is_empty()).collect())),
+        ("holds", sorted(holds)),
+        ("queue", sorted(queue)),
+        ("tombstones", sorted(marks)),
+        ("history", Data::List(history.collect())),
+    ];
+    let side_keys = side_keys.into_iter().filter(|(_, data)| !data.is_empty());
+    let until = Some(u64::MAX / 4);
+    let side_keys = side_keys.map(|(name, data)| (key.side(name).into(), Entry { data, until }));
+    let guard = lock.guard.as_ref().map(|Guard { value, until }| {
+        let data = Data::Text(value.clone().into());
+        (key.as_str().into(), Entry { data, until: *until })
+    });
+    side_keys.chain(guard).collect()
+}
+
+fn sorted(members: impl Iterator<Item = (i64, String)>) -> Data {
+    let mut members: Vec<_> = members.map(|(score, member)| (score, member.into())).collect();
+    members.sort();
+    Data::Zset(members)
+}
+
+/// A number, or nothing if it is 0.
+fn positive(number: u64) -> String {
+    if number > 0 { number.to_string() } else { String::new() }
+}
+
+/// The numbers of slots as `lua/slots.lua` has them.
+pub(crate) fn bits(slots: impl Iterator<Item = Slot>) -> Bytes {
+    let mut bits = Bytes::new();
+    for number in slots.map(|slot| slot.get() as usize - 1) {
+        bits.resize(bits.len().max(number / 8 + 1), 0);
+        bits[number / 8] |= 1 << (number % 8);
+    }
+    bits
+}
+
 /// The details of a token, as in `lua/details.lua`.
 struct Details(Vec<String>);
 
@@ -99,6 +177,56 @@ impl Details {
         let lines = state.get(&format!("details:{token}"));
         let lines = lines.map(|lines| lines.splitn(15, '\n').map(str::to_owned).collect());
         Self(lines.unwrap_or_else(|| vec![String::new(); 15]))
+    }
+
+    fn with(values: &[(&str, String)]) -> Self {
+        let value = |name| values.iter().find(|(other, _)| *other == name);
+        Self(Self::NAMES.map(|name| value(name).map_or(String::new(), |it| it.1.clone())).into())
+    }
+
+    fn of_hold(hold: &Hold) -> Self {
+        let some = |number: Option<u64>| number.map_or(String::new(), |number| number.to_string());
+        Self::with(&[
+            ("mode", hold.mode.to_string()),
+            ("owner", hold.owner.clone()),
+            ("ttl", positive(hold.ttl)),
+            ("attempt", positive(hold.attempt)),
+            ("fence", hold.fence.to_string()),
+            ("acquired", hold.acquired.to_string()),
+            ("renewed", some(hold.renewed)),
+            ("since", some(hold.since)),
+            ("keep_until", positive(hold.keep_until)),
+            (
+                "status",
+                match (hold.status, &hold.revoked) {
+                    (HoldState::Cooling, _) => "cooling".into(),
+                    (HoldState::Revoked, _) => "revoked".into(),
+                    (_, Some(Revoked { at, by })) => format!("revoked {at} {by}"),
+                    _ => String::new(),
+                },
+            ),
+            ("slot", hold.slot.map_or(String::new(), |slot| slot.to_string())),
+            ("about", hold.about.clone()),
+        ])
+    }
+
+    fn of_waiter(waiter: &Waiter) -> Self {
+        let origin = match waiter.origin {
+            Origin::Counted => "",
+            Origin::Proposed => "proposed",
+            Origin::Agreed => "agreed",
+        };
+        Self::with(&[
+            ("mode", waiter.mode.to_string()),
+            ("owner", waiter.owner.clone()),
+            ("ttl", waiter.ttl.to_string()),
+            ("attempt", waiter.attempt.to_string()),
+            ("since", waiter.since.to_string()),
+            ("alive", waiter.alive.to_string()),
+            ("reentrant", if waiter.reentrant { "1" } else { "" }.into()),
+            ("origin", origin.into()),
+            ("about", waiter.about.clone()),
+        ])
     }
 
     fn get(&self, name: &str) -> &str {

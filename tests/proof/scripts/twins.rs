@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use redis::{Cmd, ConnectionLike, FromRedisValue, RedisResult, Value, cmd};
+use redis::{Cmd, ConnectionLike, FromRedisValue, Value, cmd};
 use rlock::report::Diagnostic;
 use rlock::rules::Failure;
 use rlock::store::Interrupt;
@@ -45,6 +45,7 @@ impl Twins {
         let server = support::Server::on_clock(&path);
         let client = redis::Client::open(server.url().replace("unix:", "redis+unix:")).unwrap();
         let connection = client.get_connection().unwrap();
+        Shim::redis(|redis| redis.home = 0);
         RedisStore::new(Self { connection, clock, _server: server, _directory: directory }, 0, 0)
     }
 
@@ -60,8 +61,8 @@ impl Twins {
             all.into_iter().map(entry).collect()
         });
         let ours = Shim::redis(|redis| {
-            redis.begin();
-            redis.databases[0].clone()
+            redis.begin(0);
+            redis.home().clone()
         });
         assert_eq!(ours, real);
     }
@@ -84,6 +85,13 @@ impl Server for Twins {
         self.clock.write_all_at(&(now * 1_000).to_le_bytes(), 0).unwrap();
     }
 
+    fn fill(&mut self, is_full: bool) {
+        Shim.fill(is_full);
+        let most = if is_full { 1 } else { 0 };
+        let set = cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).to_owned();
+        self.connection.req_command(&set).unwrap();
+    }
+
     fn send(&mut self, words: &[&str]) {
         Shim.send(words);
         self.connection.req_command(cmd(words[0]).arg(&words[1..])).unwrap();
@@ -99,7 +107,7 @@ impl Topology for Twins {
         let source = in_small_batches(str::from_utf8(source).unwrap());
         let mut changed = Cmd::new();
         changed.arg(eval).arg(source).arg(words);
-        let real: RedisResult<Value> = self.connection.req_command(&changed);
+        let real = self.connection.req_command(&changed).and_then(Value::extract_error);
         match (&ours, &real) {
             (Ok(ours), Ok(real)) => assert_eq!(&ours.value, real),
             (Err(ours), Err(real)) => {

@@ -111,13 +111,11 @@ impl World {
             |client: &Client| matches!(client.phase, Phase::Idle) || client.is_acquiring();
         if self.clients.iter().any(may_ask) {
             self.rank(Self::each_fence);
-            self.rank(Self::each_ticket);
         } else {
             // No client needs them anymore.
-            let forget = &mut |number: &mut u64| *number = (*number).min(CLOCK);
-            self.each_fence(forget);
-            self.each_ticket(forget);
+            self.each_fence(&mut |fence| *fence = (*fence).min(CLOCK));
         }
+        self.rank(Self::each_ticket);
         self.rank_attempts();
         self.sort_servers();
     }

@@ -7,6 +7,7 @@ use super::scope::{Budget, SERVERS, Scope};
 use super::server::{Sent, Server, State};
 use super::trace::{describe, lines_of};
 use super::world::{IO_TIMEOUT, SHORT, World};
+use crate::check::calls;
 use crate::check::lock::rebase;
 use crate::check::property::Property;
 use crate::check::scope::unplayed;
@@ -72,6 +73,10 @@ impl Play for World {
         world.act(action);
         world.settle();
         world.make_canonical();
+        if let Some(difference) = calls::difference() {
+            println!("{difference}");
+            world.broken = Some(Property::TheScriptsAgree);
+        }
         world.broken = broken_in(&world).or(world.broken);
         world
     }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use crate::check::calls::Calls;
 use crate::check::time::{NOW, TICK, now};
 use rlock::rules::model::lock::Waiter;
 use rlock::rules::model::{Lock, Message};
 use rlock::rules::quorum::{MemberRequest as Order, Reply};
 use rlock::rules::{
-    Answer, Delivery, Failure, Instant, Nomination, Outcome, QuorumOp, Renewal, Request, Token,
-    UserMessage, Verdict, View,
+    Answer, Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, Token, UserMessage,
+    Verdict, View,
 };
 
 /// How far the clock of a server that is ahead is ahead.
@@ -100,17 +101,17 @@ impl Server {
     /// Executes a request of a client, and puts the reply under way if the client awaits it.
     /// Returns whether another client is now believed alive for longer than before.
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
-        let (token, lock, now) = (&request.token, &mut self.lock, self.clock);
-        let before: Vec<_> = lock.queue.clone();
+        let before: Vec<_> = self.lock.queue.clone();
+        let mut calls = Calls { lock: &mut self.lock, now: self.clock };
         let said = match sent.what {
-            What::Ask(part) => LastReply::To(ask(lock, request, part, sent, now)),
-            What::Renew => LastReply::Renewal(Some(lock.at(now).renew(token, Some(request.ttl)))),
+            What::Ask(part) => LastReply::To(ask(&mut calls, request, part, sent)),
+            What::Renew => LastReply::Renewal(Some(calls.renew(request))),
             What::Release => {
-                lock.at(now).release(token, Outcome::Unknown);
+                calls.release(request);
                 LastReply::Renewal(None)
             }
             What::Leave => {
-                lock.at(now).leave(token, request.ttl, false);
+                calls.leave(request);
                 LastReply::Renewal(None)
             }
         };
@@ -132,7 +133,8 @@ impl Server {
         }
         let revived = |waiter: &Waiter| {
             let then = before.iter().find(|before| before.token == waiter.token);
-            waiter.token != token.as_str() && then.is_some_and(|then| then.alive < waiter.alive)
+            waiter.token != request.token.as_str()
+                && then.is_some_and(|then| then.alive < waiter.alive)
         };
         self.lock.queue.iter().any(revived)
     }
@@ -248,11 +250,11 @@ fn failed(round: u64, failure: Failure) -> Replied {
 }
 
 /// As `store::quorum::acquire` asks a member. The reply to a late request is not awaited.
-fn ask(lock: &mut Lock, request: &Request, part: QuorumOp, sent: &Sent, now: u64) -> Reply {
+fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) -> Reply {
     let heartbeat = request.heartbeat.filter(|_| !matches!(part, QuorumOp::Restore(_)));
     let request = Request { quorum_op: Some(part), heartbeat, ..request.clone() };
     for more in 0..ATTEMPTS {
-        match lock.at(now).acquire(&request, sent.attempt + more, &[]) {
+        match calls.acquire(&request, sent.attempt + more, &[]) {
             Verdict::Again if sent.awaited.is_some() => {}
             Verdict::Again => break,
             Verdict::Answer(answer) => return Reply::Answer(answer),

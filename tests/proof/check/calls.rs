@@ -1,0 +1,128 @@
+//! The calls of a server. The model executes each. The first time that a call meets a lock, the
+//! scripts execute it on the same lock: reply, messages and lock must be the same. So a search with
+//! the scripts in place of the model finds the same states, without playing each call many times.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+
+use rlock::rules::model::Lock;
+use rlock::rules::model::transaction::Transaction;
+use rlock::rules::{Fence, Key, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
+use rlock::store::Store;
+use rlock::store::server::RedisStore;
+
+use crate::scripts::agreement;
+use crate::scripts::shim::{BATCH, Server, Shim};
+use crate::scripts::stored;
+
+thread_local! {
+    /// Whether the scripts play too.
+    static WITH_SCRIPTS: Cell<bool> = const { Cell::new(true) };
+    /// The hashes of the calls that the scripts have executed, each with its lock.
+    static PLAYED: RefCell<HashSet<u64>> = RefCell::default();
+    /// How the last call differed.
+    static DIFFERENCE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A lock, and the time on its server.
+pub(super) struct Calls<'l> {
+    pub(super) lock: &'l mut Lock,
+    pub(super) now: u64,
+}
+
+impl Calls<'_> {
+    pub(super) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
+        self.call(
+            &request.key,
+            ("acquire", request, attempt, seen),
+            |model| model.acquire(request, attempt, seen),
+            |server| server.ask(request, attempt, seen, None).unwrap(),
+        )
+    }
+
+    pub(super) fn renew(&mut self, Request { key, token, ttl, .. }: &Request) -> Renewal {
+        self.call(
+            key,
+            ("renew", token, ttl),
+            |model| model.renew(token, Some(*ttl)),
+            |server| server.renew(key, token, Some(*ttl), None).unwrap(),
+        )
+    }
+
+    pub(super) fn release(&mut self, Request { key, token, .. }: &Request) -> Release {
+        self.call(
+            key,
+            ("release", token),
+            |model| model.release(token, Outcome::Unknown),
+            |server| server.release(key, token, Outcome::Unknown).unwrap(),
+        )
+    }
+
+    pub(super) fn leave(&mut self, request: &Request) {
+        let Request { key, token, ttl, .. } = request;
+        self.call(
+            key,
+            ("leave", token, ttl),
+            |model| model.leave(token, *ttl, false),
+            |server| server.leave(request).unwrap(),
+        );
+    }
+
+    pub(super) fn revoke(&mut self, key: &Key, how: Revocation) {
+        let (up_to, by) = (Fence(u64::MAX), "operator");
+        self.call(
+            key,
+            ("revoke", how == Revocation::Now),
+            |model| model.revoke(up_to, how, by),
+            |server| server.revoke_up_to(key, Some(up_to), how, by).unwrap().0,
+        );
+    }
+
+    fn call<R: PartialEq + Debug>(
+        &mut self,
+        key: &Key,
+        call: impl Hash + Debug,
+        model: impl FnOnce(&mut Transaction<'_>) -> R,
+        scripts: impl FnOnce(&mut RedisStore<Shim>) -> R,
+    ) -> R {
+        let (lock, now) = (&mut *self.lock, self.now);
+        let is_new = || {
+            let hasher = BuildHasherDefault::<DefaultHasher>::default();
+            let hash = hasher.hash_one((&*lock, now, &call));
+            PLAYED.with_borrow_mut(|played| played.insert(hash))
+        };
+        let before = (WITH_SCRIPTS.get() && is_new()).then(|| lock.clone());
+        let mut transaction = lock.at(now);
+        transaction.batch = BATCH;
+        let reply = model(&mut transaction);
+        if let Some(before) = before {
+            Shim.set_time(now);
+            Shim::redis(|redis| {
+                redis.set_home(stored::keys(&before, key));
+                redis.pushed.clear();
+            });
+            let told = scripts(&mut Shim::store(0));
+            let mut differences = agreement::differences(lock, key, now);
+            if told != reply {
+                differences.push(format!("reply: {told:#?} / {reply:#?}"));
+            }
+            if !differences.is_empty() {
+                let difference = format!("{call:#?}\n{before:#?}\n{differences:#?}");
+                DIFFERENCE.with_borrow_mut(|last| _ = last.get_or_insert(difference));
+            }
+        }
+        reply
+    }
+}
+
+/// How the scripts differed from the model since this was last asked.
+pub(super) fn difference() -> Option<String> {
+    DIFFERENCE.take()
+}
+
+/// From now on, the scripts play too or not.
+pub(super) fn play_scripts(with_scripts: bool) {
+    WITH_SCRIPTS.set(with_scripts);
+}

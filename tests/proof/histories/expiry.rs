@@ -1,0 +1,69 @@
+//! When the keys of a lock expire.
+
+use rlock::rules::Key;
+use rlock::rules::model::lock::{DAY, Lock};
+
+use crate::scripts::agreement;
+use crate::scripts::shim::Shim;
+
+/// Longer than any lease in a history.
+const LONG: u64 = 200_000;
+
+/// What the lock was when its keys were last compared, and when some of it changed.
+#[derive(Default)]
+pub(super) struct Kept {
+    lock: Lock,
+    state_used: u64,
+    queue_used: u64,
+    recorded: u64,
+}
+
+impl Kept {
+    /// Each key lasts for a day after the last use of what it holds, and not much longer.
+    pub(super) fn check(&mut self, key: &Key, model: &Lock, now: u64) {
+        let lock = agreement::present(model.clone(), now);
+        let before = &self.lock;
+        let is_new = |token: &str, attempt| {
+            let mut queue = before.queue.iter();
+            !queue.any(|waiter| (waiter.token.as_str(), waiter.attempt) == (token, attempt))
+        };
+        let joins = lock.queue.iter().any(|waiter| is_new(&waiter.token, waiter.attempt));
+        let newest = |lock: &Lock| lock.newest.as_ref().map(|newest| newest.token.clone());
+        let is_used = (lock.fence, &lock.skipped) != (before.fence, &before.skipped)
+            || newest(&lock) != newest(before)
+            || joins;
+        let guarded = lock.guard.as_ref().and_then(|guard| guard.until).unwrap_or(now).max(now);
+        if is_used {
+            self.state_used = now;
+        }
+        if joins {
+            self.queue_used = now;
+        }
+        if lock.history != before.history {
+            self.recorded = now;
+        }
+        let deadline = lock.holds.iter().map(|hold| hold.deadline).max().unwrap_or(0);
+        let mark = lock.tombstones.iter().map(|mark| mark.until).max().unwrap_or(0);
+        let used = if is_used { guarded } else { self.state_used };
+        let side_keys = [
+            ("holds", deadline + DAY),
+            ("state", deadline.max(used + DAY)),
+            ("queue", self.queue_used + DAY),
+            ("history", self.recorded + DAY),
+            ("tombstones", mark),
+        ];
+        Shim::redis(|redis| {
+            let until = |name: &str| {
+                let entry = redis.home().get(key.side(name).as_bytes())?;
+                Some(entry.until.unwrap_or_else(|| panic!("{name} never expires")))
+            };
+            for (name, at_least) in side_keys {
+                let at_most = if name == "history" { at_least } else { now + DAY + LONG };
+                if let Some(until) = until(name) {
+                    assert!((at_least..=at_most).contains(&until), "{name}: {until} {at_least}");
+                }
+            }
+        });
+        self.lock = lock;
+    }
+}
