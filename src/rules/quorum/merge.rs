@@ -121,7 +121,7 @@ fn history(views: &[View]) -> Vec<HistoryEntry> {
 /// expire. A server that got the hold late knows neither when it began nor of any wait.
 fn agreed(same: &[&HistoryEntry]) -> HistoryEntry {
     let mut same = same.to_vec();
-    same.sort_by_key(|past| (past.ending == Ending::Expired, past.at));
+    same.sort_by_key(|past| (past.ending == Ending::Expired, past.at, past.ending as u8));
     let alike = |past: &HistoryEntry| same.iter().filter(|it| it.ending == past.ending).count();
     let most = same.iter().map(|past| alike(past)).max();
     let first = same.iter().find(|past| Some(alike(past)) == most).unwrap_or(&same[0]);
@@ -207,13 +207,19 @@ mod tests {
     #[test]
     fn ages_and_the_history_are_the_same_whichever_server_is_listed_first() {
         let mut views = [
-            // It was restarted, and got the present hold back 3 s ago.
-            view(1_000_000, "c", 3_000, &[]),
-            view(1_060_000, "c", 9_000, &[("a", 40_000, 5_000), ("b", 20_000, 1_000)]),
+            // It was restarted, and got the present hold back 3 s ago. A key was deleted there.
+            view(1_000_000, "c", 3_000, &[("d", 10_000, 0)]),
+            view(
+                1_060_000,
+                "c",
+                9_000,
+                &[("a", 40_000, 5_000), ("b", 20_000, 1_000), ("d", 10_000, 0)],
+            ),
             // It was away when the hold of a was released, got that of b late, and was frozen when
             // that was released.
             view(900_000, "c", 9_000, &[("a", 42_000, 3_000), ("b", 18_000, 200)]),
         ];
+        views[0].history[0].ending = Ending::Deleted;
         views[2].history[0].ending = Ending::Expired;
         for order in [[0, 1, 2], [1, 2, 0], [2, 1, 0], [1, 0, 2]] {
             let merged = merge(&order.map(|server| views[server].clone()), 3, false);
@@ -226,7 +232,9 @@ mod tests {
                 .iter()
                 .map(|past| (past.id.as_str(), ago(past.at), ago(past.acquired)))
                 .collect();
-            assert_eq!(past, [("a", 40_000, 45_000), ("b", 20_000, 21_000)], "{order:?}");
+            let ended = [("a", 40_000, 45_000), ("b", 20_000, 21_000), ("d", 10_000, 10_000)];
+            assert_eq!(past, ended, "{order:?}");
+            assert_eq!(merged.history[2].ending, Ending::Released, "{order:?}");
         }
     }
 }
