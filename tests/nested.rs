@@ -14,6 +14,13 @@ fn a_command_that_asks_for_an_enclosing_lock_fails_at_once() {
         // It leaves no entry in the queue, to which the lock would be granted.
         assert!(server.is_free("L"));
     }
+    // Even if it would not have to wait.
+    for mode in ["-s", "--slots 2"] {
+        let script = format!("{rlock} exec -n {mode} L true; echo $?");
+        let outer = format!("exec {mode} L sh -c");
+        let outer = outer.split(' ').chain([script.as_str()]);
+        assert_eq!(run(&mut server.rlock(outer)).out(), "75", "{mode}");
+    }
     // No option enters a slot again.
     let script = format!("{rlock} exec --reentrant L true; echo $?");
     let output = run(&mut server.rlock(["exec", "--slots", "2", "L", "sh", "-c", &script]));

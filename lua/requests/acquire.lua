@@ -31,7 +31,7 @@
 -- Replies:
 -- granted()
 -- { 'busy', view }
--- { 'nested' }   it would wait for the hold that encloses the caller
+-- { 'nested' }   a hold encloses the caller, which does not enter it
 -- { 'upgrade' }  exclusive inside a shared hold: never granted
 -- { 'queued', view, position from 1, ms to sleep unless a message wakes the caller, its ticket if it
 --   supersedes }
@@ -172,6 +172,7 @@ if OWNER ~= '' then owner, entered = OWNER, owner_mode(OWNER) end
 if owner == '' then owner = FRESH end
 if not REENTRANT then entered = nil end
 if entered == 'shared' and MODE == 'exclusive' then return { 'upgrade' } end
+if enclosing and not entered then return { 'nested' } end
 
 -- An owner may enter its own lock ahead of the queue, because the queue waits for that owner. A hold
 -- that is restored needs no turn.
@@ -183,7 +184,6 @@ if not TICKET and (entered or admissible(MODE, 0) and (is_first or WANTED > 0)) 
   if supersedes then admit() end
   return reply
 end
-if enclosing and not TICKET then return { 'nested' } end
 if HEARTBEAT == 0 and not TICKET then
   record_skip(ABOUT)
   return { 'busy', brief_view() }
@@ -214,12 +214,6 @@ if entered or is_nominated(TOKEN) then
   if WANTED > 0 then return take(owner) end
   local terms = nomination(position)
   return { 'proposed', brief_view(), position, CLAIM_WINDOW / 2, int(ticket), terms, '' }
-end
-if enclosing then
-  redis.call('ZREM', QUEUE, TOKEN)
-  delete_details(TOKEN)
-  admit()
-  return { 'nested' }
 end
 local at_most = HEARTBEAT > 0 and HEARTBEAT or CLAIM_WINDOW
 local sleep = millis_to_sleep(position - nominated, MODE, at_most, head)

@@ -165,7 +165,7 @@ pub enum Answer {
     },
     /// The lock is not free, and the request does not wait.
     Busy(View),
-    /// An enclosing hold has the lock, so waiting would deadlock.
+    /// An enclosing hold has the lock, and the request may not enter it.
     Nested,
     /// An exclusive request within a shared hold of the same owner, which is never granted.
     Upgrade,

@@ -186,6 +186,9 @@ impl Transaction<'_> {
         if (entered, request.mode) == (Some(Mode::Shared), Mode::Exclusive) {
             return Verdict::Answer(Answer::Upgrade);
         }
+        if is_enclosed && entered.is_none() {
+            return Verdict::Answer(Answer::Nested);
+        }
 
         let queued = self.waiter(token);
         let waiter = Waiter {
@@ -223,9 +226,6 @@ impl Transaction<'_> {
             }
             return granted;
         }
-        if is_enclosed && ticket.is_none() {
-            return Verdict::Answer(Answer::Nested);
-        }
         let heartbeat = request.heartbeat.map_or(0, millis);
         if heartbeat == 0 && ticket.is_none() {
             self.record_skip(token, &request.client);
@@ -237,7 +237,7 @@ impl Transaction<'_> {
         let alive = now + 2 * heartbeat + CLAIM_WINDOW;
         let waiter = Waiter { alive, ..waiter };
         if ticket.is_some() {
-            return self.place(request, waiter, is_enclosed, entered.is_some());
+            return self.place(request, waiter, entered.is_some());
         }
         let (position, _) = self.enqueue(None, waiter);
         let turn = position.saturating_sub(nominated as u64).max(1);
@@ -252,13 +252,7 @@ impl Transaction<'_> {
     }
 
     /// The verdict of one of several servers.
-    fn place(
-        &mut self,
-        request: &Request,
-        waiter: Waiter,
-        is_enclosed: bool,
-        enters: bool,
-    ) -> Verdict {
+    fn place(&mut self, request: &Request, waiter: Waiter, enters: bool) -> Verdict {
         let ((Fence(wanted), _), ticket) = request.wanted();
         let token = request.token.as_str();
         let (position, ticket) = self.enqueue(ticket, waiter.clone());
@@ -279,11 +273,6 @@ impl Transaction<'_> {
             }
             let nomination = Some(self.nomination(position));
             return placed(self.brief_view(), position, CLAIM_WINDOW / 2, nomination, false);
-        }
-        if is_enclosed {
-            self.dequeue(token);
-            self.admit(token);
-            return Verdict::Answer(Answer::Nested);
         }
         let heartbeat = request.heartbeat.map_or(CLAIM_WINDOW, millis);
         let turn = position - nominated as u64;
