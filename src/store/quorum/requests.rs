@@ -13,7 +13,7 @@ use crate::rules::quorum::{
 };
 use crate::rules::{
     Answer, Asked, Failure, Id, Instant, Key, Listing, Outcome, Pattern, Prefix, Release, Removal,
-    Renewal, Request, Revocation, Seen, Token, Ttl, View,
+    Renewal, Request, Revocation, Seen, Token, Ttl, UserMessage, View,
 };
 use crate::store::{Interrupt, Store};
 
@@ -55,7 +55,7 @@ impl Store for Quorum {
             Some(_) => (Some(self.majority()), self.busy(), false),
             None => (None, Vec::new(), true),
         };
-        let votes = self.ask(
+        let mut votes = self.ask(
             majority,
             &skipped,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
@@ -77,6 +77,10 @@ impl Store for Quorum {
                 // counts these.
                 if renewed > 0 {
                     self.put_back(token, ttl, &lost);
+                }
+                for number in lost {
+                    let what = format!("{} has lost the hold", self.members[number].name());
+                    votes.votes[number] = Some(Err(Failure::Unavailable(UserMessage::new(what))));
                 }
                 Err(self.too_few(renewed, &votes))
             }
