@@ -81,7 +81,8 @@ impl Acquisition {
             return Some(Step::Wait(until));
         }
         // A member that refuses a fencing token as too large would refuse the next one too, unless
-        // the large one came from a member that no longer counts.
+        // the large one came from a member that no longer counts. One that has not answered may show
+        // that it does not.
         let servers = self.members.0.len();
         let usable = self.members.iter().filter(|state| !state.has_failed(round)).count();
         let refuses = |state: &MemberState| {
@@ -89,7 +90,7 @@ impl Acquisition {
         };
         let is_final =
             self.members.iter().any(refuses) && self.members.believed().count() == servers;
-        if is_final && usable < self.majority {
+        if is_final && open == 0 && usable < self.majority {
             return Some(Step::End(End::TooFew(usable)));
         }
         // Too few: this ends the holds that the others gave.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::rules::model::lock::DAY;
 use crate::rules::{Fence, Holder, Key, ServerTime, State, Ttl};
 
 const IO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -14,15 +15,15 @@ struct Play {
     step: Step,
     now: Instant,
     /// When the servers were started.
-    since: [u64; 3],
+    since: Vec<u64>,
 }
 
 impl Play {
-    fn begin(waits: bool, since: [u64; 3]) -> Self {
+    fn begin<const N: usize>(waits: bool, since: [u64; N]) -> Self {
         Self::begin_in(Mode::Exclusive, waits, since)
     }
 
-    fn begin_in(mode: Mode, waits: bool, since: [u64; 3]) -> Self {
+    fn begin_in<const N: usize>(mode: Mode, waits: bool, since: [u64; N]) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let request = Request {
             mode,
@@ -30,9 +31,9 @@ impl Play {
             ..Request::plain(key, Ttl::from_millis(8_000))
         };
         let now = Instant::at_millis(100_000);
-        let mut acquisition = Acquisition::new(&request, 3, IO_TIMEOUT, now);
+        let mut acquisition = Acquisition::new(&request, N, IO_TIMEOUT, now);
         let (orders, step) = acquisition.begin(now);
-        Self { acquisition, orders, step, now, since }
+        Self { acquisition, orders, step, now, since: since.into() }
     }
 
     /// The parts that the members are asked for.
@@ -146,6 +147,22 @@ fn a_hold_with_another_fence_does_not_count() {
         matches!(part, QuorumOp::Commit(None, (Fence(20..276), None)))
     };
     assert!(play.asked().iter().all(leaps), "{:?}", play.orders);
+}
+
+#[test]
+fn a_member_that_has_not_answered_may_show_which_clock_is_wrong() {
+    let mut play = Play::begin(false, [0; 5]);
+    let failed = || Reply::Failed(Failure::Interrupted { sent: true });
+    let far = 2 * DAY * 1_000;
+    play.reply(0, proposal(far, Some(far), View { now: ServerTime(2 * DAY), ..free() }));
+    play.reply(1, failed());
+    (2..4).for_each(|member| play.reply(member, nominated(10)));
+    play.reply(0, granted(far));
+    play.reply(1, failed());
+    for member in 2..4 {
+        play.reply(member, Reply::Behind(Duration::from_millis(DAY), ServerTime(0)));
+    }
+    assert!(matches!(play.step, Step::Wait(_)), "{:?}", play.step);
 }
 
 #[test]
