@@ -80,8 +80,12 @@ pub(crate) fn acquire(
                 }
             }
             Step::End(end) => {
+                let begun = messages.begun;
                 drop(messages);
                 let waited = gave_up.unwrap_or_else(Instant::now).since(started);
+                if begun && matches!(end, End::Granted(..)) && report.is_normal() {
+                    report.note(format_args!("acquired after {}", show(waited)));
+                }
                 return ended(end, &request, waited, ahead, report);
             }
         };
@@ -127,7 +131,7 @@ fn ended(
                 _ => String::new(),
             };
             let waited = show(waited);
-            report.detail(format_args!("granted after {waited}, fencing token {fence}{number}"));
+            report.detail(format_args!("acquired after {waited}, fencing token {fence}{number}"));
             return Ok(Acquired { lease, fence, slot });
         }
         End::Busy(view) => busy(view, None),

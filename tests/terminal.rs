@@ -33,6 +33,7 @@ fn a_waiter_whose_process_group_is_outside_of_its_namespace_shows_its_status() {
     terminal.enters(&format!("{unshare} $rlock exec L true; echo status-$?"));
     terminal.sees("waiting at position 1");
     first.finish();
+    terminal.sees("rlock: L: acquired after ");
     terminal.sees("status-0");
 }
 

@@ -21,7 +21,10 @@ fn a_waiter_has_made_the_group_of_its_command_before_the_grant() {
     let leader = run(Command::new("pgrep").args(["-P", &waiting.pid().to_string()])).out();
     until("the leader has ended", || is_gone(&leader));
     first.finish();
-    assert_eq!(waiting.finish().out().trim(), leader);
+    let output = waiting.finish();
+    assert_eq!(output.out().trim(), leader);
+    let told = output.err();
+    assert!(told.starts_with("rlock: L: acquired after ") && told.lines().count() == 1, "{told}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) struct Messages<'a> {
     started: Instant,
     until: Option<Instant>,
     /// Whether the first message about the wait has been printed.
-    begun: bool,
+    pub(super) begun: bool,
     /// The status line at a terminal.
     live: Option<Live>,
     /// When to log the next reminder, if there is no status line.
