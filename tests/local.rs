@@ -239,6 +239,16 @@ fn a_full_disk_causes_69_and_changes_nothing() {
         }
         assert_eq!(run(&mut local.rlock(change)).code(), 0);
     }
+    let script = format!(
+        "mount -t tmpfs -o size=8k tmpfs $1; dd if=/dev/zero of=$1/all bs=4k 2>&-; {} exec M true",
+        binary()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, "sh"]);
+    let url = format!("local:{}", local.locks().display());
+    run(unshare.arg(local.locks()).env("RLOCK_URL", url))
+        .exits(69)
+        .says("M.state: no space left on device; free space on its file system");
     assert!(!local.locks().join("rlock:M.lock").exists());
     assert!(!local.locks().join(".rlock:M.state").exists());
     let left = fs::read_dir(local.locks()).unwrap().count();

@@ -25,16 +25,18 @@ pub(super) fn of(path: &Path, error: &io::Error) -> Failure {
     let problem = format!("{}: {}", path.display(), plain(error));
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EFBIG) => Failure::unavailable(problem, "raise ulimit -f"),
-        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EIO | Errno::EMFILE | Errno::ENFILE) => {
-            Failure::Unavailable(UserMessage::new(problem))
-        }
+        Some(Errno::ENOSPC) => Failure::unavailable(problem, "free space on its file system"),
+        Some(Errno::EDQUOT) => Failure::unavailable(problem, "raise the quota of its owner"),
+        Some(Errno::EIO) => Failure::unavailable(problem, "check the disk"),
+        Some(Errno::EMFILE) => Failure::unavailable(problem, "raise ulimit -n"),
+        Some(Errno::ENFILE) => Failure::unavailable(problem, "raise fs.file-max"),
         Some(Errno::EACCES | Errno::EPERM) => Failure::misconfigured(
             problem,
             "use its owner, or share the directory: chgrp -R GROUP, chmod -R g+rwX and chmod 2770 on it",
         ),
         Some(Errno::EROFS) => Failure::misconfigured(problem, NAME_ANOTHER),
         _ if error.kind() == io::ErrorKind::StorageFull => {
-            Failure::Unavailable(UserMessage::new(problem))
+            Failure::unavailable(problem, "start fewer clients at once")
         }
         _ => Failure::Misconfigured { fault: UserMessage::new(problem), executed: false },
     }
