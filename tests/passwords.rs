@@ -27,9 +27,14 @@ fn a_holder_a_waiter_and_a_keeper_outlast_a_change_of_their_password() {
     assert_eq!(script.line(), "READY");
 
     server.cli(&["ACL", "SETUSER", "ci", "resetpass", ">new"]);
+    std::fs::remove_file(&password).unwrap();
+    run(Command::new("mkfifo").arg(&password));
     server.cli(&["CLIENT", "KILL", "USER", "ci"]);
-    waiter.told("rejected the username or password; still waiting, retrying");
-    holder.told("rejected the username or password; retrying");
+    let file = format!("(--password-file {}: no longer a readable file)", password.display());
+    let rejected = format!("rejected the username or password {file}");
+    waiter.told(&format!("{rejected}; still waiting, retrying"));
+    holder.told(&format!("{rejected}; retrying"));
+    std::fs::remove_file(&password).unwrap();
     std::fs::write(&password, "new\n").unwrap();
     waiter.told("the server is answering again");
     // A third of a lease apart.

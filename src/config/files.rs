@@ -72,7 +72,15 @@ impl Files {
         // A keeper changes its directory.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let timeout = self.timeout;
-        let reread = move || Self::new(timeout, ReadOnce::new()).first_line(role, &path).ok();
+        let reread = move || {
+            // Reading a pipe would delay each login, and in vain.
+            let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
+            let again = match is_file {
+                true => Self::new(timeout, ReadOnce::new()).first_line(role, &path),
+                false => Err(fail(role, &path, "no longer a readable file")),
+            };
+            again.map_err(|error| error.to_string())
+        };
         let is_read_once = self.read_once.contains_key(role.option());
         Ok((password, (!is_read_once).then(|| Arc::new(reread) as Reread)))
     }

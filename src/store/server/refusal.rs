@@ -100,7 +100,11 @@ pub fn of(error: &ServerError, address: &Address) -> Refusal {
         "MISCONF" => passing("cannot save to disk and refuses writes", "check its log"),
         "NOREPLICAS" => passing("has too few replicas and refuses writes", "restore its replicas"),
         "NOAUTH" => login("requires a password", &format!("set {}", address.password_setting)),
-        "WRONGPASS" => login("rejected the username or password", "correct the credentials"),
+        "WRONGPASS" => {
+            let unread = address.unread.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+            let what = format!("rejected the username or password{unread}");
+            login(&what, "correct the credentials")
+        }
         "NOPERM" => {
             let what = format!("{peer}: permission denied: {}", first_line(text));
             Failure::misconfigured(what, "grant the permission with ACL SETUSER there").into()

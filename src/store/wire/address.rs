@@ -13,8 +13,8 @@ use super::tls::TlsFiles;
 use crate::rules::Failure;
 use mistakes::SCHEMES;
 
-/// Reads a password again, because it may have changed; `None` if that fails.
-pub type Reread = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+/// Reads a password again, because it may have changed. An error says why that failed.
+pub type Reread = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
 /// One server, with everything that a connection to it needs.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct Address {
     pub username: Option<String>,
     pub password: Option<String>,
     pub(in crate::store) reread: Option<Reread>,
+    /// Why the password could not be read again.
+    pub(in crate::store) unread: Option<String>,
     /// Where the user sets the password, for messages.
     pub(in crate::store) password_setting: &'static str,
     /// Whether a server has accepted the login. If one rejects it later, it is probably changing.
@@ -122,6 +124,7 @@ impl Address {
             username: settings.username().map(str::to_owned),
             password: settings.password().map(str::to_owned),
             reread: None,
+            unread: None,
             password_setting: "the URL",
             is_accepted: false,
         })
@@ -146,9 +149,10 @@ impl Address {
     }
 
     /// The password as it is now, or as it was if it cannot be read again.
-    pub(in crate::store) fn present_password(&self) -> Option<String> {
-        let present = self.reread.as_ref().and_then(|reread| reread());
-        present.or_else(|| self.password.clone())
+    pub(in crate::store) fn present_password(&mut self) -> Option<String> {
+        let present = self.reread.as_ref().map(|reread| reread()).transpose();
+        self.unread = present.as_ref().err().cloned();
+        present.ok().flatten().or_else(|| self.password.clone())
     }
 
     pub(in crate::store) fn has_password(&self) -> bool {

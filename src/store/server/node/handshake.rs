@@ -17,7 +17,7 @@ pub enum Probe {
 }
 
 /// The commands that a new connection sends first: AUTH if there is a password, then the probe.
-pub(super) fn commands(address: &Address, probe: Option<Probe>) -> Vec<Cmd> {
+pub(super) fn commands(address: &mut Address, probe: Option<Probe>) -> Vec<Cmd> {
     let mut commands = Vec::new();
     if let Some(password) = address.present_password() {
         let mut auth = wire::cmd("AUTH");

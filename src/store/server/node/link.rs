@@ -159,7 +159,6 @@ impl Node {
     }
 
     fn exchange_anew(&mut self, pipeline: &Pipeline<'_>) -> Result<Vec<Value>, Refusal> {
-        let (endpoint, tls) = (&self.address.endpoint, self.tls.as_ref());
         let Pipeline { commands, timeout, interrupt, kind } = *pipeline;
         let expects_no_reply = timeout.is_zero();
         if expects_no_reply && !self.has_sent {
@@ -172,9 +171,10 @@ impl Node {
             self.io_timeout
         };
         let to_connect = Limit::new(to_connect, interrupt);
-        let mut connection = Connection::open(endpoint, tls, to_connect)?;
+        let mut connection =
+            Connection::open(&self.address.endpoint, self.tls.as_ref(), to_connect)?;
         self.has_sent = true;
-        let handshake = handshake::commands(&self.address, self.probe);
+        let handshake = handshake::commands(&mut self.address, self.probe);
         let mut all = handshake.clone();
         all.extend_from_slice(commands);
         let mut replies = match connection.exchange(&all, Limit::new(timeout, interrupt)) {
