@@ -281,8 +281,8 @@ pub struct Exec {
     pub(crate) foreground: bool,
     /// Behave as on SIGTERM when the parent process of rlock ends
     ///
-    /// A waiter leaves the queue; a command receives SIGTERM, but not one that runs unlocked. For
-    /// a CI job that may be canceled, or a connection that may drop.
+    /// A waiter leaves the queue; a command receives SIGTERM. For a CI job that may be canceled, or
+    /// a connection that may drop.
     #[arg(long, hide_short_help = true)]
     pub(crate) die_with_parent: bool,
     /// Command to run, with its arguments

@@ -354,11 +354,12 @@ os.posix_spawn('/bin/true', ['true'], os.environ, file_actions=opens)",
 #[test]
 fn the_end_of_the_parent_is_a_sigterm_if_desired() {
     let server = Server::start();
-    let exec = format!("{} exec --die-with-parent L", binary());
-    let start = |command: &str| {
+    let exec = format!("{} exec --die-with-parent --on-unreachable run L", binary());
+    let start_at = |url: &str, command: &str| {
         let script = format!("{exec} {command} & wait");
-        Running::start(Command::new("sh").arg("-c").arg(script).env("RLOCK_URL", server.url()))
+        Running::start(Command::new("sh").arg("-c").arg(script).env("RLOCK_URL", url))
     };
+    let start = |command: &str| start_at(&server.url(), command);
     let command = "sh -c 'trap \"echo told; exit\" TERM; echo READY; while :; do sleep 0.01; done'";
     let mut holder = start(command).prints_first("READY");
     let waiter = start("echo ran");
@@ -369,4 +370,7 @@ fn the_end_of_the_parent_is_a_sigterm_if_desired() {
     holder.signal("KILL");
     assert_eq!(holder.line(), "told");
     until("the lock is released", || server.is_free("L"));
+    let mut unlocked = start_at("redis://127.0.0.1:1", command).prints_first("READY");
+    unlocked.signal("KILL");
+    assert_eq!(unlocked.line(), "told");
 }

@@ -24,7 +24,7 @@ pub(super) fn run(
     report: &Report,
 ) -> Result<Exit, Error> {
     if options.die_with_parent {
-        parent::die_with()?;
+        parent::die_with(inherited.parent)?;
     }
     let group = if options.foreground { Group::Inherited } else { Group::NewUnlessAtTerminal };
     let loss_policy = LossPolicy {
@@ -52,6 +52,9 @@ pub(super) fn run(
             report.warn(format_args!("{problem}; running the command without a lock"));
             // The command would inherit the leader of the group as a child.
             drop(prepared);
+            if options.die_with_parent {
+                parent::leave_to_kernel(inherited.parent)?;
+            }
             return Err(supervise::run_unlocked(&command, inherited));
         }
         (Err(error), _) => return Err(error),

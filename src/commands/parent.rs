@@ -2,24 +2,24 @@
 
 use std::os::fd::AsFd;
 
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
-use rustix::process::{PidfdFlags, getppid, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, getppid, kill_process, pidfd_open};
 
 use crate::error::Error;
 use crate::system::call::failed;
 use crate::system::poll::{Want, ready};
 use crate::system::thread;
 
-/// From now on, rlock receives SIGTERM when its parent ends, or at once if it has ended already.
-pub(super) fn die_with() -> Result<(), Error> {
+/// From now on, rlock receives SIGTERM when the parent that it started with ends, or at once if it
+/// has ended already.
+pub(super) fn die_with(parent: Option<Pid>) -> Result<(), Error> {
     let cannot = |error| Error::system("cannot watch the parent process", error);
     let outside =
         "--die-with-parent: the parent process is in another PID namespace; omit the option";
-    let parent = getppid().ok_or_else(|| Error::Config(outside.into()))?;
+    let parent = parent.ok_or_else(|| Error::Config(outside.into()))?;
     let process = pidfd_open(parent, PidfdFlags::empty());
-    // If the parent has ended, another process has adopted rlock, and the ID may be reused.
-    if getppid() != Some(parent) {
-        let _ = raise(Signal::SIGTERM);
+    if has_ended(parent) {
         return Ok(());
     }
     let process = process.map_err(|error| cannot(failed("pidfd_open", error)))?;
@@ -31,4 +31,25 @@ pub(super) fn die_with() -> Result<(), Error> {
     })
     .map_err(cannot)?;
     Ok(())
+}
+
+/// The same for a command that replaces rlock, and with it the thread that watches the parent. The
+/// kernel also counts the end of the one thread that started rlock.
+pub(super) fn leave_to_kernel(parent: Option<Pid>) -> Result<(), Error> {
+    let set = set_pdeathsig(Signal::SIGTERM);
+    set.map_err(|error| Error::system("cannot watch the parent process", error.into()))?;
+    if let Some(parent) = parent {
+        has_ended(parent);
+    }
+    Ok(())
+}
+
+/// Whether the parent has ended, so that another process has adopted rlock, and the ID may be
+/// reused. Then sends SIGTERM.
+fn has_ended(parent: Pid) -> bool {
+    let has_ended = getppid() != Some(parent);
+    if has_ended {
+        let _ = raise(Signal::SIGTERM);
+    }
+    has_ended
 }

@@ -8,6 +8,7 @@ use std::os::fd::IntoRawFd;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
+use rustix::process::{Pid, getppid};
 
 use crate::system::call::Named;
 use crate::system::disposition::{CHANGED, handled, is_ignored, set_ignored};
@@ -17,12 +18,15 @@ use crate::system::disposition::{CHANGED, handled, is_ignored, set_ignored};
 pub(crate) struct Inherited {
     blocked: SigSet,
     ignored: SigSet,
+    /// The process that started rlock; `None` if it is in another PID namespace.
+    pub(crate) parent: Option<Pid>,
 }
 
 impl Inherited {
     /// Records the state, then sets up what rlock itself needs. Call this first, while there is
     /// only one thread.
     pub(crate) fn capture() -> io::Result<Self> {
+        let parent = getppid();
         let mut ignored = SigSet::empty();
         for signal in handled() {
             if is_ignored(signal)? {
@@ -37,7 +41,7 @@ impl Inherited {
         set_ignored(Signal::SIGPIPE, true)?;
         set_ignored(Signal::SIGXFSZ, true)?;
         occupy_standard_descriptors()?;
-        Ok(Self { blocked, ignored })
+        Ok(Self { blocked, ignored, parent })
     }
 
     /// Whether a signal has its usual effect on a process in this state.
