@@ -20,6 +20,7 @@ pub struct Inspect {
     ///
     /// For a day after its last use, this shows when and where a lock was last held, for how long
     /// and with which outcome, and how many clients have found it busy since that hold began.
+    /// In JSON, the history of each lock has only its latest hold; with NAME, it has all.
     #[arg(short, long)]
     pub(crate) all: bool,
     /// List only locks that need attention; exit 1 if there are any
