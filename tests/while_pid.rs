@@ -107,8 +107,10 @@ fn a_signal_while_the_keeper_starts_prints_one_document() {
         let mut acquire = server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]);
         let acquire = Running::start(acquire.env("RLOCK_URL", wire.url()));
         until("the keeper asks", || wire.flights() > before + flights);
-        acquire.signal(name);
+        wire.part(true);
         wire.delay(Duration::ZERO);
+        acquire.signal(name);
+        wire.part(false);
         let told = acquire.end();
         let document: serde_json::Value = serde_json::from_str(&told.out()).unwrap();
         assert_eq!(document["status"], "stopped", "{told:?}");
