@@ -171,7 +171,8 @@ pub struct Terms {
     /// stops answering, rlock gives up at most one --io-timeout after DURATION.
     ///
     /// With --wait, rlock also waits for a server that cannot be reached or cannot grant locks yet.
-    /// Otherwise, or with --on-unreachable run, it fails immediately.
+    /// Otherwise, or with --on-unreachable run, it fails immediately. Unless
+    /// --nonblock is given, it always waits for the restarted servers of a quorum.
     #[arg(
         short,
         long,
