@@ -7,6 +7,7 @@ mod lines;
 mod mutants;
 mod play;
 mod random;
+mod seldom;
 mod step;
 mod stories;
 
@@ -30,6 +31,11 @@ fn play(steps: &[Step]) {
 fn play_on<S: Server>(server: &mut RedisStore<S>, steps: &[Step]) {
     let mut both = Both::new(server);
     steps.iter().for_each(|step| both.play(step));
+}
+
+/// How many histories a developer wants.
+fn cases() -> Option<u64> {
+    std::env::var("PROPTEST_CASES").ok()?.parse().ok()
 }
 
 /// Leaves out what is not necessary for the history to fail.
@@ -64,8 +70,7 @@ fn play_all(seeds: impl Iterator<Item = u64>) {
 fn the_scripts_and_the_model_agree_on_every_history() {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let first = time.as_nanos() as u64;
-    let count = std::env::var("PROPTEST_CASES").ok().and_then(|count| count.parse().ok());
-    let half = count.unwrap_or(HISTORIES) / 2;
+    let half = cases().unwrap_or(HISTORIES) / 2;
     std::thread::scope(|threads| {
         threads.spawn(|| play_all((0..half).map(|seed| first.wrapping_add(seed))));
         play_all((0..half).map(|seed| first.wrapping_sub(seed + 1)));

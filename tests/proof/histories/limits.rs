@@ -90,6 +90,7 @@ fn a_fence_that_is_no_number_or_far_ahead_is_not_continued() {
         }
         for (damage, millis) in [("1e300", (1 << 53) / 1_000 - START), ("5e15", 1_000_000_000_000)]
         {
+            both.server.topology.send(&["FLUSHALL"]);
             both.server.topology.send(&["HSET", &state, "fence", damage]);
             let request = a_client(1).request(&both.key, &both.tokens, both.now);
             let answer = both.server.ask(&request, 1, &[], None).unwrap();

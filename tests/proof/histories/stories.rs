@@ -68,7 +68,7 @@ pub(super) fn is_granted(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Answer(Answer::Granted { .. }))
 }
 
-fn position(verdict: &Verdict) -> Option<u64> {
+pub(super) fn position(verdict: &Verdict) -> Option<u64> {
     match verdict {
         Verdict::Answer(Answer::Queued { position, .. }) => Some(*position),
         _ => None,
