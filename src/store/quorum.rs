@@ -102,11 +102,11 @@ impl Quorum {
 
     /// Sends a request to the members but those to be skipped, all at once. Collects their replies
     /// until there are `enough`, or until the I/O timeout has passed, and adds a diagnostic for
-    /// each. Once a `majority` has answered, the others get only a little more time. If the
+    /// each. If it `hurries`, the others get only a little more time once a majority has answered. If the
     /// interrupt comes first, the members stop working on the request.
     fn ask<T: Send + 'static>(
         &mut self,
-        majority: Option<usize>,
+        hurries: bool,
         skipped: &[usize],
         request: impl Fn(&mut MemberStore, Interrupt<'_>) -> Result<T, Failure> + Clone + Send + 'static,
         enough: impl Fn(&Votes<T>) -> bool,
@@ -133,7 +133,7 @@ impl Quorum {
             let described = answer.as_ref().map(&describe).map_err(Failure::clone);
             self.report(number, described, diagnostics);
             votes.votes[number] = Some(answer);
-            if majority.is_some_and(|majority| votes.count(|_| true) == majority) {
+            if hurries && votes.count(|_| true) == votes.majority() {
                 until = until.min(grace_until(begun, Instant::now()));
             }
         }
@@ -147,9 +147,8 @@ impl Quorum {
         request: impl Fn(&mut MemberStore) -> Result<T, Failure> + Clone + Send + 'static,
         describe: impl Fn(&T) -> String,
     ) -> Result<Votes<T>, Failure> {
-        let majority = Some(self.majority());
         let request = move |store: &mut MemberStore, _: Interrupt<'_>| request(store);
-        let votes = self.ask(majority, &[], request, |_| false, describe, None)?;
+        let votes = self.ask(true, &[], request, |_| false, describe, None)?;
         self.check_majority(&votes)?;
         Ok(votes)
     }
@@ -192,7 +191,7 @@ impl Quorum {
     }
 
     fn too_few<T>(&self, useful: usize, votes: &Votes<T>) -> Failure {
-        votes.too_few(self.members.iter().map(Member::name), useful, self.majority())
+        votes.too_few(self.members.iter().map(Member::name), useful)
     }
 
     /// Two members that are the same server, as far as their replies have shown.

@@ -15,20 +15,15 @@ pub enum ReleaseDecision {
 }
 
 /// Whether further votes cannot change the decision.
-pub fn is_release_decided(votes: &Votes<Release>, required: usize) -> bool {
-    votes.count(|release| !is_not_held(release)) >= required
-        || votes.too_many(is_not_held, required)
+pub fn is_release_decided(votes: &Votes<Release>) -> bool {
+    votes.count(|release| !is_not_held(release)) >= votes.majority() || votes.too_many(is_not_held)
 }
 
-/// Decides from the votes of members, of which `required` must answer. `maybe_released`: an
-/// earlier release of the same hold reached some members but not enough.
-pub fn decide_release(
-    votes: &Votes<Release>,
-    required: usize,
-    maybe_released: bool,
-) -> ReleaseDecision {
+/// Decides from the votes of members. `maybe_released`: an earlier release of the same hold reached
+/// some members but not enough.
+pub fn decide_release(votes: &Votes<Release>, maybe_released: bool) -> ReleaseDecision {
     let released = votes.count(|release| *release == Release::Released);
-    if votes.too_many(is_not_held, required) {
+    if votes.too_many(is_not_held) {
         let reasons = votes.values().filter_map(|(_, release)| match release {
             Release::NotHeld(why) => Some(why.clone()),
             Release::Released | Release::Unknown => None,
@@ -38,7 +33,7 @@ pub fn decide_release(
         return ReleaseDecision::Decided(release);
     }
     let answered = votes.count(|_| true);
-    if answered < required {
+    if answered < votes.majority() {
         let maybe_released = maybe_released || released > 0 || votes.fate() != Delivery::NotSent;
         return ReleaseDecision::TooFew { answered, maybe_released };
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::majority::{first_known, majority, most_common};
+use super::majority::{first_known, most_common};
 use super::votes::Votes;
 use crate::rules::{Held, Reason, Renewal};
 
@@ -26,15 +26,15 @@ pub enum RenewalDecision {
 
 /// Whether further votes cannot change the decision.
 pub fn is_renewal_decided(votes: &Votes<Renewal>) -> bool {
-    let (held, majority) = (held_in(votes), majority(votes.servers()));
-    votes.count(|renewal| has(renewal, held)) >= majority
-        || votes.too_many(|renewal| !has(renewal, held), majority)
+    let held = held_in(votes);
+    votes.count(|renewal| has(renewal, held)) >= votes.majority()
+        || votes.too_many(|renewal| !has(renewal, held))
 }
 
 /// Decides from the votes of members.
 pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
-    let (held, majority) = (held_in(votes), majority(votes.servers()));
-    if votes.too_many(|renewal| !has(renewal, held), majority) {
+    let held = held_in(votes);
+    if votes.too_many(|renewal| !has(renewal, held)) {
         let reasons = votes.values().filter_map(|(_, renewal)| match renewal {
             Renewal::NotHeld(why) => Some(why.clone()),
             Renewal::Renewed { .. } => None,
@@ -49,7 +49,7 @@ pub fn decide_renewal(votes: &Votes<Renewal>) -> RenewalDecision {
     });
     let lefts: Vec<Duration> = lefts.collect();
     match held {
-        Some(held) if lefts.len() >= majority => {
+        Some(held) if lefts.len() >= votes.majority() => {
             let left = lefts.into_iter().min().unwrap_or_default();
             RenewalDecision::Renewed { held, left, lost }
         }

@@ -1,5 +1,6 @@
 //! What each member of a quorum answered to one request.
 
+use super::majority::majority;
 use crate::rules::{Delivery, Failure, UserMessage};
 
 /// The answers of all members to one request.
@@ -40,9 +41,14 @@ impl<T> Votes<T> {
         self.values().filter(|(_, value)| is(value)).count()
     }
 
-    /// Whether so many answers satisfy `is` that the other members are not `required` any more.
-    pub fn too_many(&self, is: impl Fn(&T) -> bool, required: usize) -> bool {
-        self.count(is) > self.servers() - required
+    /// How many members are a majority.
+    pub fn majority(&self) -> usize {
+        majority(self.servers())
+    }
+
+    /// Whether so many answers satisfy `is` that the other members are not a majority.
+    pub fn too_many(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.count(is) > self.servers() - self.majority()
     }
 
     /// What may have happened to the request on the members that did not answer it.
@@ -55,15 +61,9 @@ impl<T> Votes<T> {
         if maybe { Delivery::Pending } else { Delivery::NotSent }
     }
 
-    /// Why only `useful` votes can be used where `required` are needed. `names` are the members' in
-    /// order.
-    pub fn too_few<'a>(
-        &self,
-        names: impl Iterator<Item = &'a str>,
-        useful: usize,
-        required: usize,
-    ) -> Failure {
-        let servers = self.servers();
+    /// Why only `useful` votes can be used, fewer than a majority. `names` are the members' in order.
+    pub fn too_few<'a>(&self, names: impl Iterator<Item = &'a str>, useful: usize) -> Failure {
+        let (servers, required) = (self.servers(), self.majority());
         let lasting = |vote: &&Option<Result<T, Failure>>| {
             matches!(vote, Some(Err(Failure::Misconfigured { .. })))
         };

@@ -51,12 +51,12 @@ impl Store for Quorum {
         // For `rlock renew` this is the only renewal. Only the process that acquired the lock can
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
-        let (majority, skipped, enough) = match &self.granted {
-            Some(_) => (Some(self.majority()), self.busy(), false),
-            None => (None, Vec::new(), true),
+        let (hurries, skipped, enough) = match &self.granted {
+            Some(_) => (true, self.busy(), false),
+            None => (false, Vec::new(), true),
         };
         let mut votes = self.ask(
-            majority,
+            hurries,
             &skipped,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
             |votes| enough && is_renewal_decided(votes),
@@ -89,7 +89,6 @@ impl Store for Quorum {
 
     fn release(&mut self, key: &Key, token: &Token, outcome: Outcome) -> Result<Release, Failure> {
         self.has_written = true;
-        let majority = self.majority();
         let (key, its_token) = (key.clone(), token.clone());
         // A frozen server can miss a release, which is large, but not a withdrawal. A withdrawal
         // would drop a hold that must be kept for its minimum time.
@@ -105,10 +104,10 @@ impl Store for Quorum {
             }
         });
         let votes = self.ask(
-            None,
+            false,
             &posted,
             move |store, _| store.release(&key, &its_token, outcome),
-            |votes| is_release_decided(votes, majority),
+            is_release_decided,
             |release| match release {
                 Release::Released => "released".into(),
                 Release::NotHeld(why) => format!("not held: the lock {why}"),
@@ -117,7 +116,7 @@ impl Store for Quorum {
             None,
         )?;
         let before = self.maybe_released.take().is_some_and(|released| released == *token);
-        match decide_release(&votes, majority, before) {
+        match decide_release(&votes, before) {
             ReleaseDecision::Decided(release) => {
                 self.granted = None;
                 Ok(release)
@@ -139,8 +138,7 @@ impl Store for Quorum {
         let request = request.clone();
         let leave = move |store: &mut MemberStore, _: Interrupt<'_>| store.leave(&request);
         let left = |(): &()| "request withdrawn".into();
-        let majority = Some(self.majority());
-        let votes = self.ask(majority, &posted, leave, |_| false, left, None)?;
+        let votes = self.ask(true, &posted, leave, |_| false, left, None)?;
         self.check_majority(&votes)
     }
 
@@ -201,8 +199,7 @@ impl Store for Quorum {
     fn hazards(&mut self) -> Vec<String> {
         let ask = |store: &mut MemberStore, _: Interrupt<'_>| Ok(store.hazards());
         let asked = |_: &Vec<String>| "memory settings read".into();
-        let majority = Some(self.majority());
-        let votes = self.ask(majority, &self.busy(), ask, |_| false, asked, None);
+        let votes = self.ask(true, &self.busy(), ask, |_| false, asked, None);
         votes.map(|votes| votes.into_values().flatten().collect()).unwrap_or_default()
     }
 

@@ -10,7 +10,7 @@ use super::world::{IO_TIMEOUT, World, run_id};
 use crate::check::property::Property;
 use crate::check::time::{TICK, now};
 use rlock::rules::quorum::{
-    Acquisition, End, Order, RenewalDecision, Reply, Run, Step, Votes, decide_renewal, majority,
+    Acquisition, End, Order, RenewalDecision, Reply, Run, Step, Votes, decide_renewal,
 };
 use rlock::rules::waiter::{self, Event, Stop, Waiter};
 use rlock::rules::{Answer, Failure, Held, Lease, QuorumOp, Renewal, UserMessage};
@@ -113,7 +113,7 @@ impl World {
                     return;
                 };
                 let (votes, names) = (acquisition.votes(), std::iter::repeat(""));
-                let failure = votes.too_few(names, usable, majority(SERVERS));
+                let failure = votes.too_few(names, usable);
                 Err(if acquisition.may_be_known() { failure.but_maybe_executed() } else { failure })
             }
             End::Woken => Err(Failure::Interrupted { sent: true }),
