@@ -382,15 +382,15 @@ impl Acquisition {
             .collect()
     }
 
-    /// While the request sleeps, a member that does not nominate it listens for a message, and a
-    /// hold that was given too late ends.
+    /// While the request sleeps, a member that does not nominate it listens for a message. One that
+    /// answered a commit too late is asked again, which also ends a hold.
     fn settle_down(&mut self, member: usize, now: Instant) {
         let Phase::Resting { until } = self.phase else { return };
         let round = self.round;
         let state = &mut self.members.0[member];
         match &state.last_reply {
             _ if state.under_way.is_some() => {}
-            LastReply::Granted(_) => self.ask_to_propose(member),
+            LastReply::Granted(_) | LastReply::Refused(_) => self.ask_to_propose(member),
             LastReply::Proposed(Proposal { nominated: None, sleep, .. }) if now < until => {
                 state.under_way = Some(UnderWay::Listening);
                 self.orders.push(Order { member, round, what: MemberRequest::Listen(*sleep) });
