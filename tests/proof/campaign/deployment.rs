@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::faults::{What, Wires};
+use super::faults::{WORKERS, What, Wires};
 use super::kind::Kind;
-use super::plan::WORKERS;
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::sentinels::Service;

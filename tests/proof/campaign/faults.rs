@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::kind::Kind;
-use super::plan::WORKERS;
+
+/// The largest number of workers in a round.
+pub const WORKERS: usize = 6;
 
 /// Which servers each worker reaches through a wire that is hit: one bit for each.
 pub type Wires = [u64; WORKERS];

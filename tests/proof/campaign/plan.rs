@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use super::faults::{Effect, Fault, What, Whom};
+use super::faults::{Effect, Fault, WORKERS, What, Whom};
 use super::kind::Kind;
 use crate::support::random::Random;
-
-/// The largest number of workers in a round.
-pub const WORKERS: usize = 6;
 
 /// The time between two requests of a stream: shorter than a dead waiter's turn lasts.
 const STREAM: Duration = Duration::from_millis(900);
