@@ -85,7 +85,7 @@ fn complete_watch(words: &mut [OsString]) {
 /// rlock runs a command while holding a lock, so the command runs on only one host at a time. Locks
 /// live on a Redis or Valkey server, on several independent servers, or in files on one host.
 ///
-/// Every lock is a lease: if the holder dies, the lock soon becomes free. rlock renews the lease
+/// Every lock has a lease: if the holder dies, the lock soon becomes free. rlock renews the lease
 /// while the command runs, and stops the command if the lock is lost.
 #[derive(Parser)]
 #[command(
@@ -157,7 +157,7 @@ if COMMAND cannot be run.")
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
     ///
-    /// Use it in a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the
+    /// Acquires a lock for a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the
     /// lock while the script runs. Without --while-pid, nothing renews the lease: the script must
     /// renew or release the lock before the lease expires.
     #[command(
@@ -178,8 +178,8 @@ the lock was lost while the keeper started, 69 if no server is usable, 78 for a 
     Acquire(Acquire),
     /// Renew the lease of a held lock
     ///
-    /// Use it with rlock acquire; rlock exec and --while-pid renew their leases themselves. It
-    /// never shortens the lease of those two.
+    /// Renews the lease of a hold from rlock acquire. rlock exec and --while-pid renew their leases
+    /// themselves, and renew never shortens those.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

@@ -1,6 +1,6 @@
 //! Every exit status of rlock, and how the process ends with it.
 
-/// Success; for `inspect NAME`, the lock is held, revoked or cooling; for
+/// Success; for `inspect NAME`, the lock is not free; for
 /// `inspect --attention`, no lock needs attention.
 pub(crate) const OK: u8 = 0;
 /// `inspect NAME`: the lock is free.

@@ -36,7 +36,7 @@ fn busy() {
     let mut first = holder(&server, &["-v", "--ttl", "1s"], "L");
     let spin = |_| Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     let load: Vec<Process> = (0..8).map(spin).collect();
-    first.told("granted");
+    first.told("acquired");
     for _ in 0..9 {
         let told = first.told("");
         assert!(told.contains("] renewed for"), "{told}");

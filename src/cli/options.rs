@@ -90,7 +90,7 @@ pub struct Common {
     pub(crate) prefix: Option<Prefix>,
     /// Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
     ///
-    /// rlock never waits longer than a quarter of --ttl.
+    /// exec, acquire and renew wait at most a quarter of the TTL.
     #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
     pub(crate) io_timeout: Option<Timeout>,
     /// Read the password from the first line of FILE [env: RLOCK_PASSWORD_FILE]
@@ -115,8 +115,8 @@ pub struct Common {
     pub tls_key: Option<PathBuf>,
     /// Print failures only
     ///
-    /// Hides that a lock is awaited or busy, and that a newer request superseded this one, but not
-    /// that an operator removed it from the queue.
+    /// With exec and acquire, hides that a lock is awaited or busy, and that a newer request
+    /// superseded this one, but not that an operator removed it from the queue.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -171,7 +171,7 @@ pub struct Terms {
     /// stops answering, rlock gives up at most one --io-timeout after DURATION.
     ///
     /// With --wait, rlock also waits for a server that cannot be reached or cannot grant locks yet.
-    /// Otherwise, or with --on-unreachable run, it fails immediately. Unless
+    /// Otherwise it fails immediately, or exec --on-unreachable run runs the command unlocked. Unless
     /// --nonblock is given, it always waits for the restarted servers of a quorum.
     #[arg(
         short,

@@ -18,7 +18,7 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "0",
         &["inspect"],
-        "success; with NAME, the lock is held, revoked or cooling; with --attention, no lock needs \
+        "success; with NAME, the lock is not free; with --attention, no lock needs \
          attention",
     ),
     ("1", &["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention"),
@@ -265,7 +265,7 @@ pub(crate) const SECURITY: &[&str] = &[
      RLOCK_SENTINEL_PASSWORD and RLOCK_URL. Without TLS, the password crosses the network \
      unencrypted.",
     "A token is a secret: anyone who has it can release the lock. It is in the environment of the \
-     command, on the standard output of acquire, in the environment of the keeper of --while-pid, and \
+     command, on the standard output of acquire, in the memory of the keeper of --while-pid, and \
      among the keys of the server. No message shows it. Pass it to renew and release in RLOCK_TOKEN, \
      because all users of the host can see arguments.",
     "Any client that can access the keys on the server can revoke a lock. docs/authentication.md has \
