@@ -157,9 +157,9 @@ if COMMAND cannot be run.")
     Exec(Exec),
     /// Acquire a lock and print the token to renew or release it
     ///
-    /// Acquires a lock for a script that rlock exec cannot wrap. With --while-pid, a keeper process holds the
-    /// lock while the script runs. Without --while-pid, nothing renews the lease: the script must
-    /// renew or release the lock before the lease expires.
+    /// Acquires a lock for a script that rlock exec cannot wrap. With --while-pid, a keeper process
+    /// holds the lock while the script runs. Without --while-pid, nothing renews the lease: the
+    /// script must renew or release the lock before the lease expires.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\

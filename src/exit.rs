@@ -1,7 +1,7 @@
 //! Every exit status of rlock, and how the process ends with it.
 
-/// Success; for `inspect NAME`, the lock is not free; for
-/// `inspect --attention`, no lock needs attention.
+/// Success; for `inspect NAME`, the lock is not free; for `inspect --attention`, no lock needs
+/// attention.
 pub(crate) const OK: u8 = 0;
 /// `inspect NAME`: the lock is free.
 pub(crate) const FREE: u8 = 1;
@@ -33,9 +33,8 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub enum Exit {
     Status(u8),
     /// By the signal with this number, because the command ended by it or because rlock received
-    /// it. If that is impossible, with status 128 plus
-    /// that number. It is a number because nix has no names for
-    /// real-time signals.
+    /// it. If that is impossible, with status 128 plus that number. It is a number because nix has no
+    /// names for real-time signals.
     Signal(i32),
 }
 

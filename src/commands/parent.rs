@@ -19,7 +19,7 @@ pub(super) fn die_with(parent: Option<Pid>) -> Result<(), Error> {
         "--die-with-parent: the parent process is in another PID namespace; omit the option";
     let parent = parent.ok_or_else(|| Error::Config(outside.into()))?;
     let process = pidfd_open(parent, PidfdFlags::empty());
-    if has_ended(parent) {
+    if terminated_as_orphan(parent) {
         return Ok(());
     }
     let process = process.map_err(|error| cannot(failed("pidfd_open", error)))?;
@@ -38,18 +38,16 @@ pub(super) fn die_with(parent: Option<Pid>) -> Result<(), Error> {
 pub(super) fn leave_to_kernel(parent: Option<Pid>) -> Result<(), Error> {
     let set = set_pdeathsig(Signal::SIGTERM);
     set.map_err(|error| Error::system("cannot watch the parent process", error.into()))?;
-    if let Some(parent) = parent {
-        has_ended(parent);
-    }
+    parent.map(terminated_as_orphan);
     Ok(())
 }
 
-/// Whether the parent has ended, so that another process has adopted rlock, and the ID may be
-/// reused. Then sends SIGTERM.
-fn has_ended(parent: Pid) -> bool {
-    let has_ended = getppid() != Some(parent);
-    if has_ended {
+/// Sends rlock SIGTERM if the parent has ended, and returns whether it has. Then another process has
+/// adopted rlock, and the ID may be reused.
+fn terminated_as_orphan(parent: Pid) -> bool {
+    let is_orphan = getppid() != Some(parent);
+    if is_orphan {
         let _ = raise(Signal::SIGTERM);
     }
-    has_ended
+    is_orphan
 }

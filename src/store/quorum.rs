@@ -102,8 +102,8 @@ impl Quorum {
 
     /// Sends a request to the members but those to be skipped, all at once. Collects their replies
     /// until there are `enough`, or until the I/O timeout has passed, and adds a diagnostic for
-    /// each. If it `hurries`, the others get only a little more time once a majority has answered. If the
-    /// interrupt comes first, the members stop working on the request.
+    /// each. If it `hurries`, the others get only a little more time once a majority has answered.
+    /// If the interrupt comes first, the members stop working on the request.
     fn ask<T: Send + 'static>(
         &mut self,
         hurries: bool,

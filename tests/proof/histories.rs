@@ -14,10 +14,9 @@ mod stories;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::scripts::shim::{Server, Shim};
+use crate::scripts::shim::{Server, Shim, StoreOn};
 use crate::scripts::twins::Twins;
 use play::Both;
-use rlock::store::server::RedisStore;
 use step::Step;
 
 /// How many histories a test run plays.
@@ -28,7 +27,7 @@ fn play(steps: &[Step]) {
     play_on(&mut Shim::store(database), steps);
 }
 
-fn play_on<S: Server>(server: &mut RedisStore<S>, steps: &[Step]) {
+fn play_on<S: Server>(server: &mut StoreOn<S>, steps: &[Step]) {
     let mut both = Both::new(server);
     steps.iter().for_each(|step| both.play(step));
 }

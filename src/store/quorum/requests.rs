@@ -51,15 +51,13 @@ impl Store for Quorum {
         // For `rlock renew` this is the only renewal. Only the process that acquired the lock can
         // restore a lost hold, so only it awaits members that could report a loss after the others
         // have decided.
-        let (hurries, skipped, enough) = match &self.granted {
-            Some(_) => (true, self.busy(), false),
-            None => (false, Vec::new(), true),
-        };
+        let can_restore = self.granted.is_some();
+        let skipped = if can_restore { self.busy() } else { Vec::new() };
         let mut votes = self.ask(
-            hurries,
+            can_restore,
             &skipped,
             move |store, withdrawal| store.renew(&key, &its_token, ttl, withdrawal),
-            |votes| enough && is_renewal_decided(votes),
+            |votes| !can_restore && is_renewal_decided(votes),
             |renewal| match renewal {
                 Renewal::Renewed { fence, .. } => format!("renewed, fencing token {fence}"),
                 Renewal::NotHeld(why) => format!("not held: the lock {why}"),

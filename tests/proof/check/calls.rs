@@ -11,10 +11,9 @@ use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
 use rlock::rules::{Fence, Key, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
 use rlock::store::Store;
-use rlock::store::server::RedisStore;
 
 use crate::scripts::agreement;
-use crate::scripts::shim::{BATCH, Server, Shim};
+use crate::scripts::shim::{BATCH, Server, Shim, StoreOn};
 use crate::scripts::stored;
 
 thread_local! {
@@ -85,7 +84,7 @@ impl Calls<'_> {
         key: &Key,
         call: impl Hash + Debug,
         model: impl FnOnce(&mut Transaction<'_>) -> R,
-        scripts: impl FnOnce(&mut RedisStore<Shim>) -> R,
+        scripts: impl FnOnce(&mut StoreOn<Shim>) -> R,
     ) -> R {
         let (lock, now) = (&mut *self.lock, self.now);
         let is_new = || {

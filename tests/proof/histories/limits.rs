@@ -81,8 +81,8 @@ fn a_fence_that_is_no_number_or_far_ahead_is_not_continued() {
     play(|both| {
         let state = both.key.side("state");
         for (damage, next) in [("x", START * 1_000), ("-7", START * 1_000), ("0", START * 1_000)] {
-            both.server.topology.send(&["FLUSHALL"]);
-            both.server.topology.send(&["HSET", &state, "fence", damage]);
+            both.server.topology.0.send(&["FLUSHALL"]);
+            both.server.topology.0.send(&["HSET", &state, "fence", damage]);
             let request = a_client(0).request(&both.key, &both.tokens, both.now);
             let answer = both.server.ask(&request, 1, &[], None).unwrap();
             let granted = Answer::Granted { fence: Fence(next), slot: None };
@@ -90,15 +90,15 @@ fn a_fence_that_is_no_number_or_far_ahead_is_not_continued() {
         }
         for (damage, millis) in [("1e300", (1 << 53) / 1_000 - START), ("5e15", 1_000_000_000_000)]
         {
-            both.server.topology.send(&["FLUSHALL"]);
-            both.server.topology.send(&["HSET", &state, "fence", damage]);
+            both.server.topology.0.send(&["FLUSHALL"]);
+            both.server.topology.0.send(&["HSET", &state, "fence", damage]);
             let request = a_client(1).request(&both.key, &both.tokens, both.now);
             let answer = both.server.ask(&request, 1, &[], None).unwrap();
             let ahead = Duration::from_millis(millis);
             let now = ServerTime(both.now);
             assert_eq!(answer, Verdict::FenceAhead { ahead, now }, "{damage}");
         }
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 
@@ -108,14 +108,14 @@ fn entries_that_another_tool_adds_to_the_history_make_room_for_others() {
         let history = both.key.side("history");
         both.play(&Step::Ask(a_client(0)));
         for _ in 0..40 {
-            both.server.topology.send(&["RPUSH", &history, "theirs"]);
+            both.server.topology.0.send(&["RPUSH", &history, "theirs"]);
         }
         let token = both.tokens.present(0);
         both.server.release(&both.key, &token, Outcome::Exit(0)).unwrap();
         let kept = Shim::redis(|redis| redis.call(&[b"LRANGE", history.as_bytes(), b"0", b"-1"]));
         let Ok(Value::Array(kept)) = kept else { panic!("{kept:?}") };
         assert_eq!((kept.len(), &kept[0]), (16, &Value::BulkString(b"theirs".into())));
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 
@@ -174,11 +174,11 @@ fn a_search_for_an_id_that_the_server_answers_in_parts_finds_one_hold_once() {
         let state = both.key.side("state");
         for number in 0..550 {
             let field = format!("details:A{number:03}");
-            both.server.topology.send(&["HSET", &state, &field, ""]);
+            both.server.topology.0.send(&["HSET", &state, &field, ""]);
         }
         for field in (499..550).map(|number| format!("details:A{number:03}")) {
-            both.server.topology.send(&["HDEL", &state, &field]);
-            both.server.topology.send(&["HSET", &state, &format!("details:z{field}"), ""]);
+            both.server.topology.0.send(&["HDEL", &state, &field]);
+            both.server.topology.0.send(&["HSET", &state, &format!("details:z{field}"), ""]);
         }
         both.play(&Step::Remove(0, Revocation::Graceful));
         assert_eq!(both.model.inspect(both.now).state, State::Revoked);

@@ -87,7 +87,7 @@ const EQUIVALENT: &[(&[&str], &str)] = &[
     (&["HISTORY, 0, 1)[1]"], "only the first one is used"),
     (&["length >= HISTORY_LENGTH then call('LTRIM'"], "there is nothing to trim then"),
     (&["return nil, 1", "nominated = nil, 1"], "it is not read, or the position is 1"),
-    (&["'(' .. int(now)) or 1"], "there are no holds"),
+    (&["'(' .. int(now)) or 1"], "a lock that was never written has no holds"),
     (&["now - ttl + DAY"], "the expiry is set again"),
     (&["lock.count = 1"], "nobody reads it in this call"),
     (&["ARGV[0] ~= '0'"], "selecting the database again changes nothing"),
@@ -208,7 +208,7 @@ fn is_found(mutant: &Mutant) -> bool {
         seldom::all();
         rest.for_each(|seed| play(&random::history(seed)));
     };
-    // Each has a thread of its own, and with it its scripts.
+    // The scripts belong to a thread, so each fault gets a new one.
     thread::spawn(move || catch_unwind(AssertUnwindSafe(look)).is_err()).join().unwrap()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::expiry::Kept;
 use super::step::{Ask, CLIENTS, SideKey, Step, Tokens, plain_ask};
 use crate::scripts::agreement;
-use crate::scripts::shim::{BATCH, Server, Shim};
+use crate::scripts::shim::{BATCH, Server, Shim, StoreOn};
 use crate::scripts::stored;
 use crate::values;
 use rlock::rules::model::lock::{Guard, Lock};
@@ -18,7 +18,6 @@ use rlock::rules::{
     Request, Seen, Token, Verdict,
 };
 use rlock::store::Store;
-use rlock::store::server::RedisStore;
 use sha1_smol::Sha1;
 
 /// The time at which a history starts, so far ahead that no key expires by the server's own clock.
@@ -26,7 +25,7 @@ pub(super) const START: u64 = 4_000_000_000_000;
 
 /// A lock on a server and in the model, and the time that both use.
 pub(super) struct Both<'a, S = Shim> {
-    pub(super) server: &'a mut RedisStore<S>,
+    pub(super) server: &'a mut StoreOn<S>,
     pub(super) key: Key,
     pub(super) model: Lock,
     pub(super) now: u64,
@@ -50,7 +49,7 @@ pub(super) struct Both<'a, S = Shim> {
 }
 
 impl<'a, S: Server> Both<'a, S> {
-    pub(super) fn new(server: &'a mut RedisStore<S>) -> Self {
+    pub(super) fn new(server: &'a mut StoreOn<S>) -> Self {
         let key = Key::new(&"rlock:".parse().unwrap(), &"L".parse().unwrap());
         let mut both = Self {
             server,
@@ -68,14 +67,14 @@ impl<'a, S: Server> Both<'a, S> {
             woken: Vec::new(),
             kept: Kept::default(),
         };
-        both.server.topology.fill(false);
+        both.server.topology.0.fill(false);
         both.send(&["FLUSHALL"]);
         both.tell_the_time();
         both
     }
 
     fn send(&mut self, words: &[&str]) {
-        self.server.topology.send(words);
+        self.server.topology.0.send(words);
     }
 
     /// Compares what the last call has done, besides its reply.
@@ -108,7 +107,7 @@ impl<'a, S: Server> Both<'a, S> {
     }
 
     fn tell_the_time(&mut self) {
-        self.server.topology.set_time(self.now);
+        self.server.topology.0.set_time(self.now);
     }
 
     pub(super) fn ask(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
@@ -288,9 +287,9 @@ impl<'a, S: Server> Both<'a, S> {
                     }
                     _ => false,
                 };
-                self.server.topology.fill(!needs_memory);
+                self.server.topology.0.fill(!needs_memory);
                 self.play(step);
-                self.server.topology.fill(false);
+                self.server.topology.0.fill(false);
             }
             Step::Write(ttl) => {
                 let until = ttl.map(|ttl| now + ttl);

@@ -220,11 +220,11 @@ fn a_hold_from_the_future_is_not_restored() {
 #[test]
 fn a_ticket_of_several_servers_does_not_concern_a_request_to_one() {
     play(|both| {
-        both.server.topology.send(&["HSET", &both.key.side("state"), "ticket", "5e15"]);
+        both.server.topology.0.send(&["HSET", &both.key.side("state"), "ticket", "5e15"]);
         let request = a_client(0).request(&both.key, &both.tokens, both.now);
         let granted = Answer::Granted { fence: Fence(START * 1_000), slot: None };
         assert_eq!(both.server.ask(&request, 1, &[], None).unwrap(), Verdict::Answer(granted));
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 
@@ -260,12 +260,12 @@ fn a_hold_without_details_is_forgotten() {
         both.play(&Step::Ask(a_client(0)));
         let token = both.tokens.present(0);
         let details = format!("details:{}", token.as_str());
-        both.server.topology.send(&["HDEL", &both.key.side("state"), &details]);
+        both.server.topology.0.send(&["HDEL", &both.key.side("state"), &details]);
         let reply = both.server.renew(&both.key, &token, None, None).unwrap();
         let forgotten =
             Reason::new(Some(Ending::Forgotten), Some(Duration::ZERO), Operator::default());
         assert_eq!(reply, Renewal::NotHeld(forgotten));
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 
@@ -275,7 +275,7 @@ fn marks_make_room_for_a_new_one() {
         let key = both.key.side("tombstones");
         for number in 0..1_000 {
             let until = (START + 100_000 + number).to_string();
-            both.server.topology.send(&["ZADD", &key, &until, &format!("mark-{number:04}")]);
+            both.server.topology.0.send(&["ZADD", &key, &until, &format!("mark-{number:04}")]);
         }
         let request = a_client(0).request(&both.key, &both.tokens, both.now);
         both.server.leave(&request).unwrap();
@@ -284,7 +284,7 @@ fn marks_make_room_for_a_new_one() {
         let redis::Value::Array(marks) = marks else { panic!("{marks:?}") };
         let second = redis::Value::BulkString(b"mark-0001".into());
         assert_eq!((marks.len(), &marks[0]), (999, &second));
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 
@@ -301,11 +301,11 @@ fn a_page_has_each_waiter_once() {
         let details = String::from_utf8(details).unwrap();
         for number in 0..150 {
             let (token, ticket) = (format!("waiter-{number:03}"), (START * 1_001).to_string());
-            both.server.topology.send(&["ZADD", &queue, &ticket, &token]);
-            both.server.topology.send(&["HSET", &state, &format!("details:{token}"), &details]);
+            both.server.topology.0.send(&["ZADD", &queue, &ticket, &token]);
+            both.server.topology.0.send(&["HSET", &state, &format!("details:{token}"), &details]);
         }
         assert_eq!(both.server.inspect(&both.key).unwrap().waiters.len(), 151);
-        both.server.topology.send(&["FLUSHALL"]);
+        both.server.topology.0.send(&["FLUSHALL"]);
     });
 }
 

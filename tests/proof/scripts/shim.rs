@@ -37,9 +37,9 @@ pub(crate) struct Shim;
 
 impl Shim {
     /// The locks of a database: 0 or 1.
-    pub(crate) fn store(database: u8) -> RedisStore<Self> {
+    pub(crate) fn store(database: u8) -> StoreOn<Self> {
         Self::redis(|redis| redis.home = database.into());
-        RedisStore::new(Self, database.into(), 0)
+        RedisStore::new(Played(Self), database.into(), 0)
     }
 
     pub(crate) fn with<T>(ask: impl FnOnce(&mut Sandbox) -> T) -> T {
@@ -52,7 +52,9 @@ impl Shim {
 }
 
 /// A server on which histories are played.
-pub(crate) trait Server: Topology {
+pub(crate) trait Server: Send {
+    fn run(&mut self, call: &Call) -> Result<Reply, Failure>;
+
     fn set_time(&mut self, now: u64);
 
     /// Sends a command, as an operator or another tool does.
@@ -63,6 +65,25 @@ pub(crate) trait Server: Topology {
 }
 
 impl Server for Shim {
+    fn run(&mut self, call: &Call) -> Result<Reply, Failure> {
+        let command = call.command(false, false);
+        let words = words_of(&command);
+        if !Self::with(|sandbox| sandbox.has(words[1])) {
+            let whole = call.command(true, false);
+            let source = str::from_utf8(words_of(&whole)[1]).unwrap();
+            let title = SCRIPTS.iter().find(|(_, script)| script.source() == source).unwrap().0;
+            let load =
+                |sandbox: &mut Sandbox| sandbox.load(words[1], title, &in_small_batches(source));
+            Self::with(load).unwrap();
+        }
+        let count: usize = str::from_utf8(words[2]).unwrap().parse().unwrap();
+        let (keys, arguments) = words[3..].split_at(count);
+        match Self::with(|sandbox| sandbox.run(words[1], keys, arguments)) {
+            Ok(value) => Ok(Reply { value, repeated: false, unconfirmed: None }),
+            Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
+        }
+    }
+
     fn set_time(&mut self, now: u64) {
         Self::redis(|redis| redis.now = now);
     }
@@ -80,24 +101,14 @@ impl Server for Shim {
     }
 }
 
-impl Topology for Shim {
+/// A server in place of those of a user.
+pub(crate) struct Played<S>(pub(crate) S);
+
+pub(crate) type StoreOn<S> = RedisStore<Played<S>>;
+
+impl<S: Server> Topology for Played<S> {
     fn run(&mut self, call: &Call, _: Interrupt<'_>) -> Result<Reply, Failure> {
-        let command = call.command(false, false);
-        let words = words_of(&command);
-        if !Self::with(|sandbox| sandbox.has(words[1])) {
-            let whole = call.command(true, false);
-            let source = str::from_utf8(words_of(&whole)[1]).unwrap();
-            let title = SCRIPTS.iter().find(|(_, script)| script.source() == source).unwrap().0;
-            let load =
-                |sandbox: &mut Sandbox| sandbox.load(words[1], title, &in_small_batches(source));
-            Self::with(load).unwrap();
-        }
-        let count: usize = str::from_utf8(words[2]).unwrap().parse().unwrap();
-        let (keys, arguments) = words[3..].split_at(count);
-        match Self::with(|sandbox| sandbox.run(words[1], keys, arguments)) {
-            Ok(value) => Ok(Reply { value, repeated: false, unconfirmed: None }),
-            Err(error) => Err(Failure::Unavailable(UserMessage::new(error))),
-        }
+        self.0.run(call)
     }
 
     fn last(&mut self) -> (&mut Node, bool) {

@@ -5,15 +5,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use redis::{Cmd, ConnectionLike, FromRedisValue, Value, cmd};
-use rlock::report::Diagnostic;
 use rlock::rules::Failure;
-use rlock::store::Interrupt;
 use rlock::store::server::scripts::Call;
-use rlock::store::server::topology::Topology;
-use rlock::store::server::{Node, RedisStore, Reply};
+use rlock::store::server::{RedisStore, Reply};
 
 use super::redis::{Bytes, Data, Entry, Keys};
-use super::shim::{Server, Shim, in_small_batches, words_of};
+use super::shim::{Played, Server, Shim, StoreOn, in_small_batches, words_of};
 use crate::support;
 
 /// Reads all keys of a server: name, type, content, and how long it is kept.
@@ -37,7 +34,7 @@ pub(crate) struct Twins {
 }
 
 impl Twins {
-    pub(crate) fn store() -> RedisStore<Self> {
+    pub(crate) fn store() -> StoreOn<Self> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("clock");
         std::fs::write(&path, 0_u64.to_le_bytes()).unwrap();
@@ -46,7 +43,8 @@ impl Twins {
         let client = redis::Client::open(server.url().replace("unix:", "redis+unix:")).unwrap();
         let connection = client.get_connection().unwrap();
         Shim::redis(|redis| redis.home = 0);
-        RedisStore::new(Self { connection, clock, _server: server, _directory: directory }, 0, 0)
+        let twins = Self { connection, clock, _server: server, _directory: directory };
+        RedisStore::new(Played(twins), 0, 0)
     }
 
     fn compare_keys(&mut self) {
@@ -80,28 +78,8 @@ fn data_of(kind: &str, data: Vec<Bytes>) -> Data {
 }
 
 impl Server for Twins {
-    fn set_time(&mut self, now: u64) {
-        Shim.set_time(now);
-        self.clock.write_all_at(&(now * 1_000).to_le_bytes(), 0).unwrap();
-    }
-
-    fn fill(&mut self, is_full: bool) {
-        Shim.fill(is_full);
-        let most = if is_full { 1 } else { 0 };
-        let set = cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).to_owned();
-        self.connection.req_command(&set).unwrap();
-    }
-
-    fn send(&mut self, words: &[&str]) {
-        Shim.send(words);
-        self.connection.req_command(cmd(words[0]).arg(&words[1..])).unwrap();
-        self.compare_keys();
-    }
-}
-
-impl Topology for Twins {
-    fn run(&mut self, call: &Call, interrupt: Interrupt<'_>) -> Result<Reply, Failure> {
-        let ours = Shim.run(call, interrupt);
+    fn run(&mut self, call: &Call) -> Result<Reply, Failure> {
+        let ours = Shim.run(call);
         let whole = call.command(true, false);
         let [eval, source, words @ ..] = &words_of(&whole)[..] else { unreachable!() };
         let source = in_small_batches(str::from_utf8(source).unwrap());
@@ -122,15 +100,21 @@ impl Topology for Twins {
         ours
     }
 
-    fn last(&mut self) -> (&mut Node, bool) {
-        panic!("a script gave an unexpected reply")
+    fn set_time(&mut self, now: u64) {
+        Shim.set_time(now);
+        self.clock.write_all_at(&(now * 1_000).to_le_bytes(), 0).unwrap();
     }
 
-    fn masters(&mut self) -> Result<Vec<&mut Node>, Failure> {
-        Ok(Vec::new())
+    fn fill(&mut self, is_full: bool) {
+        Shim.fill(is_full);
+        let most = if is_full { 1 } else { 0 };
+        let set = cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).to_owned();
+        self.connection.req_command(&set).unwrap();
     }
 
-    fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
-        Vec::new()
+    fn send(&mut self, words: &[&str]) {
+        Shim.send(words);
+        self.connection.req_command(cmd(words[0]).arg(&words[1..])).unwrap();
+        self.compare_keys();
     }
 }
