@@ -21,7 +21,7 @@ pub enum Error {
     Store(Failure),
     /// Another client holds the lock. `waited`: how long this one waited before it gave up.
     Busy { view: Box<View>, asked: Mode, waited: Option<Duration> },
-    /// An enclosing command holds the lock, so waiting would deadlock. `enters`: with --reentrant,
+    /// An enclosing command holds the lock, so waiting could deadlock. `enters`: with --reentrant,
     /// the request could enter that hold.
     Nested { enters: bool },
     /// An enclosing command holds the lock shared, and this one asked for it exclusively.
@@ -157,10 +157,9 @@ impl fmt::Display for Error {
                 "held by an enclosing command (see RLOCK_HELD); with --slots, or after a loss, \
                  --reentrant cannot enter it; use another lock",
             ),
-            Self::Nested { enters: true } => f.write_str(
-                "held by an enclosing command (see RLOCK_HELD), so waiting would deadlock; use \
-                 --reentrant",
-            ),
+            Self::Nested { enters: true } => {
+                f.write_str("held by an enclosing command (see RLOCK_HELD); use --reentrant")
+            }
             Self::Upgrade => {
                 f.write_str("held shared by an enclosing command; take it exclusively there")
             }

@@ -40,8 +40,8 @@ fn prepare(server: &Server, script: &str, arguments: &[&str]) {
     let script = format!("{}{script}", support::DETAILS);
     server.cli(&[&["EVAL", &script, "4"][..], &keys, arguments].concat());
     // A script that is sent in full takes longer.
-    run(&mut server.rlock(["inspect", "warm"]));
-    run(&mut server.rlock(["exec", "warm", "true"]));
+    server.run("inspect warm");
+    server.run("exec warm true");
     server.cli(&["CONFIG", "RESETSTAT"]);
 }
 
@@ -84,14 +84,14 @@ fn no_call_takes_long_when_fifty_thousand_leases_expire_together() {
     let many = MANY.to_string();
     // No holder is left.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    server.run("exec -n L true").exits(0);
     no_call_takes_long(&server);
     assert_eq!(server.cli(&["HLEN", "{rlock:L}?state"]), "2");
 
     // A client waits.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     prepare(&server, WAITERS, &["2", "99999999999999"]);
-    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75);
+    server.run("exec -n L true").exits(75);
     no_call_takes_long(&server);
     assert!(server.cli(&["GET", "rlock:L"]).starts_with("w0000001"));
     server.cli(&["FLUSHALL"]);
@@ -99,16 +99,16 @@ fn no_call_takes_long_when_fifty_thousand_leases_expire_together() {
     // One of them is left.
     prepare(&server, HOLDS, &[&many, "-5", ""]);
     prepare(&server, &HOLDS.replace("%08d", "1%07d"), &["1", "600000", ""]);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     no_call_takes_long(&server);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
+    server.run("exec -n -s L true").exits(0);
 }
 
 #[test]
 fn no_call_takes_long_when_fifty_thousand_waiters_are_dead() {
     let server = Server::start();
     prepare(&server, WAITERS, &[&MANY.to_string(), "5"]);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    server.run("exec -n L true").exits(0);
     no_call_takes_long(&server);
     assert_eq!(server.cli(&["EXISTS", "{rlock:L}?queue"]), "0");
 }
@@ -120,13 +120,13 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     let token = "00000001-0000-4000-8000-000000000000";
     // At once.
     prepare(&server, HOLDS, &[&many, "600000", ""]);
-    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
+    server.run("release --force --now L").exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
     // Holds that are kept after their release end at once too.
     prepare(&server, HOLDS, &[&many, "600000", "cooling"]);
-    run(&mut server.rlock(["release", "--force", "L"])).exits(0);
+    server.run("release --force L").exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 
@@ -136,7 +136,7 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     until("they are revoked", || server.inspect("L")["state"] == "revoked");
     no_call_takes_long(&server);
     run(&mut server.rlock(["renew", "L", token])).exits(77).says("was revoked by");
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     force.signal("TERM");
     force.end();
 
@@ -144,7 +144,7 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     server.cli(&["FLUSHALL"]);
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     server.cli(&["DEL", "rlock:L"]);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     no_call_takes_long(&server);
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert!(renewed.err().contains("was deleted"), "{renewed:?}");
@@ -153,11 +153,11 @@ fn no_call_takes_long_when_fifty_thousand_holds_are_revoked() {
     server.cli(&["FLUSHALL"]);
     prepare(&server, HOLDS, &[&many, "600000", ""]);
     server.cli(&["SET", "rlock:L", "theirs"]);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     let renewed = run(&mut server.rlock(["renew", "L", token]));
     assert!(renewed.err().contains("was overwritten"), "{renewed:?}");
     no_call_takes_long(&server);
-    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
+    server.run("release --force --now L").exits(0);
     no_call_takes_long(&server);
     assert!(server.is_free("L"));
 }
@@ -178,7 +178,7 @@ fn no_call_takes_long_when_fifty_thousand_slots_are_taken() {
     prepare(&server, &waiters, &["1000", "99999999999999"]);
     assert_eq!(run(&mut server.rlock(newcomer)).out(), "51001");
     no_call_takes_long(&server);
-    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
+    server.run("release --force --now L").exits(0);
     no_call_takes_long(&server);
 
     // All but one expire.
@@ -202,7 +202,7 @@ fn fifty_thousand_holders_and_waiters_are_shown_page_by_page() {
     assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
     assert_eq!(seen["waiters"].as_array().unwrap().len(), 1_000);
     no_call_takes_long(&server);
-    let list = run(&mut server.rlock(["inspect"]));
+    let list = server.run("inspect");
     assert!(list.out().contains(" 50000 holders: "), "{list:?}");
     no_call_takes_long(&server);
 }

@@ -330,7 +330,7 @@ fn acquire_accepts_any_label() {
             };
             assert_eq!(run(command.arg("L")).code(), 0, "{given:?}");
             assert_eq!(label(), shown);
-            assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+            server.run("release --force --now L").exits(0);
         }
     }
 }
@@ -672,7 +672,7 @@ fn inspect_needs_exactly_the_documented_permissions() {
     for name in ["held", "waited-for", "deleted"] {
         acquire(&server, &[], name);
     }
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     let second = support::waiter(&server, &[], "waited-for", "second");
     server.cli(&["SET", "rlock:foreign", "x"]);
     server.cli(&["DEL", "rlock:deleted"]);
@@ -769,8 +769,8 @@ fn a_server_out_of_memory_still_revokes_and_releases_kept_locks() {
     let next = support::waiter(&server, &["--at-least", "100ms"], "dead", "next");
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(run(&mut server.rlock(["release", "kept", &kept])).code(), 0);
-    assert_eq!(run(&mut server.rlock(["release", "--force", "held"])).code(), 0);
-    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "dead"])).code(), 0);
+    server.run("release --force held").exits(0);
+    server.run("release --force --now dead").exits(0);
     assert_eq!(next.end().out(), "ENTERED next");
 }
 
@@ -879,9 +879,9 @@ fn a_server_out_of_memory_causes_69_and_can_still_be_inspected() {
     let token = acquire(&server, &[], "held");
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     fails(&mut server.rlock(["exec", "L", "true"]), 69, &["out of memory", "maxmemory"]);
-    assert!(run(&mut server.rlock(["inspect", "held"])).out().contains(&token[..8]));
+    assert!(server.run("inspect held").out().contains(&token[..8]));
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
 }
 
 #[test]
@@ -924,7 +924,7 @@ fn a_key_of_another_type_beside_a_lock_does_not_hide_that_it_was_released() {
     // A hold that expired.
     acquire(&server, &["--ttl", "1s"], "L");
     until("it expires", || server.cli(&["EXISTS", "rlock:L"]) == "0");
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    server.run("exec -n L true").exits(0);
     // What decides who gets the lock must be readable, before anything changes.
     let token = acquire(&server, &[], "L");
     let _waiter = support::waiter(&server, &[], "L", "never");
@@ -1187,7 +1187,7 @@ fn locks_with_much_data_are_listed_completely() {
     let keys = ["rlock:n1", "{rlock:n1}?holds", "{rlock:n1}?state"];
     let fill = format!("{}{fill}", support::DETAILS);
     server.cli(&[&["EVAL", &fill, "3"][..], &keys, &["40"]].concat());
-    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"]));
+    let listed = server.run("inspect --io-timeout 1m");
     assert_eq!(listed.err(), "");
     assert_eq!(listed.out().lines().last(), Some("40 locks"));
 }
@@ -1200,7 +1200,7 @@ fn a_lock_with_too_much_data_does_not_hide_other_locks() {
     acquire(&server, &long, "held");
     acquire(&server, &long, "huge");
     server.cli(&["SETRANGE", "rlock:theirs", "70000000", "x"]);
-    let listed = run(&mut server.rlock(["inspect", "--io-timeout", "1m"])).exits(0);
+    let listed = server.run("inspect --io-timeout 1m").exits(0);
     for name in ["held ", "huge ", "theirs "] {
         assert!(listed.out().contains(&format!("\n{name}")), "{listed:?}");
     }

@@ -50,7 +50,7 @@ fn a_newcomer_does_not_barge_past_a_waiter() {
     patient.signal("STOP");
     first.say("go");
     assert_eq!(first.end().code(), 0);
-    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75);
+    server.run("exec -n L true").exits(75);
     patient.signal("CONT");
     assert_eq!(patient.finish().out(), "ENTERED patient");
 }
@@ -132,7 +132,7 @@ fn locks_with_different_names_or_prefixes_are_independent() {
     acquire(&server, &[], "a");
     acquire(&server, &[], "b");
     acquire(&server, &["--prefix", "other:"], "a");
-    assert_eq!(run(&mut server.rlock(["acquire", "-n", "a"])).code(), 75);
+    server.run("acquire -n a").exits(75);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn waiters_stay_out_after_a_newcomer_acquires_the_lock_on_a_server_that_lost_its
     server.forget_all();
     // Before the waiter has asked again, or after it: if it comes too late, the waiter has said who
     // holds the lock.
-    let newcomer = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+    let newcomer = server.run("exec -n L true");
     assert!([0, 75].contains(&newcomer.code()), "{newcomer:?}");
     until("the first is reinstated", || state(&server) == ("revoked".into(), first.pid().into()));
     first.told("letting the command finish");
@@ -183,7 +183,7 @@ fn losing_the_state_key_ends_the_hold_without_false_history_entries() {
     server.cli(&["DEL", "{rlock:L}?state"]);
     first.told("the lock was forgotten by the server; stopping the command");
     assert_eq!(first.end().code(), 76);
-    let history = run(&mut server.rlock(["inspect", "L"]));
+    let history = server.run("inspect L");
     assert!(!history.out().contains("year") && !history.out().contains("@ pid 0"), "{history:?}");
     // Another tool's key in its place belongs to that tool.
     let mut second = holder(&server, &["--ttl", "3s"], "M");
@@ -242,13 +242,11 @@ fn a_fencing_token_far_ahead_of_the_clock_is_rejected_with_a_reason() {
     let next_week = 7 * 24 * 3_600_000_000 + 1_795_240_597_683_425_u64;
     for ahead in ["inf", "1e300", "99999999999999999999", &next_week.to_string()] {
         server.cli(&["HSET", "{rlock:L}?state", "fence", ahead]);
-        run(&mut server.rlock(["exec", "-n", "L", "true"]))
-            .exits(78)
-            .says("ahead of the server's clock");
-        assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1, "{ahead}");
+        server.run("exec -n L true").exits(78).says("ahead of the server's clock");
+        assert_eq!(server.run("inspect L").code(), 1, "{ahead}");
     }
     server.forget_all();
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    server.run("exec -n L true").exits(0);
 }
 
 /// The state that inspect shows for the lock, and the PID of its first holder.
@@ -264,7 +262,7 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
     let mut first = support::holder_that_cleans_up(&server, "L");
     let second = waiter(&server, &[], "L", "second");
     server.cli(&["DEL", "rlock:L"]);
-    run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75).says("revoked, free within");
+    server.run("exec -n L true").exits(75).says("revoked, free within");
     assert_eq!(state(&server), ("revoked".into(), first.pid().into()));
     assert_ne!(server.cli(&["EXISTS", "rlock:L"]), "0", "other tools are kept out too");
     // The next renewal reports it.
@@ -305,7 +303,7 @@ fn waiters_tell_a_server_with_old_data_about_newer_holders() {
     server.start_again();
     // The old holder looks alive, and is not the only one.
     until("the newer one is recalled", || {
-        let output = run(&mut server.rlock(["inspect", "--json", "L"]));
+        let output = server.run("inspect --json L");
         output.out().contains(&format!("\"pid\":{},", first.pid()))
     });
     until("the old one has ended", || state(&server) == ("revoked".into(), first.pid().into()));

@@ -43,7 +43,7 @@ fn one_server_delays_nothing_for_longer_than_the_limit_and_one_timeout() {
     for url in [server.url(), server.tcp_url()] {
         let problem = "did not answer within 3s";
         ends_after_one_timeout(&url, PATIENT, "5900ms", problem, |name| server.signal(name));
-        run(&mut server.rlock(["release", "--force", "--now", "L"]));
+        server.run("release --force --now L");
     }
 }
 

@@ -26,7 +26,7 @@ fn inspect_shows_the_holder_and_the_queue() {
     let second = waiter(&server, &["--label", "job/18"], "deploy:prod", "");
     let third = waiter(&server, &[], "deploy:prod", "");
 
-    let output = run(&mut server.rlock(["inspect", "deploy:prod"])).exits(0);
+    let output = server.run("inspect deploy:prod").exits(0);
     let page = output.out();
     for part in [
         "deploy:prod: held by ".into(),
@@ -72,8 +72,8 @@ fn inspect_shows_the_holder_and_the_queue() {
 #[test]
 fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     let server = Server::start();
-    run(&mut server.rlock(["inspect", "L"])).exits(1).prints("L: free");
-    let output = run(&mut server.rlock(["inspect", "--json", "L"])).exits(1);
+    server.run("inspect L").exits(1).prints("L: free");
+    let output = server.run("inspect --json L").exits(1);
     let document: Value = serde_json::from_str(&output.out()).unwrap();
     let wanted = serde_json::json!([{
         "name": "L", "key": "rlock:L", "state": "free", "mode": null, "slots": null, "fence": null,
@@ -82,7 +82,7 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
     }]);
     assert_eq!(document, wanted);
     // It keeps its fencing token and its history.
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
     let free = server.inspect("L");
     assert_eq!(free["state"], "free");
     assert_eq!(free["fence"], free["history"][0]["fence"]);
@@ -93,7 +93,7 @@ fn inspecting_a_free_lock_exits_with_1_and_prints_one_object() {
 #[test]
 fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
     let server = Server::start();
-    assert_eq!(run(&mut server.rlock(["inspect"])).code(), 0);
+    server.run("inspect").exits(0);
     assert_eq!(json(&server, &[]), Value::Array(vec![]));
     for name in ["b", "c", "a"] {
         acquire(&server, &[], name);
@@ -101,7 +101,7 @@ fn all_locks_are_listed_in_order_and_only_under_the_prefix() {
     acquire(&server, &["--prefix", "other:"], "d");
     assert_eq!(names(&json(&server, &[])), ["a", "b", "c"]);
     assert_eq!(names(&json(&server, &["--prefix", "other:"])), ["d"]);
-    let table = run(&mut server.rlock(["inspect"])).out();
+    let table = server.run("inspect").out();
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 5, "{table}");
     assert!(rows[0].starts_with("NAME") && rows[1].starts_with("a "), "{table}");
@@ -122,7 +122,7 @@ fn another_tools_locks_are_listed_and_other_keys_are_not() {
     assert_eq!(names(&document), ["theirs", "ours"]);
     assert_eq!(document[0]["state"], "foreign");
     assert_eq!(document[0]["ttl_ms"], Value::Null);
-    let table = run(&mut server.rlock(["inspect"])).out();
+    let table = server.run("inspect").out();
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[1].starts_with("theirs") && rows[1].contains("another tool"), "{table}");
@@ -260,7 +260,7 @@ fn all_shows_when_a_free_lock_last_ran_and_how_often_it_was_skipped_since() {
 #[test]
 fn a_skipped_run_costs_one_request_and_leaves_nothing_that_does_not_expire() {
     let server = Server::start();
-    let busy = || run(&mut server.rlock(["exec", "-n", "L", "true"])).code();
+    let busy = || server.run("exec -n L true").code();
     server.cli(&["SET", "rlock:L", "theirs"]);
     assert_eq!(busy(), 75);
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -301,7 +301,7 @@ fn a_hold_tells_how_long_it_waited_for_its_grant() {
 #[test]
 fn a_hold_of_an_earlier_version_does_not_tell_how_long_it_waited() {
     let server = Server::start();
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
     let forget = "
         local entry = redis.call('RPOP', KEYS[1]):gsub('\\n(%d+) %d+\\n', '\\n%1\\n')
         redis.call('RPUSH', KEYS[1], entry)";
@@ -329,7 +329,7 @@ fn a_list_shows_each_lock_as_inspect_name_does() {
         server.cli(&["SET", "rlock:foreign", "1", "PX", "60000"]);
         acquire(&server, &[], "deleted");
         server.cli(&["DEL", "rlock:deleted"]);
-        assert_eq!(run(&mut server.rlock(["acquire", "-n", "deleted"])).code(), 75);
+        server.run("acquire -n deleted").exits(75);
     }
     let list = json(&server, &[]);
     for lock in list.as_array().unwrap() {
@@ -372,14 +372,14 @@ fn what_needs_attention_comes_first_and_says_why() {
     let server = Server::start();
     acquire(&server, &[], "a");
     // Nothing runs under this lock any more.
-    run(&mut server.rlock(["exec", "--at-least", "1m", "A", "true"])).exits(0);
+    server.run("exec --at-least 1m A true").exits(0);
     let mut dead = holder(&server, &["--ttl", "60s"], "b");
     let pid = dead.pid();
     dead.signal("KILL");
     dead.process.wait().unwrap();
     let mut stopped = holder(&server, &["--ttl", "3s"], "c");
     stopped.signal("STOP");
-    let table = || run(&mut server.rlock(["inspect"])).out();
+    let table = || server.run("inspect").out();
     support::until("nobody has renewed it", || table().contains("not renewed for"));
     let table = table();
     let rows: Vec<&str> = table.lines().collect();
@@ -389,7 +389,7 @@ fn what_needs_attention_comes_first_and_says_why() {
     assert!(rows[3].starts_with("a "), "{table}");
     assert!(rows[4].starts_with("A ") && rows[4].contains("released by"), "{table}");
     assert_eq!(rows[5], "4 locks; 2 need attention");
-    let page = run(&mut server.rlock(["inspect", "b"])).out();
+    let page = server.run("inspect b").out();
     assert!(page.contains(&format!("process {pid} not found on this host")), "{page}");
     assert!(page.contains("rlock release --force --now b"), "{page}");
     stopped.signal("CONT");
@@ -437,10 +437,10 @@ fn a_lock_that_cannot_be_read_needs_attention() {
     acquire(&server, &[], "good");
     acquire(&server, &[], "bad");
     server.spoil("bad");
-    let output = run(&mut server.rlock(["inspect", "--attention"]));
+    let output = server.run("inspect --attention");
     assert_eq!((output.code(), output.out()), (1, String::new()));
     assert!(output.err().contains("bad: "), "{output:?}");
-    let output = run(&mut server.rlock(["inspect", "--attention", "good"]));
+    let output = server.run("inspect --attention good");
     assert_eq!((output.code(), output.out()), (0, String::new()));
 }
 
@@ -448,7 +448,7 @@ fn a_lock_that_cannot_be_read_needs_attention() {
 fn the_attention_check_fails_if_the_server_is_unreachable() {
     let mut server = Server::start();
     server.kill();
-    assert_eq!(run(&mut server.rlock(["inspect", "--attention"])).code(), 69);
+    server.run("inspect --attention").exits(69);
 }
 
 #[test]
@@ -465,10 +465,10 @@ fn a_list_is_in_the_order_asked_for() {
     assert_eq!(sorted(&["--sort", "age"]), "m a z");
     assert_eq!(sorted(&["--sort", "waiting"]), "z m a");
     assert_eq!(sorted(&["--sort", "lease"]), "m z a");
-    let table = run(&mut server.rlock(["inspect", "--sort", "age"])).out();
+    let table = server.run("inspect --sort age").out();
     let column = table.lines().map(|row| row.split(' ').next().unwrap()).collect::<Vec<_>>();
     assert_eq!(column[..4], ["NAME", "m", "a", "z"], "{table}");
-    assert_eq!(run(&mut server.rlock(["inspect", "--sort", "size"])).code(), 64);
+    server.run("inspect --sort size").exits(64);
     for held in [oldest, middle, newest] {
         held.finish();
     }
@@ -516,10 +516,7 @@ fn only_locks_that_have_been_held_for_long_are_listed() {
     let mut dead = holder(&server, &["--ttl", "60s"], "dead");
     dead.signal("KILL");
     dead.process.wait().unwrap();
-    assert_eq!(
-        run(&mut server.rlock(["exec", "--at-least", "1h", "cooling", "sleep", "0.3"])).code(),
-        0
-    );
+    server.run("exec --at-least 1h cooling sleep 0.3").exits(0);
     let (code, table) = older("200ms", &["--attention"]);
     let rows: Vec<&str> = table.lines().collect();
     assert!(code == 1 && rows[1].contains("held for longer than 200ms"), "{table}");
@@ -581,33 +578,33 @@ fn slots_are_shown_together() {
     let server = Server::start();
     let slots = ["--slots", "3", "--label"];
     acquire(&server, &[&slots[..], &["job/1"]].concat(), "L");
-    let first = run(&mut server.rlock(["inspect", "L"])).out();
+    let first = server.run("inspect L").out();
     assert!(first.starts_with("L: 1 of 3 slots taken\n  holder   "), "{first}");
     acquire(&server, &[&slots[..], &["job/2"]].concat(), "L");
-    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let page = server.run("inspect L").out();
     let lines: Vec<&str> = page.lines().collect();
     assert_eq!(lines[0], "L: 2 of 3 slots taken");
     assert_eq!(lines.iter().filter(|line| line.starts_with("  holder   ")).count(), 2, "{page}");
     for label in ["  label    job/1", "  label    job/2"] {
         assert!(lines.contains(&label), "{page}");
     }
-    let table = run(&mut server.rlock(["inspect"])).out();
+    let table = server.run("inspect").out();
     assert!(table.lines().nth(1).unwrap().contains("  2 of 3 slots: "), "{table}");
 }
 
 #[test]
 fn a_cooling_lock_does_not_look_held() {
     let server = Server::start();
-    assert_eq!(run(&mut server.rlock(["exec", "--at-least", "1h", "L", "true"])).code(), 0);
-    let page = run(&mut server.rlock(["inspect", "L"])).exits(0);
+    server.run("exec --at-least 1h L true").exits(0);
+    let page = server.run("inspect L").exits(0);
     let page = page.out();
     assert!(page.starts_with("L: released by ") && !page.contains(": held by"), "{page}");
     assert!(page.contains("\n  lease    kept for another 59m"), "{page}");
-    let table = run(&mut server.rlock(["inspect"])).out();
+    let table = server.run("inspect").out();
     let row: Vec<&str> = table.lines().nth(1).unwrap().split("  ").collect();
     assert!(row[1..].join("").trim().starts_with("released by "), "{table}");
     assert!(table.ends_with("1 lock"), "{table}");
-    let busy = run(&mut server.rlock(["exec", "-n", "L", "true"])).err();
+    let busy = server.run("exec -n L true").err();
     assert!(busy.contains("L: released by ") && busy.contains("; kept for another 59m"), "{busy}");
 }
 
@@ -615,10 +612,10 @@ fn a_cooling_lock_does_not_look_held() {
 fn a_server_that_may_evict_locks_is_named() {
     let server = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     acquire(&server, &[], "L");
-    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let page = server.run("inspect L").out();
     assert!(page.contains("maxmemory-policy allkeys-lru"), "{page}");
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert!(!run(&mut server.rlock(["inspect", "L"])).out().contains("maxmemory"));
+    assert!(!server.run("inspect L").out().contains("maxmemory"));
 }
 
 #[test]
@@ -654,7 +651,7 @@ fn a_pattern_lists_the_locks_that_match() {
     assert_eq!(listed("deploy:*"), r#""deploy:prod" "deploy:test""#);
     assert_eq!(listed("*[!dpt]"), "");
     assert_eq!(listed("?ackup"), r#""backup""#);
-    assert_eq!(run(&mut server.rlock(["inspect", "a["])).code(), 64);
+    server.run("inspect a[").exits(64);
 }
 
 #[test]
@@ -677,8 +674,8 @@ fn inspecting_changes_nothing() {
     let first = holder(&server, &[], "L");
     let second = waiter(&server, &[], "L", "");
     let before = server.stored("L");
-    run(&mut server.rlock(["inspect", "L"]));
-    run(&mut server.rlock(["inspect"]));
+    server.run("inspect L");
+    server.run("inspect");
     assert_eq!(server.stored("L"), before);
     first.finish();
     second.finish();
@@ -704,7 +701,7 @@ fn one_lock_that_cannot_be_read_does_not_hide_the_others() {
     acquire(&server, &[], "bad");
     acquire(&server, &[], "good");
     server.spoil("bad");
-    let output = run(&mut server.rlock(["inspect"])).exits(0);
+    let output = server.run("inspect").exits(0);
     assert!(output.out().contains("\ngood "), "{output:?}");
     assert!(output.err().contains("bad: ") && output.err().lines().count() == 1, "{output:?}");
 }
@@ -793,7 +790,7 @@ fn a_generated_owner_is_truncated_and_cannot_be_used_to_reenter() {
         acquire(&server, &["--owner", chosen, "--reentrant"], "L");
         assert_eq!(owner(), chosen);
         acquire(&server, &["-n", "--reentrant", "--owner", chosen], "L");
-        assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+        server.run("release --force --now L").exits(0);
     }
 }
 
@@ -818,12 +815,12 @@ fn a_suggested_command_is_about_the_inspected_lock() {
     let mut dead = holder(&server, &["--ttl", "60s", "--prefix", "a;b:"], "L");
     dead.signal("KILL");
     dead.process.wait().unwrap();
-    let page = run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).out();
+    let page = server.run("inspect --prefix a;b: L").out();
     let (_, suggested) = page.split_once("run rlock ").unwrap();
     let rlock = binary();
     let pasted = format!("{rlock} {}", suggested.lines().next().unwrap());
     run(Command::new("sh").args(["-c", &pasted]).env("RLOCK_URL", server.url())).exits(0);
-    assert_eq!(run(&mut server.rlock(["inspect", "--prefix", "a;b:", "L"])).code(), 1);
+    server.run("inspect --prefix a;b: L").exits(1);
     assert_eq!(other.finish().code(), 0);
 }
 
@@ -848,7 +845,7 @@ fn columns_stay_aligned_whatever_the_width_of_names() {
     for name in ["plain", "日本語の名前", "🚀", "e\u{301}te\u{301}"] {
         acquire(&server, &[], name);
     }
-    let table = run(&mut server.rlock(["inspect"])).out();
+    let table = server.run("inspect").out();
     // Characters that are two columns wide, and none.
     let columns = |text: &str| -> usize {
         text.chars().map(|c| if c == '\u{301}' { 0 } else { 1 + usize::from(c > '\u{1100}') }).sum()

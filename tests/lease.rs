@@ -19,7 +19,7 @@ fn a_command_that_outlives_its_ttl_keeps_the_lock() {
     for _ in 0..4 {
         first.told("renewed for");
     }
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     assert_eq!(first.finish().code(), 0);
     assert!(server.is_free("L"));
 }
@@ -64,7 +64,7 @@ fn a_holder_that_loses_its_lock_prints_the_reason() {
     assert_eq!(first.end().code(), 76);
     let refused = run(&mut server.rlock(["renew", "L", &token]));
     assert!(refused.err().contains("this token's hold was revoked by ana@"), "{refused:?}");
-    assert!(run(&mut server.rlock(["inspect", "L"])).out().contains("revoked by ana@"));
+    assert!(server.run("inspect L").out().contains("revoked by ana@"));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn rejecting_an_expired_or_released_token_states_the_reason() {
     }
     // More than the history keeps.
     for _ in 0..17 {
-        assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+        server.run("exec L true").exits(0);
     }
     let told = refused("renew", "L", &released);
     assert!(told.contains("this token's hold was released"), "{told}");
@@ -290,7 +290,7 @@ fn an_unreachable_server_ends_the_command_before_the_lease_ends() {
     first.told("was not renewed");
     assert_eq!(first.end().code(), 76);
     server.signal("CONT");
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn a_release_is_repeated_when_its_reply_is_lost() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     // So that the server knows the scripts already.
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     let script = "echo READY; read _; exit 7";
     let mut command = server.rlock(["exec", "--io-timeout", "1s", "L", "sh", "-c", script]);
     let mut first = Running::start(command.env("RLOCK_URL", proxy.url())).prints_first("READY");
@@ -356,7 +356,7 @@ fn a_release_is_repeated_when_its_reply_is_lost() {
     first.say("go");
     until("the lock is free", || server.is_free("L"));
     first.end().exits(7);
-    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    server.run("inspect L").exits(1);
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl() {
     let left = server.inspect("L")["ttl_ms"].as_u64();
     assert!(left.is_none_or(|left| left <= 3_000), "{left:?}");
     until("the command is gone", || is_gone(&command));
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
     longer.is_not_over();
 }
 
@@ -554,7 +554,7 @@ fn the_retries_of_a_release_end_with_the_lease() {
 fn a_command_never_runs_unlocked_if_the_lock_is_busy() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    run(&mut server.rlock(["exec", "-n", "--on-unreachable", "run", "L", "true"])).exits(75);
+    server.run("exec -n --on-unreachable run L true").exits(75);
     first.finish();
 }
 

@@ -56,11 +56,11 @@ fn each_death(server: &Server, prepare: impl Fn() -> Vec<String>, check: impl Fn
 fn a_death_at_any_system_call_leaves_the_old_state_or_the_new_one() {
     on_local(|| {
         let server = Server::start();
-        let revoke = || run(&mut server.rlock(["release", "--force", "--now", "L"]));
+        let revoke = || server.run("release --force --now L");
         let arguments = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         // The state then keeps its size, so that each change makes the same system calls.
         for _ in 0..70 {
-            run(&mut server.rlock(["exec", "L", "true"]));
+            server.run("exec L true");
         }
 
         let free = || {
@@ -70,7 +70,7 @@ fn a_death_at_any_system_call_leaves_the_old_state_or_the_new_one() {
         each_death(&server, free, |changed| {
             assert_eq!(names(&server), FILES);
             assert_eq!(is_held(&server), changed);
-            let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+            let next = server.run("exec -n L true");
             assert_eq!(next.code(), if changed { 75 } else { 0 }, "{next:?}");
         });
 
@@ -85,12 +85,12 @@ fn a_death_at_any_system_call_leaves_the_old_state_or_the_new_one() {
         each_death(&server, held(&["release"]), |changed| {
             assert_eq!(names(&server), FILES);
             assert_eq!(is_held(&server), !changed);
-            let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+            let next = server.run("exec -n L true");
             assert_eq!(next.code(), if changed { 0 } else { 75 }, "{next:?}");
         });
         each_death(&server, held(&["renew", "--ttl", "2h"]), |_| {
             assert_eq!(names(&server), FILES);
-            run(&mut server.rlock(["exec", "-n", "L", "true"])).exits(75);
+            server.run("exec -n L true").exits(75);
         });
     });
 }
@@ -125,13 +125,13 @@ fn a_death_in_the_first_changes_of_a_lock_does_not_keep_others_out() {
             for calls in 0.. {
                 let server = Server::start();
                 if has_state {
-                    run(&mut server.rlock(["exec", "L", "true"]));
+                    server.run("exec L true");
                 }
                 let mut change = server.rlock(["acquire", "-n", "L"]);
                 let killed = kill_at(&mut change, SYS_flock, calls);
                 let held = is_held(&server);
                 for _ in 0..2 {
-                    let next = run(&mut server.rlock(["exec", "-n", "L", "true"]));
+                    let next = server.run("exec -n L true");
                     assert_eq!(next.code(), if held { 75 } else { 0 }, "{next:?}");
                 }
                 assert_eq!(names(&server), FILES);

@@ -14,7 +14,7 @@ fn readers_share_and_a_waiting_writer_holds_back_later_readers() {
     let writer = waiter(&server, &["-x"], "L", "writer");
     let third = waiter(&server, &["-s"], "L", "third");
     let fourth = waiter(&server, &["-s"], "L", "fourth");
-    run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).exits(75);
+    server.run("exec -n -s L true").exits(75);
     let lock = server.inspect("L");
     assert_eq!((&lock["mode"], &lock["slots"]), (&"shared".into(), &serde_json::Value::Null));
     assert_eq!(lock["holders"].as_array().unwrap().len(), 2);
@@ -68,14 +68,15 @@ fn slots_admit_exactly_n_holders() {
     assert_eq!(first.finish().code(), 0);
     assert_eq!(third.end().out(), "ENTERED third");
     // A different number of slots, and other modes, wait.
-    run(&mut server.rlock(["exec", "-n", "--slots", "3", "L", "true"]))
+    server
+        .run("exec -n --slots 3 L true")
         .exits(75)
         .says("held with --slots 2, but requested with --slots 3");
-    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
+    let busy = server.run("exec -n -s L true");
     assert!(busy.err().contains("held with --slots 2, but requested with --shared"), "{busy:?}");
     assert_eq!(second.finish().code(), 0);
-    run(&mut server.rlock(["exec", "--slots", "0", "L", "true"])).exits(64);
-    run(&mut server.rlock(["exec", "--slots", "2", "-s", "L", "true"])).exits(64);
+    server.run("exec --slots 0 L true").exits(64);
+    server.run("exec --slots 2 -s L true").exits(64);
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn many_expired_holds_of_slots_are_dropped() {
         for i = 1, 8999 do redis.call('ZADD', KEYS[2], i, 'a' .. i) end
         redis.call('ZADD', KEYS[2], 4000000000000, 'a9000')";
     server.cli(&["EVAL", script, "3", "rlock:L", "{rlock:L}?holds", "{rlock:L}?state"]);
-    run(&mut server.rlock(["exec", "-n", "--slots", "9000", "L", "true"])).exits(0);
+    server.run("exec -n --slots 9000 L true").exits(0);
 }
 
 #[test]
@@ -140,10 +141,10 @@ fn holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one()
     assert_eq!(run(&mut server.rlock(["release", "L", &short])).code(), 77);
     // A shared hold outlives the exclusive hold around it, and then admits readers.
     let shared = acquire(&server, &[&mine[..], &["-s"]].concat(), "L");
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 75);
+    server.run("exec -n -s L true").exits(75);
     assert_eq!(run(&mut server.rlock(["release", "L", &long])).code(), 0);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "-s", "L", "true"])).code(), 0);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n -s L true").exits(0);
+    server.run("exec -n L true").exits(75);
     assert_eq!(run(&mut server.rlock(["release", "L", &shared])).code(), 0);
     assert!(server.is_free("L"));
 }
@@ -172,7 +173,7 @@ fn at_least_keeps_a_lock_that_is_released_sooner() {
     assert_eq!(lock["holders"].as_array().unwrap().len(), 1);
     run(&mut server.rlock(job)).exits(75).says("; kept for another ");
     let mut longer = LongerWait::of("8s");
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
     assert!(start.elapsed() >= Duration::from_secs(3));
     longer.is_not_over();
 }
@@ -202,7 +203,7 @@ fn neither_a_renewal_nor_a_second_release_shortens_at_least() {
     assert!(server.lease_left("L") > 50_000);
     assert_eq!(server.inspect("L")["state"], "cooling");
     // --force --now frees it.
-    let forced = run(&mut server.rlock(["release", "--force", "L"])).exits(0);
+    let forced = server.run("release --force L").exits(0);
     let told = forced.out();
     assert!(
         told.starts_with("L: freed early: --at-least of ") && told.contains(" had 5"),
@@ -237,14 +238,14 @@ fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
     let mut second = Running::start(&mut server.rlock(tell_fence));
     second.told("waiting at position 1");
     let fence = server.fence("L");
-    let output = run(&mut server.rlock(["release", "--force", "--now", "--json", "L"]));
+    let output = server.run("release --force --now --json L");
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
     assert_eq!(document["status"], "released");
     assert_eq!(document["revoked"][0]["id"], token[..8]);
     let next: u64 = second.end().out().parse().unwrap();
     assert!(next > fence);
     assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
-    run(&mut server.rlock(["release", "--force", "L"])).exits(0).says("no hold to revoke");
+    server.run("release --force L").exits(0).says("no hold to revoke");
     for wrong in [&["release", "--now", "L"][..], &["release", "--force", "L", "token"]] {
         assert_eq!(run(&mut server.rlock(wrong)).code(), 64, "{wrong:?}");
     }
@@ -254,15 +255,13 @@ fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
 fn only_force_now_breaks_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs"]);
-    run(&mut server.rlock(["release", "--force", "L"]))
-        .exits(75)
-        .says("--force --now to delete its key");
+    server.run("release --force L").exits(75).says("--force --now to delete its key");
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
-    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 0);
+    server.run("release --force --now L").exits(0);
     assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
     // A key of another type is not a lock.
     server.cli(&["RPUSH", "rlock:L", "theirs"]);
-    assert_eq!(run(&mut server.rlock(["release", "--force", "--now", "L"])).code(), 78);
+    server.run("release --force --now L").exits(78);
     assert_eq!(server.cli(&["LLEN", "rlock:L"]), "1");
 }
 
@@ -297,7 +296,7 @@ fn an_ended_hold_does_not_hide_the_enclosing_one() {
     );
     let output = run(&mut server.rlock(["exec", "L", "sh", "-c", &script]));
     assert_eq!(output.out(), "entered\n75", "{output:?}");
-    assert!(output.err().contains("so waiting would deadlock"), "{output:?}");
+    assert!(output.err().contains("; use --reentrant"), "{output:?}");
 }
 
 #[test]
@@ -327,10 +326,10 @@ fn a_busy_message_names_the_writer_ahead_of_a_reader() {
     let server = Server::start();
     let first = holder(&server, &["-s"], "L");
     let writer = waiter(&server, &[], "L", "writer");
-    let busy = run(&mut server.rlock(["exec", "-n", "-s", "L", "true"]));
+    let busy = server.run("exec -n -s L true");
     assert!(busy.err().contains("1 already waiting"), "{busy:?}");
     // A reader that waits does not count itself.
-    let busy = run(&mut server.rlock(["exec", "-w", "300ms", "-s", "L", "true"]));
+    let busy = server.run("exec -w 300ms -s L true");
     assert_eq!(busy.err().matches("; 1 already waiting").count(), 2, "{busy:?}");
     first.finish();
     assert_eq!(writer.end().out(), "ENTERED writer");
@@ -344,7 +343,7 @@ fn a_waiting_reader_acquires_the_lock_once_only_a_shared_hold_remains() {
     acquire(&server, &[&mine[..], &["-s", "--ttl", "60s"]].concat(), "L");
     // Unless it is told when the exclusive hold ends, it looks again after 10 s.
     let mut longer = LongerWait::of("8s");
-    assert_eq!(run(&mut server.rlock(["exec", "-s", "L", "true"])).code(), 0);
+    server.run("exec -s L true").exits(0);
     longer.is_not_over();
 }
 

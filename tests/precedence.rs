@@ -41,7 +41,7 @@ fn next_goes_ahead_of_the_queue_and_behind_others_with_next() {
     let next: Vec<bool> =
         shown["waiters"].as_array().unwrap().iter().map(|one| one["next"] == true).collect();
     assert_eq!(next, [true, true, false, false]);
-    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let page = server.run("inspect L").out();
     assert_eq!(page.matches(", --next").count(), 2, "{page}");
     first.finish();
     for waiter in waiters {
@@ -121,7 +121,7 @@ fn a_stopped_waiter_does_not_supersede_a_newer_one() {
     older.signal("STOP");
     until("it loses its position", || server.waiting("L") == 0);
     first.finish();
-    assert_eq!(run(&mut server.rlock(["exec", "--supersede", "L", "true"])).code(), 0);
+    server.run("exec --supersede L true").exits(0);
     older.signal("CONT");
     let told = older.end();
     assert_eq!((told.code(), told.out().as_str()), (79, ""), "{told:?}");
@@ -146,7 +146,7 @@ fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
     let first = holder(&server, &["--ttl", "60s"], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");
     server.signal("STOP");
-    run(&mut server.rlock(["exec", "--supersede", "L", "true"])).exits(69);
+    server.run("exec --supersede L true").exits(69);
     server.signal("CONT");
     until("the server answers", || server.waiting("L") == 1);
     first.finish();

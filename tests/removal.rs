@@ -41,7 +41,7 @@ fn one_of_several_holds_is_revoked_and_its_holder_prints_the_reason() {
     assert_eq!((&entry["id"], &entry["ended"]), (&id.into(), &"revoked".into()), "{shown}");
     assert_eq!(entry["reason"], "bad build,  see OPS-12");
     assert!(entry["by"].as_str().unwrap().starts_with("ana@"));
-    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let page = server.run("inspect L").out();
     assert!(page.contains(", reason: bad build,"), "{page}");
 }
 

@@ -144,7 +144,7 @@ fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     wire.drop_replies(true);
     let exec = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", wire.url()));
     until("the lock is held", || server.inspect("L")["state"] == "held");
-    run(&mut server.rlock(["release", "--force", "--now", "L"])).exits(0);
+    server.run("release --force --now L").exits(0);
     wire.drop_replies(false);
     wire.cut();
     let told = exec.end();

@@ -25,8 +25,8 @@ fn a_new_head_listens_for_its_grant_and_asks_in_one_flight() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
     // The server learns the scripts.
-    run(&mut server.rlock(["exec", "L", "true"]));
-    let token = run(&mut server.rlock(["acquire", "L"])).out();
+    server.run("exec L true");
+    let token = server.run("acquire L").out();
     let mut waiter = Running::start(rlock(["exec", "L", "true"]).env("RLOCK_URL", proxy.url()));
     until("it has asked and sleeps", || proxy.flights() == 2);
     let mailbox = server.mailbox("L", &server.waiters_token("L"));
@@ -59,9 +59,9 @@ fn a_list_with_a_password_is_one_connection_and_two_flights() {
 #[test]
 fn a_server_receives_only_the_commands_that_are_needed() {
     let server = Server::start();
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     server.cli(&["CONFIG", "RESETSTAT"]);
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     assert_eq!(server.calls_of("evalsha"), 2);
     for needless in ["client|setinfo", "hello", "ping", "select", "eval", "auth", "blpop"] {
         assert_eq!(server.calls_of(needless), 0, "{needless}");
@@ -71,9 +71,9 @@ fn a_server_receives_only_the_commands_that_are_needed() {
 #[test]
 fn an_uncontended_exec_makes_a_server_run_no_more_commands_than_it_needs() {
     let server = Server::start();
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     server.cli(&["CONFIG", "RESETSTAT"]);
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     let statistics = server.cli(&["INFO", "commandstats"]);
     let calls = statistics.lines().filter_map(|line| {
         let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

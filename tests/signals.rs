@@ -60,7 +60,7 @@ fn a_command_may_clean_up_under_the_lock() {
     for _ in 0..4 {
         first.told("renewed for");
     }
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 75);
+    server.run("exec -n L true").exits(75);
     assert_eq!(first.finish().code(), 3);
 }
 
@@ -199,7 +199,7 @@ fn rlock_resumes_after_a_sigstop_at_any_moment_of_startup() {
 #[test]
 fn a_signal_after_the_command_ends_rlock_once_the_lock_is_free() {
     let server = Server::on_tcp(&[]);
-    run(&mut server.rlock(["exec", "L", "true"]));
+    server.run("exec L true");
     for (status, end) in [(0, None), (7, Some(7))] {
         let proxy = Proxy::to(server.port(), Duration::from_millis(200));
         let script = format!("exit {status}");

@@ -124,21 +124,21 @@ fn without_slots_an_inherited_number_is_removed() {
 #[test]
 fn acquire_and_inspect_show_the_number() {
     let server = Server::start();
-    let output = run(&mut server.rlock(["acquire", "--json", "--slots", "3", "L"]));
+    let output = server.run("acquire --json --slots 3 L");
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
     assert_eq!(document["slot"], 1, "{document}");
-    let shell = run(&mut server.rlock(["acquire", "--shell", "--slots", "3", "L"])).out();
+    let shell = server.run("acquire --shell --slots 3 L").out();
     assert!(shell.contains("RLOCK_SLOT=2; export") && shell.ends_with(" RLOCK_SLOT;"), "{shell}");
     assert_eq!(slots(&server).iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2]);
-    let page = run(&mut server.rlock(["inspect", "L"])).out();
+    let page = server.run("inspect L").out();
     for slot in ["\n  slot     1\n", "\n  slot     2\n"] {
         assert!(page.contains(slot), "{page}");
     }
-    let output = run(&mut server.rlock(["acquire", "--json", "M"]));
+    let output = server.run("acquire --json M");
     let document: serde_json::Value = serde_json::from_str(&output.out()).unwrap();
     assert_eq!(document.get("slot"), Some(&serde_json::Value::Null), "{document}");
     assert_eq!(server.inspect("M")["holders"][0]["slot"], serde_json::Value::Null);
-    let page = run(&mut server.rlock(["inspect", "M"])).out();
+    let page = server.run("inspect M").out();
     assert!(!page.contains("slot"), "{page}");
 }
 

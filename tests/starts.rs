@@ -80,7 +80,7 @@ fn a_command_that_waits_outlasts_a_host_name_that_is_not_known_yet() {
 #[test]
 fn what_does_not_pass_by_itself_or_is_not_waited_for_fails_at_once() {
     let mut server = Server::with(&["--requirepass", "secret"]);
-    assert_eq!(run(&mut server.rlock(["exec", "-w", "1h", "L", "true"])).code(), 78);
+    server.run("exec -w 1h L true").exits(78);
     server.kill();
     for (status, options) in [
         (69, ["-n"].as_slice()),

@@ -327,7 +327,7 @@ fn a_suspended_job_ends_before_its_lease_does() {
         terminal.sees("Stopped");
         // Nobody continues the job.
         terminal.sees("rlock was stopped; stopping the command");
-        assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+        server.run("exec L true").exits(0);
         terminal.enters("while kill -0 %1; do :; done 2> /dev/null; wait %1; echo status-$?");
         terminal.sees("status-76");
         assert!(!ran.exists());
@@ -421,7 +421,7 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
         terminal.enters("abc");
         terminal.sees("got-abc");
     }
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
 }
 
 #[test]

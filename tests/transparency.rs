@@ -201,9 +201,7 @@ fn the_command_learns_about_its_lock_from_its_environment() {
 #[test]
 fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
     let server = Server::start();
-    run(&mut server.rlock(["exec", "L", "no-such-command"]))
-        .exits(127)
-        .says("no-such-command: command not found");
+    server.run("exec L no-such-command").exits(127).says("no-such-command: command not found");
     let script = |name: &str, text: &str| {
         let path = server.directory().join(name);
         std::fs::write(&path, text).unwrap();
@@ -220,7 +218,7 @@ fn a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock() {
     ] {
         run(&mut server.rlock(["exec", "L", &program])).exits(status).says(told);
     }
-    assert_eq!(run(&mut server.rlock(["inspect", "L"])).code(), 1);
+    server.run("inspect L").exits(1);
 }
 
 #[test]

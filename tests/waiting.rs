@@ -57,7 +57,7 @@ fn the_conflict_exit_code_can_be_chosen() {
         let output = run(&mut server.rlock(["acquire", "-n", "-E", &status, "L"]));
         assert_eq!(output.code().to_string(), status);
     }
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "-E", "256", "L", "true"])).code(), 64);
+    server.run("exec -n -E 256 L true").exits(64);
     first.finish();
 }
 
@@ -65,10 +65,10 @@ fn the_conflict_exit_code_can_be_chosen() {
 fn quiet_suppresses_the_busy_message_but_not_errors() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
-    let output = run(&mut server.rlock(["exec", "-q", "-w", "0.2", "L", "true"]));
+    let output = server.run("exec -q -w 0.2 L true");
     assert_eq!((output.code(), output.err()), (75, String::new()));
     first.finish();
-    let output = run(&mut server.rlock(["exec", "-q", "L", "no-such-command"]));
+    let output = server.run("exec -q L no-such-command");
     assert_ne!(output.err(), "");
 }
 
@@ -77,7 +77,7 @@ fn a_wait_that_times_out_leaves_the_queue() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     let start = Instant::now();
-    let output = run(&mut server.rlock(["exec", "-w", "300ms", "L", "true"]));
+    let output = server.run("exec -w 300ms L true");
     assert!(start.elapsed() >= Duration::from_millis(300));
     assert_eq!(output.code(), 75);
     assert!(output.err().contains("gave up after "), "{output:?}");
@@ -303,11 +303,11 @@ fn a_new_waiter_passes_a_crowd_of_dead_ones() {
         server.cli(&["EVAL", &script, "2", "{rlock:L}?queue", "{rlock:L}?state"]);
     };
     dead(900);
-    assert_eq!(run(&mut server.rlock(["exec", "-n", "L", "true"])).code(), 0);
+    server.run("exec -n L true").exits(0);
     dead(5000);
     // Shorter than a heartbeat, which is 10 s.
     let mut longer = LongerWait::of("8s");
-    assert_eq!(run(&mut server.rlock(["exec", "L", "true"])).code(), 0);
+    server.run("exec L true").exits(0);
     longer.is_not_over();
 }
 
@@ -340,11 +340,9 @@ fn a_bounded_wait_for_an_unreachable_server_exits_with_69() {
 fn rlock_waits_for_another_tools_lock() {
     let server = Server::start();
     server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]);
-    run(&mut server.rlock(["exec", "-n", "L", "true"]))
-        .exits(75)
-        .says("held by another tool, whose key expires in");
+    server.run("exec -n L true").exits(75).says("held by another tool, whose key expires in");
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
-    let output = run(&mut server.rlock(["exec", "-w", "20s", "L", "echo", "in"]));
+    let output = server.run("exec -w 20s L echo in");
     assert_eq!(output.out(), "in");
 }
 

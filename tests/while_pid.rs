@@ -130,7 +130,7 @@ fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
         let script = Running::start(script.env("RLOCK_URL", wire.url()).env("TTL", "60s"));
         until("the keeper asks", || wire.flights() > before + flights);
         wire.part(true);
-        let revoked = run(&mut server.rlock(["release", "--force", "--now", "L"]));
+        let revoked = server.run("release --force --now L");
         assert!(revoked.out().starts_with("L: revoked"), "{revoked:?}");
         if is_taken {
             support::acquire(&server, &[], "L");
@@ -172,7 +172,7 @@ fn a_killed_script_frees_its_lock_too() {
     running.signal("KILL");
     running.process.wait().unwrap();
     until("it is freed", || server.is_free("L"));
-    assert!(run(&mut server.rlock(["inspect", "L"])).out().contains("released, held by"));
+    assert!(server.run("inspect L").out().contains("released, held by"));
 }
 
 #[test]

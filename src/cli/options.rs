@@ -209,7 +209,7 @@ pub struct Terms {
     /// Enter a lock that an enclosing exec or the same owner holds
     ///
     /// Without --reentrant, requesting a lock that an enclosing exec holds fails immediately,
-    /// because waiting would deadlock.
+    /// because waiting could deadlock.
     #[arg(long, conflicts_with = "slots", help_heading = "Sharing")]
     pub(crate) reentrant: bool,
     /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]

@@ -76,6 +76,12 @@ impl Server {
         command
     }
 
+    /// Runs an rlock that uses this server, with the words of this line.
+    #[track_caller]
+    pub fn run(&self, line: &str) -> Output {
+        run(&mut self.rlock(line.split_whitespace()))
+    }
+
     /// A lock as inspect shows it; null if it is free.
     #[track_caller]
     pub fn inspect(&self, name: &str) -> Value {
