@@ -65,7 +65,6 @@ impl Campaign {
     /// Plays rounds on one deployment.
     fn lane(&self) {
         let mut deployment = Deployment::start(self.kind);
-        deployment.heal();
         let machine = Watcher::start();
         while self.ends.is_none_or(|ends| Instant::now() < ends) {
             let Some(seed) = self.seeds.lock().unwrap().next() else { break };

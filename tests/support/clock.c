@@ -1,5 +1,5 @@
-/* The clock of a program that is started with this library: CLOCK_AHEAD seconds ahead, or as the
-   file CLOCK says, in microseconds. */
+/* The time of day of a program that is started with this library: as many microseconds ahead as the
+   file CLOCK_AHEAD says, or as the file CLOCK says. A test may change the file at any time. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,21 +9,27 @@
 #include <time.h>
 #include <unistd.h>
 
+static volatile long long *clock_file, *ahead_file;
+
+static volatile long long *mapped(const char *path) {
+    if (!path)
+        return NULL;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    void *memory = mmap(NULL, sizeof(long long), PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    return memory;
+}
+
 int gettimeofday(struct timeval *restrict now, void *restrict zone) {
-    static volatile long long *clock;
-    if (!clock && getenv("CLOCK")) {
-        int file = open(getenv("CLOCK"), O_RDONLY | O_CLOEXEC);
-        clock = mmap(NULL, sizeof *clock, PROT_READ, MAP_SHARED, file, 0);
-        close(file);
-    }
-    if (clock) {
-        now->tv_sec = *clock / 1000000;
-        now->tv_usec = *clock % 1000000;
-        return 0;
+    if (!clock_file && !ahead_file) {
+        clock_file = mapped(getenv("CLOCK"));
+        ahead_file = mapped(getenv("CLOCK_AHEAD"));
     }
     long failed = syscall(SYS_gettimeofday, now, zone);
-    if (!failed)
-        now->tv_sec += atol(getenv("CLOCK_AHEAD"));
+    long long micros = now->tv_sec * 1000000LL + now->tv_usec;
+    micros = clock_file ? *clock_file : micros + *ahead_file;
+    now->tv_sec = micros / 1000000;
+    now->tv_usec = micros % 1000000;
     return (int)failed;
 }
 
@@ -33,4 +39,14 @@ time_t time(time_t *copy) {
     if (copy)
         *copy = now.tv_sec;
     return now.tv_sec;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (clock != CLOCK_REALTIME)
+        return (int)syscall(SYS_clock_gettime, clock, now);
+    struct timeval micros;
+    gettimeofday(&micros, NULL);
+    now->tv_sec = micros.tv_sec;
+    now->tv_nsec = micros.tv_usec * 1000;
+    return 0;
 }

@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod acl;
+pub mod clock;
 pub mod cluster;
 pub mod limit;
 pub mod longer;

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
+use super::clock::Clock;
 use super::limit::{Process, output_of, until};
 use tempfile::TempDir;
 
@@ -38,8 +40,7 @@ struct Redis {
     process: Process,
     port: u16,
     options: Vec<String>,
-    /// The variable that sets its clock, as in clock.c, and its value.
-    clock: Option<(&'static str, String)>,
+    clock: Option<Clock>,
 }
 
 impl Server {
@@ -55,31 +56,37 @@ impl Server {
 
     /// Starts a Redis with additional options of redis-server.
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(0, options, None)
+        Self::launch(directory(), 0, options, None)
     }
 
     /// Starts a Redis whose clock is this many seconds ahead.
     pub fn ahead(seconds: u32) -> Self {
-        Self::launch(free_port(), &[], Some(("CLOCK_AHEAD", seconds.to_string())))
+        Self::with_clock(Duration::from_secs(seconds.into()), &[])
+    }
+
+    /// Starts a Redis on a free port of 127.0.0.1, whose clock is so far ahead and can be set.
+    pub fn with_clock(ahead: Duration, options: &[&str]) -> Self {
+        let directory = directory();
+        let clock = Clock::ahead(ahead, directory.path().join("clock"));
+        Self::launch(directory, free_port(), options, Some(clock))
     }
 
     /// Starts a Redis whose clock shows what this file says, in microseconds.
     pub fn on_clock(file: &Path) -> Self {
-        Self::launch(0, &[], Some(("CLOCK", file.display().to_string())))
+        Self::launch(directory(), 0, &[], Some(Clock::of(file)))
     }
 
     /// Starts a Redis that also listens on a free port of 127.0.0.1.
     pub fn on_tcp(options: &[&str]) -> Self {
-        Self::launch(free_port(), options, None)
+        Self::launch(directory(), free_port(), options, None)
     }
 
     /// Starts a Redis that also listens on this port of 127.0.0.1.
     pub fn on_port(port: u16, options: &[&str]) -> Self {
-        Self::launch(port, options, None)
+        Self::launch(directory(), port, options, None)
     }
 
-    fn launch(port: u16, options: &[&str], clock: Option<(&'static str, String)>) -> Self {
-        let directory = directory();
+    fn launch(directory: TempDir, port: u16, options: &[&str], clock: Option<Clock>) -> Self {
         let options = options.iter().map(|option| (*option).to_owned()).collect();
         let process = run_server(directory.path(), port, &options, clock.as_ref());
         Self { redis: Some(Redis { process, port, options, clock }), directory }
@@ -173,6 +180,11 @@ impl Server {
         send_signal(self.process(), signal);
     }
 
+    /// Sets by how many microseconds its clock is ahead, if it was started with one.
+    pub fn set_clock(&self, ahead: i64) {
+        self.redis().clock.as_ref().expect("a clock of its own").set_ahead(ahead);
+    }
+
     /// Kills the server, which loses its data.
     pub fn kill(&mut self) {
         self.redis.as_mut().expect(NEEDS_REDIS).process.kill();
@@ -216,7 +228,7 @@ fn run_server(
     directory: &Path,
     port: u16,
     options: &Vec<String>,
-    clock: Option<&(&'static str, String)>,
+    clock: Option<&Clock>,
 ) -> Process {
     let binary = binary();
     let mut command = Command::new(&binary);
@@ -228,8 +240,8 @@ fn run_server(
         .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    if let Some((variable, value)) = clock {
-        command.env("LD_PRELOAD", clock_in(directory)).env(variable, value);
+    if let Some(clock) = clock {
+        clock.give_to(&mut command);
     }
     let mut process = Process::start(&mut command);
     let mut log = process.stdout();
@@ -241,16 +253,6 @@ fn run_server(
         }
     }
     process
-}
-
-/// Builds the library that changes the clock of a program.
-fn clock_in(directory: &Path) -> PathBuf {
-    let library = directory.join("clock.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-    let mut compile = Command::new("cc");
-    let output = output_of(compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source));
-    assert!(output.status.success(), "{output:?}");
-    library
 }
 
 /// A free port of 127.0.0.1. It is below those that the kernel gives to clients, so that no client

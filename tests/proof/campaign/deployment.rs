@@ -28,6 +28,7 @@ struct Move {
 }
 
 pub struct Deployment {
+    kind: Kind,
     servers: Servers,
     /// By worker, and by server. Empty if clients find the servers by themselves.
     wires: Vec<Vec<Proxy>>,
@@ -35,6 +36,10 @@ pub struct Deployment {
     away: Vec<usize>,
     minority: usize,
     moving: Option<Move>,
+    /// By server, how many microseconds its clock is ahead of where it started.
+    clocks: Vec<i64>,
+    /// The sum of all steps forward in this round, in microseconds.
+    hurried: u64,
 }
 
 const OWN_FILES: [&str; 2] = ["--appendonly", "yes"];
@@ -44,7 +49,8 @@ impl Deployment {
         let servers = match kind {
             Kind::Server => {
                 let unforced = ["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];
-                Servers::One(Server::on_tcp(&[&OWN_FILES[..], &unforced].concat()))
+                let options = [&OWN_FILES[..], &unforced].concat();
+                Servers::One(Server::with_clock(Duration::ZERO, &options))
             }
             Kind::Files => {
                 Servers::Files(tempfile::Builder::new().prefix("rlock-test-").tempdir().unwrap())
@@ -52,10 +58,7 @@ impl Deployment {
             Kind::Sentinel => Servers::Sentinel(Service::start(2, &[], &[])),
             Kind::Cluster => Servers::Cluster(Cluster::start(3, 1)),
             Kind::Quorum(count) => {
-                let start = |number| match kind.is_ahead(number) {
-                    true => Server::ahead(2 * 24 * 3_600),
-                    false => Server::on_tcp(&[]),
-                };
+                let start = |number| Server::with_clock(kind.ahead(number), &[]);
                 Servers::Quorum((0..count).map(start).collect())
             }
         };
@@ -67,7 +70,8 @@ impl Deployment {
         let to = |port: &u16| Proxy::to(*port, Duration::ZERO);
         let wires = (0..WORKERS).map(|_| ports.iter().map(to).collect()).collect();
         let (away, minority) = (Vec::new(), kind.minority());
-        Self { servers, wires, away, minority, moving: None }
+        let clocks = vec![0; ports.len()];
+        Self { kind, servers, wires, away, minority, moving: None, clocks, hurried: 0 }
     }
 
     /// The URL for a worker.
@@ -119,6 +123,27 @@ impl Deployment {
         }
     }
 
+    /// Sets all clocks as they were at the start.
+    pub fn reset_clocks(&mut self) {
+        self.hurried = 0;
+        for server in 0..self.clocks.len() {
+            self.clocks[server] = 0;
+            self.set_clock(server);
+        }
+    }
+
+    fn set_clock(&mut self, number: usize) {
+        let start = i64::try_from(self.kind.ahead(number).as_micros()).unwrap();
+        let ahead = start + self.clocks[number];
+        self.server(number).set_clock(ahead);
+    }
+
+    /// The sum of all steps of clocks forward since the start of the round, in microseconds. No clock
+    /// is further ahead.
+    pub fn hurried(&self) -> u64 {
+        self.hurried
+    }
+
     /// Grows with every failover.
     pub fn epoch(&self) -> u64 {
         match &self.servers {
@@ -134,7 +159,7 @@ impl Deployment {
     }
 
     /// Begins a fault. Returns false if it cannot happen now, because another one lasts.
-    pub fn begin(&mut self, what: What, lock: &str, lasting: Duration) -> bool {
+    pub fn begin(&mut self, what: What, lock: &str) -> bool {
         let key = format!("rlock:{lock}");
         match what {
             What::Part(wires) => self.each_wire(wires, |wire| wire.part(true)),
@@ -180,9 +205,10 @@ impl Deployment {
             What::KillConnections => {
                 return self.tell(what, &key, &["CLIENT", "KILL", "TYPE", "normal"]);
             }
-            What::PauseClients => {
-                let millis = lasting.as_millis().to_string();
-                return self.tell(what, &key, &["CLIENT", "PAUSE", &millis, "ALL"]);
+            What::StepClock(server, millis) => {
+                self.clocks[server] += millis * 1_000;
+                self.hurried += u64::try_from(millis * 1_000).unwrap_or(0);
+                self.set_clock(server);
             }
             What::Stop(_) | What::Kill(_) | What::Terminate(_) | What::Revoke | What::Free => {}
         }
@@ -277,11 +303,9 @@ impl Deployment {
         // What is away may be frozen, and would not answer.
         let is_away = self.away.contains(&number);
         let is_free = match what {
-            What::Flush
-            | What::DeleteKey
-            | What::DeleteKeyOf(_)
-            | What::KillConnections
-            | What::PauseClients => !is_away,
+            What::Flush | What::DeleteKey | What::DeleteKeyOf(_) | What::KillConnections => {
+                !is_away
+            }
             _ => !is_away && self.away.len() < self.minority,
         };
         is_free.then_some(number)

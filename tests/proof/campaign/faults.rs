@@ -52,7 +52,8 @@ pub enum What {
     DeleteKey,
     DeleteKeyOf(usize),
     KillConnections,
-    PauseClients,
+    /// Sets the clock of a server forward by so many milliseconds, or back.
+    StepClock(usize, i64),
     /// Cuts each worker off from servers that may be others for each.
     Part(Wires),
     /// One way.
@@ -87,6 +88,10 @@ pub enum Effect {
     Revokes,
     /// The holders lose the lock at once.
     Frees,
+    /// Leases end sooner.
+    Hurries,
+    /// Leases end later.
+    Prolongs,
     Stops(usize),
     Kills(usize),
     Terminates(usize),
@@ -109,7 +114,8 @@ impl What {
             Self::Flush => "all data deleted",
             Self::DeleteKey | Self::DeleteKeyOf(_) => "key deleted",
             Self::KillConnections => "connections killed",
-            Self::PauseClients => "clients paused",
+            Self::StepClock(_, millis) if millis > 0 => "clock set forward",
+            Self::StepClock(..) => "clock set back",
             Self::Part(_) => "network partitioned",
             Self::Delay(..) => "network slow",
             Self::BreakReply(..) => "reply broken off",
@@ -133,7 +139,6 @@ impl What {
                 | Self::KillMaster
                 | Self::MoveSlot
                 | Self::StopSentinels(_)
-                | Self::PauseClients
                 | Self::Part(_)
                 | Self::Delay(..)
                 | Self::Stop(_)
@@ -145,8 +150,6 @@ impl What {
         match self {
             Self::KillMaster => true,
             Self::Freeze => kind.replicas() > 0,
-            // Sentinels are clients too.
-            Self::PauseClients => kind == Kind::Sentinel,
             _ => false,
         }
     }

@@ -7,7 +7,8 @@ mod statuses;
 use std::time::Duration;
 
 use super::faults::Effect;
-use super::plan::{Mode, Plan};
+use super::kind::Kind;
+use super::plan::{Clocks, Mode, Plan};
 use super::record::{Happened, Record, Rest, Run, Worker, Write};
 use super::strain::Strain;
 use super::time::Span;
@@ -46,6 +47,8 @@ pub enum Gap {
     LostData,
     FailedOver,
     Freed,
+    /// Last, because it excuses less than the others.
+    Hurried,
 }
 
 #[derive(Debug)]
@@ -87,7 +90,10 @@ pub fn longest_idle(plan: &Plan, dead: usize) -> Duration {
     let kept = plan.works.iter().filter_map(|work| work.at_least).max().unwrap_or_default();
     let dead = u32::try_from(dead).unwrap_or(u32::MAX);
     // The heartbeat is a third of the TTL.
-    ttl.max(kept) + ttl / 3 + CLAIM_WINDOW * (1 + dead) + STARTING
+    let bound = ttl.max(kept) + ttl / 3 + CLAIM_WINDOW * (1 + dead);
+    // Under another clock since boot, a lease in a file counts anew from its first use.
+    let has_clocks = plan.works.iter().any(|work| work.clocks == Clocks::Boot);
+    bound * (1 + u32::from(plan.kind == Kind::Files && has_clocks)) + STARTING
 }
 
 pub fn judge(record: &Record) -> Verdict {
@@ -141,6 +147,7 @@ impl Happened {
             Effect::Loses => Some(Gap::LostData),
             Effect::FailsOver => Some(Gap::FailedOver),
             Effect::Frees => Some(Gap::Freed),
+            Effect::Hurries => Some(Gap::Hurried),
             _ => None,
         }
     }
@@ -257,8 +264,9 @@ impl Verdict {
                 continue;
             }
             let gap = |number: usize| {
-                let mut gaps = excused[number].iter();
-                gaps.find(|(span, _)| span.0 <= middle && middle <= span.1).map(|(_, gap)| *gap)
+                let gaps = excused[number].iter();
+                let gaps = gaps.filter(|(span, _)| span.0 <= middle && middle <= span.1);
+                gaps.map(|(_, gap)| *gap).min()
             };
             let (gone, others): (Vec<usize>, Vec<usize>) =
                 running.iter().partition(|number| gap(**number).is_some());
@@ -268,6 +276,12 @@ impl Verdict {
             }
         }
         self.documented.extend(documented.iter().map(|(span, gap)| (*gap, span.1 - span.0)));
+        // The command is stopped when its lease should have ended, at the latest.
+        let is_too_long = |(span, gap): &&(Span, Gap)| {
+            *gap == Gap::Hurried && span.1 - span.0 > record.hurried + RESUMING
+        };
+        let too_long = documented.iter().filter(is_too_long).map(|(span, _)| (*span, Vec::new()));
+        forbidden.extend(too_long);
         for (span, running) in forbidden {
             let length = span.1 - span.0;
             let before = (span.0 - length, span.1);

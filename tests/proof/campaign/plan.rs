@@ -34,8 +34,19 @@ pub enum WaitLimit {
     None,
 }
 
+/// The clocks of a client, which may be others than those of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clocks {
+    OfHost,
+    /// Its time of day is hours ahead.
+    Wall,
+    /// Its clock since boot is a day ahead, as in a container.
+    Boot,
+}
+
 #[derive(Clone, Debug)]
 pub struct Work {
+    pub clocks: Clocks,
     pub mode: Mode,
     pub style: Style,
     pub limit: WaitLimit,
@@ -69,6 +80,12 @@ fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + random.below(to - from))
 }
 
+/// A step of a clock, in milliseconds.
+fn step(random: &mut Random) -> i64 {
+    let millis = 100 + random.below(4_900).cast_signed();
+    if random.below(2) == 0 { millis } else { -millis }
+}
+
 fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize]
 }
@@ -84,6 +101,9 @@ impl Plan {
             What::Free => Effect::Frees,
             What::KillConnections | What::BreakReply(..) => Effect::Breaks,
             What::Flush => Effect::Loses,
+            What::StepClock(server, _) if self.kind.is_quorum() => Effect::FailsOne(server),
+            What::StepClock(_, millis) if millis > 0 => Effect::Hurries,
+            What::StepClock(..) => Effect::Prolongs,
             What::FreezeServer(server)
             | What::KillServer(server)
             | What::RefuseServer(server)
@@ -140,6 +160,11 @@ impl Plan {
                 false => millis(random, 30, 1_500),
             };
             Work {
+                clocks: match random.below(8) {
+                    0 => Clocks::Wall,
+                    1 => Clocks::Boot,
+                    _ => Clocks::OfHost,
+                },
                 mode: pick(random, &modes),
                 style: pick(random, &[Style::Exec, Style::Exec, Style::Exec, Style::WhilePid]),
                 limit,
@@ -219,14 +244,14 @@ impl Plan {
                 3 => What::Terminate(whom(random)),
                 4 => pick(random, &[What::Revoke, What::Free]),
                 _ => match kind {
-                    Kind::Server => match random.below(10) {
+                    Kind::Server => match random.below(12) {
                         0 => What::Freeze,
                         1 => What::RestartEmpty(0),
                         2 => What::RestartWithData,
                         3 => What::Flush,
                         4 => What::DeleteKey,
                         5 => What::KillConnections,
-                        6 => What::PauseClients,
+                        6 | 10 | 11 => What::StepClock(0, step(random)),
                         7 => What::Part(wires(random)),
                         8 => What::Delay(wires(random), millis(random, 20, 200)),
                         _ => What::BreakReply(wires(random), random.below(40) as usize),
@@ -247,15 +272,12 @@ impl Plan {
                             ),
                         }
                     }
-                    Kind::Sentinel | Kind::Cluster => match random.below(4) {
-                        0 => What::Flush,
-                        1 => What::DeleteKey,
-                        2 => What::KillConnections,
-                        _ => What::PauseClients,
-                    },
+                    Kind::Sentinel | Kind::Cluster => {
+                        pick(random, &[What::Flush, What::DeleteKey, What::KillConnections])
+                    }
                     Kind::Quorum(_) => {
                         let server = pick(random, &minority);
-                        match random.below(12) {
+                        match random.below(15) {
                             0 | 1 => What::FreezeServer(server),
                             2 => What::KillServer(server),
                             3 | 4 => What::RestartEmpty(server),
@@ -263,6 +285,7 @@ impl Plan {
                             8 => What::DeleteKeyOf(server),
                             9 => What::Delay(wires(random), millis(random, 5, 40)),
                             10 => What::RefuseServer(server),
+                            11..14 => What::StepClock(server, step(random)),
                             _ => What::BreakReply(wires(random), random.below(40) as usize),
                         }
                     }

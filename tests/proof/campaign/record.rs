@@ -70,7 +70,7 @@ pub struct Happened {
     pub concerned: Vec<usize>,
     pub from: f64,
     pub to: f64,
-    /// The time of day at `to`, in microseconds.
+    /// The time of day at `to`, in microseconds: the latest that any server may have shown.
     pub wall: u64,
     /// The exit status of `release --force`.
     pub exit: Option<i32>,
@@ -101,6 +101,8 @@ pub struct Record {
     pub workers: Vec<Worker>,
     pub faults: Vec<Happened>,
     pub strain: Strain,
+    /// The sum of all steps of clocks forward, in seconds.
+    pub hurried: f64,
     /// The final values of the plain and the fenced counter.
     pub counters: (u64, u64),
     /// Whether a replica has become the master.

@@ -56,6 +56,8 @@ struct Round<'a> {
 
 /// Plays one round. The deployment has no faults before the round or after it.
 pub fn play(deployment: &mut Deployment, plan: &Plan, machine: &Watcher) -> Record {
+    deployment.reset_clocks();
+    deployment.heal();
     let (origin, epoch) = (now(), deployment.epoch());
     machine.watch_servers(deployment.processes());
     let mut round = Round {
@@ -139,7 +141,7 @@ impl Round<'_> {
     }
 
     fn begin(&mut self, number: usize) {
-        let Fault { what, lasting, .. } = self.plan.faults[number];
+        let Fault { what, .. } = self.plan.faults[number];
         let worker = match what {
             What::Stop(whom) | What::Kill(whom) | What::Terminate(whom) => {
                 let Some(worker) = self.found(whom) else { return };
@@ -148,7 +150,7 @@ impl Round<'_> {
             _ => None,
         };
         let from = now();
-        if !self.deployment.begin(what, &self.lock, lasting) {
+        if !self.deployment.begin(what, &self.lock) {
             return;
         }
         if let Some(worker) = worker {
@@ -209,10 +211,24 @@ impl Round<'_> {
             effect,
             concerned: (0..self.plan.works.len()).filter(|worker| what.concerns(*worker)).collect(),
             from,
-            to: now(),
-            wall: time_of_day(),
+            to: now() + if matches!(what, What::StepClock(..)) { self.prolonged() } else { 0.0 },
+            wall: self.latest_time(),
             exit: None,
         });
+    }
+
+    /// The time of day, as no server has shown a later one.
+    fn latest_time(&self) -> u64 {
+        time_of_day() + self.deployment.hurried()
+    }
+
+    /// How much later a lease may end because clocks were set back, in seconds.
+    fn prolonged(&self) -> f64 {
+        let steps = self.played.iter().map(|what| match what {
+            What::StepClock(_, millis) => (-millis).max(0) as f64 / 1e3,
+            _ => 0.0,
+        });
+        steps.sum()
     }
 
     /// The worker that a fault hits, if it is alive.
@@ -247,6 +263,7 @@ impl Round<'_> {
             // If it failed, its request may still be under way.
             (happened.to, happened.wall) =
                 if exit == 0 { (ended, wall) } else { (now(), time_of_day()) };
+            happened.wall += self.deployment.hurried();
         }
         self.deployment.heal();
         let failed_over = self.plan.kind.replicas() > 0 && self.deployment.epoch() != epoch;
@@ -280,6 +297,7 @@ impl Round<'_> {
             wall: time_of_day() as f64 - now() * 1e6,
             workers,
             faults: self.happened.clone(),
+            hurried: self.deployment.hurried() as f64 / 1e6,
             counters: (counter("plain"), counter("fenced")),
             failed_over,
             shown: if rest == Rest::Free { self.shown() } else { Vec::new() },
@@ -332,7 +350,9 @@ impl Round<'_> {
             let mut command = rlock(arguments);
             run(command.env("RLOCK_URL", self.deployment.direct_url()))
         };
-        let give_up = Instant::now() + judge::longest_idle(self.plan, self.plan.works.len());
+        let give_up = Instant::now()
+            + judge::longest_idle(self.plan, self.plan.works.len())
+            + Duration::from_secs_f64(self.prolonged());
         loop {
             let inspected = at(&["inspect", &self.lock]);
             let ttl = format!("{}ms", ttl.as_millis());

@@ -121,6 +121,7 @@ impl fmt::Display for Tally {
             (Gap::LostData, "overlaps after a loss of data"),
             (Gap::FailedOver, "overlaps after a failover"),
             (Gap::Freed, "overlaps after --force --now"),
+            (Gap::Hurried, "overlaps after a clock was set forward"),
         ] {
             let lengths = self.documented.get(&gap);
             line(name, lengths.map_or_else(|| "0".into(), Lengths::to_string))?;

@@ -3,18 +3,20 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::plan::{Mode, Style, WaitLimit, Work};
+use super::plan::{Clocks, Mode, Style, WaitLimit, Work};
 use super::record::End;
 use super::strain::watch_process;
 use super::time::{Span, now};
+use crate::support::clock::Clock;
 use crate::support::limit::Process;
-use crate::support::rlock;
+use crate::support::{Finished, rlock, run};
 
 /// Appends its name, its fence and the time to a file each millisecond until its time is over. The
 /// first line also has the number of its slot, if it has one.
@@ -68,6 +70,32 @@ const SCRIPT: &str = r#"
     exec perl -e "$COMMAND" "$@"
 "#;
 
+/// How far the time of day of some clients is ahead.
+const HOURS: Duration = Duration::from_secs(5 * 3_600);
+
+/// The same command with another clock since boot, or as it is if the system does not permit that.
+fn in_time_namespace(command: &Command) -> Command {
+    static PERMITTED: LazyLock<bool> = LazyLock::new(|| {
+        let unshare = run(Command::new("unshare").args(["--time", "--boottime", "1", "true"]));
+        if !unshare.status.success() {
+            println!("without time namespaces: {}", unshare.err());
+        }
+        unshare.status.success()
+    });
+    let mut inside = Command::new(if *PERMITTED { "unshare" } else { "env" });
+    if *PERMITTED {
+        inside.args(["--time", "--boottime", "86400"]);
+    }
+    inside.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside
+}
+
 /// A worker that was started.
 pub struct Started {
     pid: Pid,
@@ -80,7 +108,7 @@ pub struct Started {
 
 impl Started {
     pub fn start(work: &Work, number: usize, lock: &str, url: &str, directory: &Path) -> Self {
-        let millis = |duration: std::time::Duration| format!("{}ms", duration.as_millis());
+        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut options = vec!["--ttl".to_owned(), millis(work.ttl)];
         match work.mode {
             Mode::Exclusive => {}
@@ -124,6 +152,14 @@ impl Started {
         command.arg(directory).arg(number.to_string()).arg(work.lasting.as_secs_f64().to_string());
         command.arg(if work.stubborn { "1" } else { "" });
         command.arg(if work.mode == Mode::Exclusive { "1" } else { "" });
+        match work.clocks {
+            Clocks::OfHost => {}
+            Clocks::Wall => {
+                let file = directory.join(format!("clock-{number}"));
+                Clock::ahead(HOURS, file).give_to(&mut command);
+            }
+            Clocks::Boot => command = in_time_namespace(&command),
+        }
         command.env("RLOCK_URL", url);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let started = now();

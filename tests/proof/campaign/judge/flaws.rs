@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Promise, judge};
 use crate::campaign::faults::Effect;
 use crate::campaign::kind::Kind;
-use crate::campaign::plan::{Mode, Plan, Style, WaitLimit, Work};
+use crate::campaign::plan::{Clocks, Mode, Plan, Style, WaitLimit, Work};
 use crate::campaign::record::{End, Happened, Record, Rest, Shown, Worker, runs};
 use crate::campaign::strain::Strain;
 
@@ -24,6 +24,7 @@ fn worker(number: usize, mode: Mode, first: f64, last: f64) -> Worker {
     }
     text += &format!("{number} {fence} {last:.6} done\n");
     let work = Work {
+        clocks: Clocks::OfHost,
         mode,
         style: Style::Exec,
         limit: WaitLimit::Forever,
@@ -58,6 +59,7 @@ fn record(workers: Vec<Worker>) -> Record {
         workers,
         faults: Vec::new(),
         strain: Strain::default(),
+        hurried: 0.0,
         counters: (0, 0),
         failed_over: false,
         rest: Rest::Free,
@@ -177,6 +179,19 @@ fn a_loss_excuses_the_overlaps_of_earlier_holds_for_a_lease() {
         record.faults.push(fault(effect, 0.3, 0.6));
         breaks(&record, &[Promise::NoOverlap]);
     }
+}
+
+#[test]
+fn a_clock_set_forward_excuses_an_overlap_only_for_as_long_as_the_step() {
+    for (hurried, promises) in [(0.2, &[][..]), (0.05, &[Promise::NoOverlap])] {
+        let mut record = overlapping();
+        record.faults.push(fault(Effect::Hurries, 0.3, 0.3));
+        record.hurried = hurried;
+        breaks(&record, promises);
+    }
+    let mut record = overlapping();
+    record.faults.push(fault(Effect::Prolongs, 0.3, 0.3));
+    breaks(&record, &[Promise::NoOverlap]);
 }
 
 fn record_of_a_late_overlap() -> Record {
@@ -388,6 +403,8 @@ fn a_loss_or_a_refusal_needs_a_cause() {
         (Effect::Loses, true, true),
         (Effect::Stops(0), true, true),
         (Effect::Revokes, true, false),
+        (Effect::Hurries, true, false),
+        (Effect::Prolongs, false, false),
         (Effect::Breaks, false, true),
         (Effect::Stops(1), false, false),
         (Effect::Kills(1), false, false),

@@ -1,6 +1,6 @@
 //! The order of grants: fencing tokens, and first come, first served.
 
-use super::{Promise, Verdict, compatible, meets, seconds};
+use super::{CLAIM_WINDOW, Promise, Verdict, compatible, meets, seconds};
 use crate::campaign::faults::Effect;
 use crate::campaign::plan::{Mode, WaitLimit};
 use crate::campaign::record::{Happened, Record, Run};
@@ -11,8 +11,12 @@ const JITTER: u64 = 250_000;
 
 impl Happened {
     /// Whether the server cannot hear waiters, or forgets them.
-    fn disturbs_queue(&self) -> bool {
-        matches!(self.effect, Effect::Delays | Effect::Loses | Effect::FailsOver)
+    fn disturbs_queue(&self, record: &Record) -> bool {
+        match self.effect {
+            Effect::Delays | Effect::Loses | Effect::FailsOver => true,
+            Effect::Hurries => record.hurried >= seconds(CLAIM_WINDOW),
+            _ => false,
+        }
     }
 }
 
@@ -31,9 +35,9 @@ impl Record {
         self.suffers(during, parts) && self.failing(number, during).is_some()
     }
 
-    /// When the server granted the lock for this run.
+    /// When the server granted the lock for this run, or earlier.
     fn granted(&self, run: &Run) -> f64 {
-        (run.fence as f64 - self.wall) / 1e6
+        (run.fence as f64 - self.wall) / 1e6 - self.hurried
     }
 }
 
@@ -83,7 +87,7 @@ impl Verdict {
                     matches!(effect, Effect::Kills(who) | Effect::Terminates(who) if *who == number)
                 })
                 || record.faults.iter().any(|fault| {
-                    fault.disturbs_queue() && meets(fault.span(), waiting)
+                    fault.disturbs_queue(record) && meets(fault.span(), waiting)
                         || record.hits_a_grant(fault) && meets(fault.span(), waiting)
                 })
             {
@@ -106,9 +110,10 @@ impl Verdict {
                     continue;
                 }
                 // Requests that a quorum admits together take the lock at the same time.
+                let jitter = JITTER + (record.hurried * 1e6) as u64;
                 let together = record.plan.kind.is_quorum()
                     && compatible(&[worker.work.mode, other.work.mode])
-                    && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + JITTER);
+                    && worker.run.as_ref().is_some_and(|run| run.fence < next.fence + jitter);
                 if together {
                     continue;
                 }

@@ -91,9 +91,11 @@ impl Verdict {
                         || worker.end == End::Status(76) && !ran
                 }
             };
-            let revokes = |effect: &Effect| matches!(effect, Effect::Revokes | Effect::Frees);
+            let ends_lease = |effect: &Effect| {
+                matches!(effect, Effect::Revokes | Effect::Frees | Effect::Hurries)
+            };
             let (status, cause) = match worker.end {
-                _ if is_loss => (76, record.cause(number, revokes)),
+                _ if is_loss => (76, record.cause(number, ends_lease)),
                 End::Status(69) => (69, record.cause(number, |effect| *effect == Effect::Breaks)),
                 _ => (0, None),
             };

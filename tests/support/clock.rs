@@ -1,0 +1,54 @@
+//! The time of day of a program, which a test sets.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::limit::output_of;
+
+/// A file that holds the time of a program, as clock.c reads it.
+pub struct Clock {
+    variable: &'static str,
+    file: PathBuf,
+}
+
+impl Clock {
+    /// A clock that is so far ahead, with a new file.
+    pub fn ahead(by: Duration, file: PathBuf) -> Self {
+        fs::write(&file, i64::try_from(by.as_micros()).unwrap().to_le_bytes()).unwrap();
+        Self { variable: "CLOCK_AHEAD", file }
+    }
+
+    /// A clock that shows what this file says, in microseconds.
+    pub fn of(file: &Path) -> Self {
+        Self { variable: "CLOCK", file: file.to_owned() }
+    }
+
+    /// Sets by how many microseconds the clock is ahead.
+    pub fn set_ahead(&self, micros: i64) {
+        // Programs have mapped the file, so it must not become empty.
+        let file = fs::File::options().write(true).open(&self.file).unwrap();
+        file.write_all_at(&micros.to_le_bytes(), 0).unwrap();
+    }
+
+    /// Lets a command use this clock.
+    pub fn give_to(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", &*LIBRARY).env(self.variable, &self.file);
+    }
+}
+
+/// Built once by each program of tests. Another one may be using the last one.
+static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let library = folder.join("clock.so");
+    let new = folder.join(format!("clock-{}.so", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+    let mut compile = Command::new("cc");
+    let output = output_of(compile.args(["-shared", "-fPIC", "-o"]).arg(&new).arg(source));
+    assert!(output.status.success(), "{output:?}");
+    fs::rename(new, &library).unwrap();
+    library
+});
