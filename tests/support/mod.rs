@@ -191,6 +191,29 @@ impl Server {
     fn file_of(&self, name: &str) -> PathBuf {
         self.locks().join(format!(".rlock:{name}.state"))
     }
+
+    /// Runs a line on this server, and reads what it prints as JSON.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> Value {
+        self.run(line).json()
+    }
+
+    /// Runs an exec with the options and the lock on this line around a shell script. There, `$rlock`
+    /// is the binary.
+    #[track_caller]
+    pub fn exec_script(&self, line: &str, script: &str) -> Output {
+        let exec = format!("exec {line} sh -c");
+        let words = exec.split_whitespace().chain([script]);
+        run(self.rlock(words).env("rlock", binary()))
+    }
+
+    /// Runs a script in the directory of this server. There, `$rlock` uses this server.
+    #[track_caller]
+    pub fn bash(&self, script: &str) -> Output {
+        let mut bash = without_settings("bash");
+        bash.args(["-c", script]).current_dir(self.directory());
+        run(bash.env("RLOCK_URL", self.url()).env("rlock", binary()))
+    }
 }
 
 /// The binary under test: the one that Cargo has built, unless `RLOCK_TEST_BINARY` names another.
@@ -203,13 +226,26 @@ pub fn binary() -> &'static str {
 
 /// The binary under test, without the settings in the environment of the tests.
 pub fn rlock<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(binary());
+    let mut command = without_settings(binary());
     command.args(arguments);
+    command
+}
+
+/// A program that does not inherit the settings in the environment of the tests.
+fn without_settings(program: &str) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("RLOCK_") {
             command.env_remove(name);
         }
     }
+    command
+}
+
+/// An rlock that uses these servers, with the words of this line.
+pub fn at(urls: &str, line: &str) -> Command {
+    let mut command = rlock(line.split_whitespace());
+    command.env("RLOCK_URL", urls);
     command
 }
 
@@ -223,6 +259,10 @@ pub trait Finished {
     fn prints(self, text: &str) -> Self;
     /// Checks that stderr contains a text.
     fn says(self, part: &str) -> Self;
+    /// Checks that stdout contains a text.
+    fn shows(self, part: &str) -> Self;
+    /// What is on stdout, as JSON.
+    fn json(&self) -> Value;
 }
 
 impl Finished for Output {
@@ -255,6 +295,17 @@ impl Finished for Output {
     fn says(self, part: &str) -> Self {
         assert!(self.err().contains(part), "no {part:?}: {self:?}");
         self
+    }
+
+    #[track_caller]
+    fn shows(self, part: &str) -> Self {
+        assert!(self.out().contains(part), "no {part:?}: {self:?}");
+        self
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out()).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }
 
