@@ -264,7 +264,7 @@ fn a_hold_tells_how_long_it_waited_for_its_grant() {
     let waited = || server.inspect("L")["holders"][0]["waited_ms"].clone();
     let first = holder(&server, &[], "L");
     assert_eq!(waited(), 0);
-    let mut second = waiter(&server, &[], "L", "; read _");
+    let mut second = waiter(&server, &[], "L", "; read _ || :");
     let waiting = || server.inspect("L")["waiters"][0]["waiting_ms"].as_u64().unwrap();
     support::until("it has waited", || waiting() >= 200);
     first.finish();
