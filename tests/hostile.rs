@@ -3,18 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::Arc;
 
-use rustls::crypto::cipher::OutboundPlainMessage;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{
-    ConnectionTrafficSecrets, ContentType, ProtocolVersion, ServerConfig, ServerConnection,
-    SupportedCipherSuite,
-};
-
-use crate::support::{Finished, rlock, run};
+use crate::support::server::free_port;
+use crate::support::{Finished, Running, binary, rlock, run};
 use crate::tls::{Authority, trusting};
 
 /// A server that does this with every connection. Returns its port.
@@ -38,12 +29,11 @@ fn an_endless_reply_of_tiny_elements_takes_bounded_memory() {
         repeat(&mut client, b":1\r\n");
     });
     // In KiB. The elements take 64 MiB, and twice that while their array grows.
-    let limited = format!("ulimit -v 350000; exec {}", crate::support::binary());
-    let mut command = Command::new("sh");
-    command.args(["-c", &(limited + r#" "$@""#), "sh"]);
-    command.args(["inspect", "--io-timeout", "1m", "L"]);
-    let told = run(command.env("RLOCK_URL", format!("redis://127.0.0.1:{port}")));
-    assert!(told.code() == 78 && told.err().contains("exceeds 64 MiB"), "{told:?}");
+    let limited = format!("ulimit -v 350000; exec {} inspect --io-timeout 1m L", binary());
+    let mut shell = Command::new("sh");
+    run(shell.args(["-c", &limited]).env("RLOCK_URL", format!("redis://127.0.0.1:{port}")))
+        .exits(78)
+        .says("exceeds 64 MiB");
 }
 
 #[test]
@@ -66,58 +56,17 @@ fn a_server_cannot_give_an_invalid_host_name() {
     }
 }
 
-/// Completes a TLS handshake. Then it sends session tickets, which contain no reply, until the client
-/// hangs up.
-fn serve_tickets(authority: &Authority) -> String {
-    authority.signs("server", "DNS:localhost", "-days 2");
-    let certificate = CertificateDer::from_pem_file(authority.file("server.crt")).unwrap();
-    let key = PrivateKeyDer::from_pem_file(authority.file("server.key")).unwrap();
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    config.enable_secret_extraction = true;
-    config.send_tls13_tickets = 0;
-    let config = Arc::new(config);
-    let port = serve(move |mut client| {
-        let mut tls = ServerConnection::new(Arc::clone(&config)).unwrap();
-        while tls.is_handshaking() {
-            tls.complete_io(&mut client).unwrap();
-        }
-        let SupportedCipherSuite::Tls13(suite) = tls.negotiated_cipher_suite().unwrap() else {
-            panic!("TLS 1.3 is the only version")
-        };
-        let (mut sequence, secrets) = tls.dangerous_extract_secrets().unwrap().tx;
-        let (ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-        | ConnectionTrafficSecrets::Aes128Gcm { key, iv }) = secrets
-        else {
-            panic!("ring prefers AES")
-        };
-        let mut encrypter = suite.aead_alg.encrypter(key, iv);
-        // Its kind and length, lifetime, age, nonce, the ticket itself, and no extensions.
-        let ticket = [4, 0, 0, 14, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, b't', 0, 0];
-        loop {
-            let plain = OutboundPlainMessage {
-                typ: ContentType::Handshake,
-                version: ProtocolVersion::TLSv1_3,
-                payload: ticket[..].into(),
-            };
-            let record = encrypter.encrypt(plain, sequence).unwrap().encode();
-            if client.write_all(&record).is_err() {
-                break;
-            }
-            sequence += 1;
-        }
-    });
-    format!("rediss://localhost:{port}")
-}
-
 #[test]
 fn a_server_that_sends_session_tickets_without_end_gets_no_more_time_than_any_other() {
     let authority = Authority::new();
-    let url = serve_tickets(&authority);
+    authority.signs("server", "DNS:localhost", "-days 2");
+    let port = free_port();
+    let options = "-tls1_3 -num_tickets 1000000000 -cert server.crt -key server.key -accept";
+    let mut openssl = Command::new("openssl");
+    openssl.arg("s_server").args(options.split(' ')).arg(port.to_string());
+    let mut openssl = Running::start(openssl.current_dir(authority.file("")));
+    while openssl.line() != "ACCEPT" {}
+    let url = format!("rediss://localhost:{port}");
     run(&mut trusting(&authority, &url, &["acquire", "--io-timeout", "300ms", "L"]))
         .exits(69)
         .says("did not answer within 300ms");

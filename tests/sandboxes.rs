@@ -1,14 +1,10 @@
 //! In a sandbox that refuses system calls, rlock works, or names the call.
 
-use std::process::{Command, Output};
-
 use nix::errno::Errno;
 use nix::libc;
 
 use crate::support::sandbox::{Refused, refuse};
-use crate::support::{
-    Finished, READY, Running, Server, binary, holder, is_gone, rlock, run, until,
-};
+use crate::support::{Finished, READY, Running, Server, holder, is_gone, rlock, run, until};
 
 #[test]
 fn a_command_starts_even_if_a_sandbox_refuses_vfork() {
@@ -40,11 +36,10 @@ fn a_process_limit_does_not_matter_without_the_lock() {
         let mut command = rlock([&["exec"], options, &["L", "echo", "RUNS"]].concat());
         run(refuse(command.env("RLOCK_URL", url), &[Refused::Call(libc::SYS_clone)], Errno::EAGAIN))
     };
-    assert_eq!(limited(&server.url(), &["-n"]).code(), 75);
-    let unlocked = limited("redis://127.0.0.1:1", &["--on-unreachable", "run"]);
-    assert_eq!((unlocked.code(), unlocked.out()), (0, "RUNS".into()), "{unlocked:?}");
+    limited(&server.url(), &["-n"]).exits(75);
+    limited("redis://127.0.0.1:1", &["--on-unreachable", "run"]).exits(0).prints("RUNS");
     first.finish();
-    assert_eq!(limited(&server.url(), &[]).code(), 70);
+    limited(&server.url(), &[]).exits(70);
     assert!(server.is_free("L"));
 }
 
@@ -59,25 +54,7 @@ fn without_a_thread_for_renewals_the_command_ends_before_its_lease() {
 }
 
 /// As under qemu-user, which insists on SIGCHLD at the end of each process.
-#[test]
-fn under_qemu_user_the_group_leader_is_reaped_last() {
-    let server = Server::start();
-    let script = "trap 'echo USR1' USR1; sleep 1000 & (setsid true &)
-        echo $(ps -o pgid= -p $$); while :; do sleep 0.01; done";
-    let mut command = server.rlock(["exec", "--ttl", "3s", "L", "bash", "-c", script]);
-    let sandbox = [Refused::Vfork, Refused::SilentEnd];
-    let mut first = Running::start(refuse(&mut command, &sandbox, Errno::EINVAL));
-    let group = first.line();
-    // When this has arrived, rlock has also seen that the leader of the group has ended.
-    first.signal("USR1");
-    assert_eq!(first.line(), "USR1");
-    let leader = std::fs::read_to_string(format!("/proc/{group}/stat"));
-    assert!(leader.unwrap().contains(") Z "));
-    server.revoke("L");
-    // stdout ends only when the last of the group is gone.
-    assert_eq!(first.end().code(), 76);
-}
-
+/// As in a sandbox that insists on SIGCHLD, but lets rlock adopt orphans.
 /// As in a sandbox that insists on SIGCHLD, but lets rlock adopt orphans.
 #[test]
 fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
@@ -88,8 +65,7 @@ fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
     let mut first = Running::start(refuse(&mut command, &[Refused::SilentEnd], Errno::EINVAL));
     let orphan = first.line();
     assert_eq!(first.line(), "READY");
-    server.revoke("L");
-    assert_eq!(first.end().code(), 76);
+    server.revokes(first);
     assert!(is_gone(&orphan));
 }
 
@@ -97,20 +73,16 @@ fn the_group_leader_is_not_a_process_that_the_command_did_not_start() {
 fn renewing_and_releasing_need_no_recent_system_calls() {
     let server = Server::start();
     let recent = [libc::SYS_clone3, libc::SYS_close_range, libc::SYS_timer_create];
-    let recent = recent.map(Refused::Call);
-    let exec = server.rlock(["exec", "-v", "--ttl", "2s", "L", "sh", "-c", READY]);
-    let for_exec = [&recent[..], &[Refused::Call(libc::SYS_pidfd_open)]].concat();
-    let for_keeper = [&recent[..], &[Refused::Call(libc::SYS_prlimit64)]].concat();
-    let script = format!("{} acquire --while-pid $$ L && {READY}", binary());
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &script]).env("RLOCK_URL", server.url());
-    for (mut command, refused) in [(exec, for_exec), (shell, for_keeper)] {
+    let exec = server.rlock(["exec", "--ttl", "2s", "L", "sh", "-c", READY]);
+    let keeper = format!("$rlock acquire --while-pid $$ --ttl 2s L && {READY}");
+    let keeper = server.program("sh -c", &keeper);
+    for (mut command, call) in [(exec, libc::SYS_pidfd_open), (keeper, libc::SYS_prlimit64)] {
+        let refused = [&recent[..], &[call]].concat();
+        let refused = Vec::from_iter(refused.into_iter().map(Refused::Call));
         let mut first = Running::start(refuse(&mut command, &refused, Errno::ENOSYS));
         while first.line() != "READY" {}
-        let renewed = || server.inspect("L")["holders"][0]["renewed_at"].clone();
-        let before = renewed();
-        until("it is renewed", || renewed() != before);
-        assert_eq!(first.finish().code(), 0);
+        server.is_renewed();
+        first.finish().exits(0);
         until("it is released", || server.is_free("L"));
     }
 }
@@ -146,24 +118,19 @@ fn a_loss_says_that_orphans_keep_running_if_rlock_cannot_adopt_them() {
     let server = Server::start();
     let mut command = server.rlock(["exec", "--ttl", "3s", "L", "sh", "-c", READY]);
     let adoption = [Refused::Prctl(libc::PR_SET_CHILD_SUBREAPER)];
-    let first =
-        Running::start(refuse(&mut command, &adoption, Errno::EINVAL)).prints_first("READY");
-    server.revoke("L");
-    let output = first.end().exits(76);
-    assert_eq!(output.err().matches("; allow prctl(").count(), 1, "{output:?}");
+    let first = Running::start(refuse(&mut command, &adoption, Errno::EINVAL));
+    let told = server.revokes(first.prints_first("READY")).err();
+    assert_eq!(told.matches("; allow prctl(").count(), 1, "{told}");
 }
 
 #[test]
 fn with_a_read_only_root_commands_and_keepers_run() {
     let server = Server::start();
     for rlock in ["exec L echo RAN", "acquire --while-pid $! L && echo RAN"] {
-        let script = format!(
-            "mount -o remount,ro,bind / || exit; sleep 1000 & {} {rlock}; touch /x; kill $!",
-            binary()
-        );
-        let output = run_contained(&server, &script);
+        let mount = "mount -o remount,ro,bind / || exit";
+        let script = format!("{mount}; sleep 1000 & $rlock {rlock}; touch /x; kill $!");
+        let output = run(&mut server.contained("--mount", &script)).says("Read-only file system");
         assert!(output.out().ends_with("RAN"), "{output:?}");
-        assert!(output.err().contains("Read-only file system"), "{output:?}");
     }
 }
 
@@ -172,17 +139,10 @@ fn a_container_without_devices_is_told_which_one_is_missing() {
     let server = Server::start();
     for rlock in ["exec L true <&-", "acquire --while-pid $$ L"] {
         // Without the `exit`, rlock could replace the shell.
-        let script = format!("mount -t tmpfs none /dev && {} {rlock}; exit $?", binary());
-        let output = run_contained(&server, &script);
-        assert_eq!(output.code(), 70, "{output:?}");
-        assert!(output.err().ends_with(": /dev/null: no such file or directory"), "{output:?}");
+        let script = format!("mount -t tmpfs none /dev && $rlock {rlock}; exit $?");
+        run(&mut server.contained("--mount", &script))
+            .exits(70)
+            .says(": /dev/null: no such file or directory");
         assert!(server.is_free("L"));
     }
-}
-
-/// Runs a shell that may change what is mounted.
-fn run_contained(server: &Server, script: &str) -> Output {
-    let mut shell = Command::new("unshare");
-    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
-    run(shell.env("RLOCK_URL", server.url()))
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::support::limit::output_of;
 use crate::support::{self, Finished, Server, binary, run};
@@ -23,31 +23,24 @@ fn rlock_dies_by_the_signal_that_killed_its_command() {
     // The last one is a real-time signal, for which most libraries have no name.
     for signal in [1, 2, 3, 6, 9, 13, 15, 40] {
         let kill = format!("kill -{signal} $$");
-        let output = run(&mut server.rlock(["exec", "death", "bash", "-c", &kill]));
+        let ended = server.starts("exec L bash -c", &kill).end().status;
         // The environment of the tests may ignore a signal from the start.
-        let plain = run(Command::new("bash").args(["-c", &kill]));
-        assert_eq!(output.status.signal(), plain.status.signal(), "{output:?}");
-        assert_eq!(output.status.code(), plain.status.code(), "{output:?}");
-        assert!(!output.status.core_dumped());
+        let plain = run(Command::new("bash").args(["-c", &kill])).status;
+        assert_eq!((ended.signal(), ended.code()), (plain.signal(), plain.code()), "{signal}");
+        assert!(!ended.core_dumped());
     }
 }
 
 /// Checks that a command behaves the same under flock and under rlock, after the same preparation.
 fn same_as_under_flock(prepare: &str, script: &str) {
     let server = Server::start();
-    let file = server.directory().join("flock");
     let wrapped = |wrapper: &str| {
-        let mut shell = Command::new("bash");
-        shell
-            .env("RLOCK_URL", server.url())
-            .env("SCRIPT", script)
-            .args(["-c", &format!("{prepare}\nexec {wrapper} bash -c \"$SCRIPT\"")])
-            .stdin(Stdio::null());
-        let output = output_of(&mut shell);
+        let mut shell =
+            server.program("bash -c", &format!("{prepare}\nexec {wrapper} bash -c \"$SCRIPT\""));
+        let output = run(shell.env("SCRIPT", script).env("FILE", server.directory().join("flock")));
         (output.status.code(), output.out(), output.err())
     };
-    let rlock = wrapped(&format!("{} exec L --", binary()));
-    let flock = wrapped(&format!("flock {}", file.display()));
+    let (rlock, flock) = (wrapped("$rlock exec L --"), wrapped("flock $FILE"));
     assert_eq!(rlock, flock, "{prepare}; {script}");
     assert_ne!(flock.1, "", "the script says nothing: {flock:?}");
 }
@@ -63,10 +56,6 @@ fn ignored_signals_stay_ignored_and_others_do_not() {
 
 #[test]
 fn a_command_may_leave_its_group_and_session_as_under_flock() {
-    let server = Server::start();
-    let file = server.directory().join("flock");
-    let rlock = format!("{} exec L --", binary());
-    let flock = format!("flock {}", file.display());
     for command in [
         // It forks if it leads a group, and returns before its command ends, which takes 300 ms.
         "setsid sh -c 'sleep 0.3; echo inside'",
@@ -74,13 +63,7 @@ fn a_command_may_leave_its_group_and_session_as_under_flock() {
         "perl -e 'use POSIX; print setsid() == $$ ? \"leads\" : \"refused: $!\"'",
         "perl -e 'use POSIX; print setpgid(0, 0) ? \"leads\" : \"refused: $!\"'",
     ] {
-        let wrapped = |wrapper: &str| {
-            let script = format!("{wrapper} {command}; echo \"outside $?\"");
-            let mut shell = Command::new("sh");
-            let output = run(shell.args(["-c", &script]).env("RLOCK_URL", server.url()));
-            (output.out(), output.err())
-        };
-        assert_eq!(wrapped(&rlock), wrapped(&flock), "{command}");
+        same_as_under_flock(":", &format!("exec {command}"));
     }
 }
 
@@ -88,11 +71,9 @@ fn a_command_may_leave_its_group_and_session_as_under_flock() {
 fn with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it() {
     let server = Server::start();
     // A shell cannot ignore SIGCHLD for its children, Perl can.
-    let script = "$SIG{CHLD} = 'IGNORE'; exec @ARGV";
-    let status = ["grep", "^SigIgn", "/proc/self/status", "/nonexistent"];
-    let mut perl = Command::new("perl");
-    perl.args(["-e", script, binary(), "exec", "L"]).args(status);
-    let output = run(perl.env("RLOCK_URL", server.url())).exits(2);
+    let script = "$SIG{CHLD} = 'IGNORE';
+        exec $ENV{rlock}, qw(exec L grep ^SigIgn /proc/self/status /nonexistent)";
+    let output = run(&mut server.program("perl -e", script)).exits(2);
     let ignored = u64::from_str_radix(output.out().split_whitespace().last().unwrap(), 16).unwrap();
     assert_ne!(ignored & (1 << (17 - 1)), 0, "{output:?}");
 }
@@ -100,31 +81,28 @@ fn with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it()
 #[test]
 fn blocked_signals_stay_blocked() {
     let server = Server::start();
-    let script =
-        "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1, SIGCHLD)); exec @ARGV";
-    let perl = |wrapper: &[&str]| {
-        let mut perl = Command::new("perl");
-        perl.args(["-e", script]).args(wrapper).args(["grep", "^SigBlk", "/proc/self/status"]);
-        run(perl.env("RLOCK_URL", server.url())).out()
+    let blocked = |wrapper: &str| {
+        let script = format!(
+            "use POSIX; sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR1, SIGCHLD));
+            exec {wrapper} qw(grep ^SigBlk /proc/self/status)"
+        );
+        run(&mut server.program("perl -e", &script)).out()
     };
-    let plain = perl(&[]);
-    assert_eq!(perl(&[binary(), "exec", "L", "--"]), plain);
+    let plain = blocked("");
+    assert_eq!(blocked("$ENV{rlock}, qw(exec L --),"), plain);
     assert!(plain.ends_with("010200"), "{plain}");
 }
 
 #[test]
 fn closed_descriptors_stay_closed_and_rlock_leaks_none() {
+    let server = Server::start();
     // The shell opens the list itself, as one more number on both sides.
-    let descriptors = "cd /proc/$$/fd && echo *";
-    for closed in ["", "exec <&-", "exec 2>&-", "exec <&- 2>&-"] {
-        let server = Server::start();
+    let list = "sh -c 'cd /proc/$$/fd && echo *'";
+    for closed in ["", "exec <&-;", "exec 2>&-;", "exec <&- 2>&-;"] {
         let listed = |wrapper: &str| {
-            let mut shell = Command::new("bash");
-            shell.args(["-c", &format!("{closed}\nexec {wrapper} sh -c \"$SCRIPT\"")]);
-            run(shell.env("RLOCK_URL", server.url()).env("SCRIPT", descriptors)).out()
+            run(&mut server.program("bash -c", &format!("{closed} exec {wrapper} {list}"))).out()
         };
-        let under_rlock = listed(&format!("{} exec L", binary()));
-        assert_eq!(under_rlock, listed(""), "{closed}");
+        assert_eq!(listed("$rlock exec L"), listed(""), "{closed}");
     }
 }
 
@@ -165,12 +143,8 @@ fn c_string(text: &str) -> CString {
 #[test]
 fn options_end_at_the_commands_first_word() {
     let server = Server::start();
-    for arguments in [
-        vec!["exec", "-n", "L", "echo", "-n", "-w", "5"],
-        vec!["exec", "L", "-n", "echo", "-n", "-w", "5"],
-        vec!["exec", "L", "-n", "--", "echo", "-n", "-w", "5"],
-    ] {
-        assert_eq!(run(&mut server.rlock(&arguments)).out(), "-w 5", "{arguments:?}");
+    for before in ["-n L", "L -n", "L -n --"] {
+        server.run(&format!("exec {before} echo -n -w 5")).exits(0).prints("-w 5");
     }
 }
 
@@ -250,28 +224,10 @@ fn a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line() {
     }
 }
 
-#[test]
-fn rlock_ignores_the_name_it_is_run_by() {
-    let server = Server::start();
-    let mut command = server.rlock(["exec", "L", "true"]);
-    assert_eq!(run(command.arg0("other")).code(), 0);
-}
-
 support::also_on_local! {
-    rlock_exits_with_every_status_of_its_command,
-    rlock_dies_by_the_signal_that_killed_its_command,
-    ignored_signals_stay_ignored_and_others_do_not,
-    a_command_may_leave_its_group_and_session_as_under_flock,
-    with_sigchld_ignored_rlock_sees_the_command_end_and_the_command_inherits_it,
-    blocked_signals_stay_blocked,
     closed_descriptors_stay_closed_and_rlock_leaks_none,
-    umask_directory_arguments_and_environment_pass_through,
-    options_end_at_the_commands_first_word,
-    stdin_and_stdout_are_the_commands_own_to_the_last_byte,
     the_command_learns_about_its_lock_from_its_environment,
     a_command_that_cannot_run_has_the_shells_status_and_frees_the_lock,
-    a_program_is_found_as_by_env_and_a_script_needs_no_interpreter_line,
-    rlock_ignores_the_name_it_is_run_by,
 }
 
 support::also_without_vfork! {

@@ -453,3 +453,54 @@ pub fn is_gone(pid: &str) -> bool {
     let state = std::fs::read(format!("/proc/{pid}/stat"));
     state.map_or(true, |state| String::from_utf8_lossy(&state).contains(") Z "))
 }
+
+impl Server {
+    /// A directory of locks, without a server.
+    pub fn local() -> Self {
+        server::on_local(Self::start)
+    }
+
+    /// Starts an rlock on this server, with the words of this line and one more, such as a script.
+    #[track_caller]
+    pub fn starts(&self, line: &str, last: &str) -> Running {
+        Running::start(&mut self.rlock(line.split_whitespace().chain([last])))
+    }
+
+    /// Another program, such as a shell, with the words of this line and one more. The rlock that it
+    /// starts as `$rlock` uses this server.
+    pub fn program(&self, line: &str, last: &str) -> Command {
+        let mut words = line.split_whitespace();
+        let mut command = without_settings(words.next().unwrap());
+        command.args(words).arg(last).env("rlock", binary()).env("RLOCK_URL", self.url());
+        command
+    }
+
+    /// A shell script as root of its own namespaces, such as `--mount`.
+    pub fn contained(&self, namespaces: &str, script: &str) -> Command {
+        self.program(&format!("unshare --user --map-root-user {namespaces} sh -c"), script)
+    }
+
+    /// Makes the holder of L lose the lock, and waits for its end.
+    #[track_caller]
+    pub fn revokes(&self, holder: Running) -> Output {
+        self.revoke("L");
+        holder.end().exits(76)
+    }
+
+    /// Waits until L is renewed.
+    #[track_caller]
+    pub fn is_renewed(&self) {
+        let renewed = || self.inspect("L")["holders"][0]["renewed_at"].clone();
+        let before = renewed();
+        until("it is renewed", || renewed() != before && renewed().is_string());
+    }
+}
+
+impl Running {
+    /// Waits for a first line of stderr that contains `part`.
+    #[track_caller]
+    pub fn tells(mut self, part: &str) -> Self {
+        self.told(part);
+        self
+    }
+}

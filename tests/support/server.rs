@@ -23,10 +23,11 @@ thread_local! {
 }
 
 /// Runs a test in which `Server::start` uses `local:`.
-pub fn on_local(test: impl FnOnce()) {
+pub fn on_local<T>(test: impl FnOnce() -> T) -> T {
     let before = IS_LOCAL.replace(true);
-    test();
+    let result = test();
     IS_LOCAL.set(before);
+    result
 }
 
 /// A private server on a Unix socket and optionally on a free port. On `local:` it is a directory,
