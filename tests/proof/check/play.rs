@@ -8,7 +8,7 @@ use super::properties::broken_in;
 use super::property::Property;
 use super::scope::{Budget, Scope, unplayed};
 use super::search::Play;
-use super::time::{TICK, TICK_MILLIS, now};
+use super::time::{TICK_MILLIS, now};
 use super::trace::lines_of;
 use super::world::World;
 use rlock::rules::Revocation;
@@ -190,12 +190,12 @@ impl World {
         }
         rebase(&mut self.lock, TICK_MILLIS);
         self.monitor.tick();
-        for client in &mut self.clients {
-            client.shift(TICK);
+        for (client, terms) in self.clients.iter_mut().zip(&self.scope.clients) {
+            client.shift(terms.tick);
         }
         // Supervisors act between two ticks, before anything that happens at the next one.
-        for index in 0..self.clients.len() as u8 {
-            self.supervise(index, now() - TICK);
+        for (index, terms) in (0..).zip(&self.scope.clients) {
+            self.supervise(index, now() - terms.tick);
         }
         for index in 0..self.clients.len() as u8 {
             self.act_on_time(index);

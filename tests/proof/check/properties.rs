@@ -204,13 +204,13 @@ fn is_something_left(world: &World) -> bool {
 }
 
 impl World {
-    /// How many times a renewal may have been late or lost so far. The first loss of the server's
-    /// data does not count: what it costs is known.
+    /// How many times a renewal may have been late or lost so far. A slow clock makes it late too.
+    /// The first loss of the server's data does not count: what it costs is known.
     fn slack(&self) -> u8 {
         let (all, left) = (self.scope.budget, self.left);
         let losses = all.losses - left.losses + all.told_losses - left.told_losses;
         let restarts = all.restarts - left.restarts + losses.saturating_sub(1);
-        all.delays - left.delays + all.breaks - left.breaks + restarts
+        all.delays - left.delays + all.breaks - left.breaks + restarts + self.scope.lag()
     }
 
     /// Whether a client has been cut off or paused so far.
@@ -222,7 +222,7 @@ impl World {
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter: a
     /// waiter looks at it when the lease ends, and is told when it becomes the head or is granted
     /// the lock. Only where a waiter died, or a message was lost or late, the heartbeats have to
-    /// help.
+    /// help. A waiter whose clock is slow does all of it a tick later.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
         let queued = self.monitor.order.iter().map(|place| usize::from(place.client));
@@ -246,7 +246,7 @@ impl World {
             true => heartbeat.unwrap_or_default() + millis(1 + delays) + away,
             false => Duration::ZERO,
         };
-        match millis(self.monitor.idle) > bound {
+        match millis(self.monitor.idle) > bound + millis(self.scope.lag()) {
             true => Err(Property::NoLockIsIdleBesideAWaiter),
             false => Ok(()),
         }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::calls;
+use super::property::Property;
 use super::search::{Play, search};
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
@@ -35,6 +36,12 @@ fn play<W: Play>(name: &'static str) -> usize {
     }
     assert!(found.unplayed.is_empty(), "{name}: no history has {}", found.unplayed.join(", "));
     found.states
+}
+
+/// Fails unless some history of a scope breaks this promise.
+pub(super) fn assert_breaks<W: Play>(name: &'static str, promise: Property) {
+    let found = search(W::begin(name)).broken;
+    assert_eq!(found.map(|(property, _)| property), Some(promise), "{name}");
 }
 
 /// A history from the start, action by action. Only the lines that change are repeated.

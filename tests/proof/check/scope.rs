@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::time::{TICK, TICK_MILLIS};
 use crate::values::ttl;
 use rlock::rules::waiter::heartbeat;
 use rlock::rules::{ClientInfo, Key, Kind, Mode, Owner, Request, Token};
@@ -22,7 +23,9 @@ const WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is
 /// for `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next`
 /// and `u` for `--supersede`. All clients with `o` have one owner and are reentrant. One with `i`
-/// runs inside the command of the first client, and is reentrant.
+/// runs inside the command of the first client, and is reentrant. The clock of one with `l` loses
+/// as much as the rules allow for, that of one with `g` gains it, and that of one with `L` loses
+/// more.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) name: &'static str,
@@ -41,6 +44,8 @@ pub(super) struct Terms {
     pub(super) is_owned: bool,
     /// Whether it runs inside the command of the first client, and may enter its hold.
     pub(super) is_inner: bool,
+    /// How far its clock gets in a second of the server.
+    pub(super) tick: Duration,
     /// Its requests, one for each round.
     pub(super) requests: Vec<Request>,
 }
@@ -90,6 +95,11 @@ impl Scope {
 
     pub(super) fn ttl(&self, client: usize) -> Duration {
         self.clients[client].requests[0].ttl.get()
+    }
+
+    /// How many ticks later than the others a client with a slow clock acts.
+    pub(super) fn lag(&self) -> u8 {
+        u8::from(self.clients.iter().any(|terms| terms.tick < TICK))
     }
 }
 
@@ -161,7 +171,8 @@ impl Terms {
         };
         let requests = (0..rounds).map(request).collect();
         let wait_limit = has('t').then_some(WAIT_LIMIT);
-        Self { mode, at_least, wait_limit, is_owned: has('o'), is_inner: has('i'), requests }
+        let (is_owned, is_inner, tick) = (has('o'), has('i'), tick_of(word));
+        Self { mode, at_least, wait_limit, is_owned, is_inner, tick, requests }
     }
 }
 
@@ -204,6 +215,17 @@ pub(super) fn mode_of(word: &str) -> Mode {
         "s" => Mode::Shared,
         slots => Mode::Slots(slots.parse().expect("a test gives each client a mode")),
     }
+}
+
+/// How far the clock of a client gets in a second of the servers. Clocks may differ by 1 %.
+pub(super) fn tick_of(word: &str) -> Duration {
+    let millis = match () {
+        () if word.contains('l') => TICK_MILLIS * 99 / 100,
+        () if word.contains('L') => TICK_MILLIS * 989 / 1_000,
+        () if word.contains('g') => TICK_MILLIS * 101 / 100,
+        () => TICK_MILLIS,
+    };
+    Duration::from_millis(millis)
 }
 
 /// A token of no client.

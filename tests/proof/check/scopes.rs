@@ -2,8 +2,9 @@
 
 use std::env;
 
+use super::property::Property;
+use super::report::{assert_breaks, play_all};
 use super::world::World;
-use crate::check::report::play_all;
 
 /// What every test run plays, within a minute.
 const QUICK: &[&str] = &[
@@ -37,6 +38,8 @@ const QUICK: &[&str] = &[
     "x,xu,xu d1",
     "x,xu,xu p1",
     "s,xu,su d1",
+    "xl,xg n1",
+    "xl,x p1",
 ];
 
 /// What `RLOCK_CHECK=all` plays as well, within 15 minutes and 2 GiB in a release build.
@@ -73,6 +76,11 @@ const LONG: &[&str] = &[
 #[test]
 fn no_history_of_a_few_clients_and_a_server_breaks_a_promise() {
     play_all::<World>(&env::var("RLOCK_CHECK").unwrap_or_default(), QUICK, LONG);
+}
+
+#[test]
+fn a_clock_that_drifts_more_than_the_rules_allow_breaks_a_promise() {
+    assert_breaks::<World>("xL,x n1", Property::HoldersExcludeEachOther);
 }
 
 #[test]

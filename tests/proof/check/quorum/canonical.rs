@@ -47,7 +47,8 @@ impl World {
                             *round = u64::from(*round == acquisition.round);
                         }
                     }
-                    acquisition::make_canonical(acquisition, now(), TICK);
+                    let tick = self.scope.clients[index].tick;
+                    acquisition::make_canonical(acquisition, now(), tick);
                     if let Some((then, view)) = waiter.seen.as_mut() {
                         make_view_canonical(view);
                         view.holders.clear();
@@ -57,7 +58,7 @@ impl World {
                     }
                     if let Doing::Attempt(began, _) = doing {
                         let age = now().since(*began);
-                        let part = age.as_nanos() % TICK.as_nanos();
+                        let part = age.as_nanos() % tick.as_nanos();
                         *began = *began + Duration::from_nanos(part as u64);
                         *began = (*began).max(now() - OLD);
                     }

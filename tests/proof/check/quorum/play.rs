@@ -31,7 +31,8 @@ impl Play for World {
                 Phase::Holding(..) => actions.push(Action::Finish(index)),
                 Phase::Acquiring(_, _, Doing::Attempt(..) | Doing::Sleep(_))
                     if client.is_in_a_hurry(SHORT)
-                        || client.is_in_a_hurry(TICK) && self.load(index.into()) == 0 =>
+                        || client.is_in_a_hurry(self.scope.clients[usize::from(index)].tick)
+                            && self.load(index.into()) == 0 =>
                 {
                     actions.push(Action::Hurry(index));
                 }
@@ -200,14 +201,17 @@ impl World {
         for server in &mut self.servers {
             rebase(&mut server.lock, TICK_MILLIS);
             server.since = server.since - TICK;
-            for line in &mut server.lines {
+            for (line, terms) in server.lines.iter_mut().zip(&self.scope.clients) {
                 let times = line.requests.iter_mut().filter_map(|sent| sent.awaited.as_mut());
                 let times = times.chain(line.listening.as_mut().map(|(_, until)| until));
+                times.for_each(|time| *time = *time - terms.tick);
                 let run = line.reply.as_mut().and_then(|reply| reply.since.as_mut());
-                times.chain(run).for_each(|time| *time = *time - TICK);
+                run.into_iter().for_each(|since| *since = *since - TICK);
             }
         }
-        self.clients.iter_mut().for_each(|client| client.shift(TICK));
+        for (client, terms) in self.clients.iter_mut().zip(&self.scope.clients) {
+            client.shift(terms.tick);
+        }
         // What ends with its lease ends before anything that happens now.
         for index in 0..self.clients.len() {
             if self.clients[index].holds() {

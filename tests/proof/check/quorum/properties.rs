@@ -7,7 +7,6 @@ use super::world::World;
 use crate::check::property::Property;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
-use crate::check::time::TICK;
 use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
 use rlock::rules::quorum::majority;
 use rlock::rules::{HoldState, Mode, Outcome, Slot};
@@ -231,7 +230,8 @@ impl World {
         let is_idle = self.clients.iter().any(waits)
             && (0..self.clients.len()).all(may_join)
             && self.under_way() == 0
-            && (0..self.clients.len()).all(|index| !self.clients[index].is_in_a_hurry(TICK));
+            && (0..self.clients.len())
+                .all(|index| !self.clients[index].is_in_a_hurry(self.scope.clients[index].tick));
         let up = self.servers.iter().filter(|server| server.is_up()).count();
         self.monitor.idle =
             if is_idle && up >= majority(SERVERS) { self.monitor.idle + 1 } else { 0 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::check::scope::{TTL, mode_of, parsed, request};
+use crate::check::scope::{TTL, mode_of, parsed, request, tick_of};
 use crate::values::ttl;
 use rlock::rules::quorum::majority;
 use rlock::rules::waiter::heartbeat;
@@ -15,7 +15,8 @@ pub(super) const SERVERS: usize = 3;
 ///
 /// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). One with `n` does not wait, one
 /// with `r` renews its lease, one with `t` begins only after the client before it had the lock, one
-/// with `h` uses `--next`, and one with `u` uses `--supersede`.
+/// with `h` uses `--next`, and one with `u` uses `--supersede`. `l`, `g` and `L` change its clock, as
+/// beside one server.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) name: &'static str,
@@ -31,6 +32,8 @@ pub(super) struct Terms {
     pub(super) renews: bool,
     /// Whether it begins only after the client before it had the lock.
     pub(super) is_later: bool,
+    /// How far its clock gets in a second of the servers.
+    pub(super) tick: Duration,
     pub(super) request: Request,
 }
 
@@ -118,6 +121,6 @@ impl Terms {
         let heartbeat = waits.then(|| heartbeat(Duration::from_millis(TTL)));
         let (next, supersedes) = (has('h'), has('u'));
         let request = Request { mode, ttl, heartbeat, next, supersedes, ..request(index, 0) };
-        Self { word, waits, renews, is_later, request }
+        Self { word, waits, renews, is_later, tick: tick_of(word), request }
     }
 }

@@ -3,7 +3,8 @@
 use std::env;
 
 use super::world::World;
-use crate::check::report::play_all;
+use crate::check::property::Property;
+use crate::check::report::{assert_breaks, play_all};
 
 /// What every test run plays.
 const QUICK: &[&str] = &[
@@ -41,6 +42,7 @@ const QUICK: &[&str] = &[
     "x A1 f1",
     "xr A1 f1",
     "x,xh D1 c1",
+    "xl,xg D1",
 ];
 
 /// What `RLOCK_CHECK=all` plays as well.
@@ -69,4 +71,9 @@ fn no_history_of_a_few_clients_and_a_quorum_breaks_a_promise() {
     let all = env::var("RLOCK_CHECK").ok().filter(|wanted| wanted == "all");
     let wanted = env::var("RLOCK_CHECK_QUORUM").ok().or(all);
     play_all::<World>(&wanted.unwrap_or_default(), QUICK, LONG);
+}
+
+#[test]
+fn a_clock_that_drifts_more_than_the_rules_allow_breaks_a_promise() {
+    assert_breaks::<World>("xL,x D1", Property::HoldersExcludeEachOther);
 }
