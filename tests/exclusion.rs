@@ -35,7 +35,7 @@ fn twenty_waiters_acquire_the_lock_in_order_of_arrival() {
         .collect();
     first.finish();
     for waiter in waiters {
-        assert_eq!(waiter.finish().code(), 0);
+        waiter.finish().exits(0);
     }
     let wanted: String = (0..20).map(|number| format!("{number}\n")).collect();
     assert_eq!(fs::read_to_string(&order).unwrap(), wanted);
@@ -49,10 +49,10 @@ fn a_newcomer_does_not_barge_past_a_waiter() {
     // A stopped waiter cannot claim its grant, so the lock stays between two holders.
     patient.signal("STOP");
     first.say("go");
-    assert_eq!(first.end().code(), 0);
+    first.end().exits(0);
     server.run("exec -n L true").exits(75);
     patient.signal("CONT");
-    assert_eq!(patient.finish().out(), "ENTERED patient");
+    patient.finish().prints("ENTERED patient");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn waiters_stay_out_after_a_newcomer_acquires_the_lock_on_a_server_that_lost_its
     until("the first is reinstated", || state(&server) == ("revoked".into(), first.pid().into()));
     first.told("letting the command finish");
     first.say("go");
-    assert_eq!(first.end().code(), 76);
-    assert_eq!(second.end().out(), "ENTERED second");
+    first.end().exits(76);
+    second.end().prints("ENTERED second");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn losing_the_state_key_ends_the_hold_without_false_history_entries() {
     let mut first = holder(&server, &["--ttl", "3s"], "L");
     server.cli(&["DEL", "{rlock:L}?state"]);
     first.told("the lock was forgotten by the server; stopping the command");
-    assert_eq!(first.end().code(), 76);
+    first.end().exits(76);
     let history = server.run("inspect L");
     assert!(!history.out().contains("year") && !history.out().contains("@ pid 0"), "{history:?}");
     // Another tool's key in its place belongs to that tool.
@@ -190,7 +190,7 @@ fn losing_the_state_key_ends_the_hold_without_false_history_entries() {
     server.cli(&["DEL", "{rlock:M}?state", "rlock:M"]);
     server.cli(&["SET", "rlock:M", "theirs"]);
     second.told("the lock was forgotten by the server; stopping the command");
-    assert_eq!(second.end().code(), 76);
+    second.end().exits(76);
     assert_eq!(server.cli(&["GET", "rlock:M"]), "theirs");
 }
 
@@ -211,7 +211,7 @@ fn a_released_token_is_remembered_among_any_number_of_others() {
     let fill = "for i = 1, 1000 do redis.call('ZADD', KEYS[1], 99999999999999, i) end";
     server.cli(&["EVAL", fill, "1", "{rlock:L}?tombstones"]);
     let token = acquire(&server, &[], "L");
-    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+    run(&mut server.rlock(["release", "L", &token])).exits(0);
     assert!(!server.cli(&["ZSCORE", "{rlock:L}?tombstones", &token]).is_empty());
     assert_eq!(server.cli(&["ZCARD", "{rlock:L}?tombstones"]), "1000");
 }
@@ -233,7 +233,7 @@ fn an_unlisted_holder_with_a_longer_lease_keeps_waiters_out_after_data_loss() {
     }
     longest.say("");
     longest.end();
-    assert_eq!(waiting.end().out(), "ENTERED at last");
+    waiting.end().prints("ENTERED at last");
 }
 
 #[test]
@@ -269,9 +269,9 @@ fn a_deleted_key_admits_nobody_before_its_holder_has_released() {
     assert_eq!(first.line(), "STOPPING");
     assert_eq!(state(&server).0, "revoked");
     first.say("go");
-    assert_eq!(first.end().code(), 76);
+    first.end().exits(76);
     // Long before the lease would have expired.
-    assert_eq!(second.end().out(), "ENTERED second");
+    second.end().prints("ENTERED second");
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn waiters_tell_a_server_about_a_holder_that_it_has_forgotten() {
     first.told("letting the command finish");
     assert_eq!(state(&server).0, "revoked");
     first.say("go");
-    assert_eq!(first.end().code(), 76);
-    assert_eq!(second.end().out(), "ENTERED second");
+    first.end().exits(76);
+    second.end().prints("ENTERED second");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn waiters_tell_a_server_with_old_data_about_newer_holders() {
     let mut server = Server::start();
     let old = acquire(&server, &["--ttl", "2s"], "L");
     server.cli(&["SAVE"]);
-    assert_eq!(run(&mut server.rlock(["release", "L", &old])).code(), 0);
+    run(&mut server.rlock(["release", "L", &old])).exits(0);
     let first = holder(&server, &["--ttl", "20s", "--on-lost", "continue"], "L");
     let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.kill();
@@ -309,7 +309,7 @@ fn waiters_tell_a_server_with_old_data_about_newer_holders() {
     until("the old one has ended", || state(&server) == ("revoked".into(), first.pid().into()));
     // Its release ends its hold.
     first.finish();
-    assert_eq!(second.end().out(), "ENTERED second");
+    second.end().prints("ENTERED second");
 }
 
 #[test]
@@ -321,8 +321,8 @@ fn a_key_that_was_overwritten_and_deleted_admits_nobody_before_its_holder_has_re
     until("it is seen", || state(&server).0 == "foreign");
     until("it is gone", || state(&server) == ("revoked".into(), first.pid().into()));
     first.say("go");
-    assert_eq!(first.end().code(), 76);
-    assert_eq!(second.end().out(), "ENTERED second");
+    first.end().exits(76);
+    second.end().prints("ENTERED second");
 }
 
 #[test]
@@ -332,11 +332,11 @@ fn a_public_id_releases_nothing() {
     let second = waiter(&server, &["--ttl", "3s"], "L", "second");
     server.cli(&["FLUSHALL"]);
     until("it is reinstated", || state(&server).0 == "revoked");
-    assert_eq!(run(&mut server.rlock(["release", "L", &token[..8]])).code(), 64);
+    run(&mut server.rlock(["release", "L", &token[..8]])).exits(64);
     assert_eq!(state(&server).0, "revoked");
     // Its own holder may.
     run(&mut server.rlock(["release", "L", &token]));
-    assert_eq!(second.end().out(), "ENTERED second");
+    second.end().prints("ENTERED second");
 }
 
 support::also_on_local! {

@@ -137,7 +137,7 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
             waiter.finish().exits(0).prints("ENTERED rlock");
         }
         assert_eq!(ask(&mut peer, "try"), "True");
-        assert_eq!(peer.finish().code(), 0);
+        peer.finish().exits(0);
     }
 }
 
@@ -155,13 +155,13 @@ fn a_library_cannot_take_a_lock_until_rlock_releases_it() {
             until("it is refused", || server.calls_of("set") > 0);
             assert_eq!(server.cli(&["GET", library.key]), token);
             // 76 if it had lost the lock.
-            assert_eq!(first.finish().code(), 0);
+            first.finish().exits(0);
             assert_eq!(peer.line(), "True");
             assert_ne!(server.cli(&["GET", library.key]), token);
             assert_eq!(ask(&mut peer, "release"), "None");
             run(&mut about(&server, &["inspect"], (options, name))).exits(1);
         }
-        assert_eq!(peer.finish().code(), 0);
+        peer.finish().exits(0);
     }
 }
 
@@ -185,7 +185,7 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
             assert_eq!(server.cli(&["GET", library.key]), token);
             run(about(&server, &["release"], way).arg(&token)).exits(0);
         }
-        assert_eq!(peer.finish().code(), 0);
+        peer.finish().exits(0);
     }
 }
 

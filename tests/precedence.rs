@@ -45,7 +45,7 @@ fn next_goes_ahead_of_the_queue_and_behind_others_with_next() {
     assert_eq!(page.matches(", --next").count(), 2, "{page}");
     first.finish();
     for waiter in waiters {
-        assert_eq!(waiter.finish().code(), 0);
+        waiter.finish().exits(0);
     }
     let order = std::fs::read_to_string(&file).unwrap();
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
     let exec = ["exec", "-n", "--shared", "--next", "L", "true"];
     assert_eq!(run(&mut server.rlock(exec)).code(), 0);
     reader.finish();
-    assert_eq!(writer.finish().out(), "ENTERED writer");
+    writer.finish().prints("ENTERED writer");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_newer_request_with_supersede_cancels_older_ones() {
     assert!(told.err().contains(" (sh), label https://ci/813"), "{told:?}");
     assert_eq!(server.waiting("L"), 1);
     first.finish();
-    assert_eq!(newer.finish().out(), "ENTERED newer");
+    newer.finish().prints("ENTERED newer");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder() {
     let other = waiter(&server, &[], "L", "other");
     let newest = waiter(&server, &["--supersede"], "L", "newest");
     assert_eq!(server.waiting("L"), 2);
-    assert_eq!(first.finish().code(), 0);
-    assert_eq!(other.finish().out(), "ENTERED other");
-    assert_eq!(newest.finish().out(), "ENTERED newest");
+    first.finish().exits(0);
+    other.finish().prints("ENTERED other");
+    newest.finish().prints("ENTERED newest");
     for option in ["-n", "-w0"] {
         run(&mut server.rlock(["exec", option, "--supersede", "L", "true"])).exits(64);
     }
@@ -114,7 +114,7 @@ fn a_stopped_waiter_does_not_supersede_a_newer_one() {
     assert_eq!(told.code(), 79, "{told:?}");
     assert!(told.err().contains("superseded by "), "{told:?}");
     first.finish();
-    assert_eq!(newer.finish().out(), "ENTERED newer");
+    newer.finish().prints("ENTERED newer");
     // The same, when the newer run is over: an older one must not run after it.
     let first = holder(&server, &[], "L");
     let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
@@ -137,7 +137,7 @@ fn a_request_that_is_never_queued_supersedes_nothing() {
     assert_eq!(run(&mut server.rlock(options)).code(), 75);
     assert_eq!(server.waiting("L"), 1);
     first.finish();
-    assert_eq!(older.finish().out(), "ENTERED older");
+    older.finish().prints("ENTERED older");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
     server.signal("CONT");
     until("the server answers", || server.waiting("L") == 1);
     first.finish();
-    assert_eq!(older.finish().out(), "ENTERED older");
+    older.finish().prints("ENTERED older");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn one_of_several_holds_is_revoked_and_its_holder_prints_the_reason() {
     assert!(told.out().starts_with("L: revoked ") && told.out().contains(&id), "{told:?}");
     victim.end().exits(76).says("was revoked by ana@").says(", reason: bad build,  see OPS-12");
     assert_eq!(ids(&server, "holders").len(), 1);
-    assert_eq!(other.finish().code(), 0);
+    other.finish().exits(0);
     let shown = server.inspect("L");
     let entry = &shown["history"][1];
     assert_eq!((&entry["id"], &entry["ended"]), (&id.into(), &"revoked".into()), "{shown}");
@@ -55,9 +55,9 @@ fn now_revokes_one_hold_immediately() {
     let told = run(&mut server.rlock(arguments)).exits(0);
     let document: Value = serde_json::from_str(&told.out()).unwrap();
     assert_eq!(document["revoked"][0]["id"], token[..8], "{document}");
-    assert_eq!(next.finish().out(), "ENTERED next");
+    next.finish().prints("ENTERED next");
     run(&mut server.rlock(["release", "L", &token])).exits(77).says("was revoked by ");
-    assert_eq!(run(&mut server.rlock(["release", "L", &other])).code(), 0);
+    run(&mut server.rlock(["release", "L", &other])).exits(0);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_waiter_is_removed_and_prints_the_reason() {
     let document: Value = serde_json::from_str(&told.out()).unwrap();
     assert_eq!((&document["status"], &document["reason"]), (&"removed".into(), &"stale".into()));
     first.finish();
-    assert_eq!(next.finish().out(), "ENTERED next");
+    next.finish().prints("ENTERED next");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_id_that_is_gone_changes_nothing_and_names_the_present_holder() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
     let id = &token[..8];
-    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 0);
+    run(&mut server.rlock(["release", "L", &token])).exits(0);
     let arguments = ["release", "--force", "--now", "--id", id, "L"];
     let told = run(&mut server.rlock(arguments)).exits(77);
     assert!(
@@ -102,7 +102,7 @@ fn an_id_that_is_gone_changes_nothing_and_names_the_present_holder() {
     let told = run(&mut server.rlock(arguments)).exits(77);
     let held = told.err().contains("held by ") && told.err().contains(&present.pid().to_string());
     assert!(held, "{told:?}");
-    assert_eq!(present.finish().code(), 0);
+    present.finish().exits(0);
     for wrong in [
         vec!["release", "--id", id, "L"],
         vec!["release", "--reason", "x", "L"],

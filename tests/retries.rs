@@ -83,13 +83,13 @@ fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
         let force = [&["release", "--force"], now, &["L"]].concat();
         let (wires, force) = next_flight_after(1, servers, &force);
         wires.iter().for_each(|wire| wire.part(true));
-        assert_eq!(first.finish().code(), 0);
+        first.finish().exits(0);
         assert_eq!(second.line(), "READY");
         wires.iter().for_each(|wire| wire.part(false));
         let told = force.end().exits(0).prints("");
         assert_eq!(told.err(), "rlock: L: no hold to revoke");
         assert_eq!(servers[0].inspect("L")["state"], "held");
-        assert_eq!(second.finish().code(), 0);
+        second.finish().exits(0);
     }
 }
 
@@ -108,7 +108,7 @@ fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
     let revoked = document["revoked"].as_array().unwrap();
     assert_eq!((told.code(), revoked.len()), (0, 1), "{told:?}");
     assert_eq!(revoked[0]["id"], token[..8]);
-    assert_eq!(second.finish().code(), 0);
+    second.finish().exits(0);
 
     // The first flight removes the client.
     let token = acquire(&server, &["--ttl", "1h"], "L");
@@ -133,7 +133,7 @@ fn a_forced_release_survives_an_unanswered_look() {
     forced.told("not confirmed yet: ");
     server.signal("CONT");
     stuck.say("go");
-    assert_eq!(stuck.end().code(), 76);
+    stuck.end().exits(76);
     forced.end().exits(0).says("released the lock");
 }
 

@@ -54,14 +54,14 @@ fn a_newcomer_gets_the_lowest_free_number_and_a_holder_keeps_its_own() {
         second.told("] renewed for");
     }
     assert_eq!(slots(&server), [(1, pids[0]), (2, pids[1]), (3, pids[2])]);
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
     assert_eq!(slots(&server), [(2, pids[1]), (3, pids[2])]);
     let next = holder(&server, &three, "1");
-    assert_eq!(third.finish().code(), 0);
-    assert_eq!(second.finish().code(), 0);
+    third.finish().exits(0);
+    second.finish().exits(0);
     let again = holder(&server, &three, "2");
-    assert_eq!(next.finish().code(), 0);
-    assert_eq!(again.finish().code(), 0);
+    next.finish().exits(0);
+    again.finish().exits(0);
     // With another number of slots, it begins at 1 again.
     assert_eq!(holder(&server, &["--slots", "2"], "1").finish().code(), 0);
 }
@@ -74,12 +74,12 @@ fn a_number_that_is_freed_goes_to_the_next_waiter() {
     let second = holder(&server, &two, "2");
     let mut third = waiter(&server, &two);
     let mut fourth = waiter(&server, &two);
-    assert_eq!(second.finish().code(), 0);
+    second.finish().exits(0);
     assert_eq!(third.line(), "SLOT 2");
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
     assert_eq!(fourth.line(), "SLOT 1");
-    assert_eq!(third.finish().code(), 0);
-    assert_eq!(fourth.finish().code(), 0);
+    third.finish().exits(0);
+    fourth.finish().exits(0);
 }
 
 #[test]
@@ -89,17 +89,17 @@ fn the_number_of_a_dead_holder_is_free_when_its_lease_expires() {
     let second = holder(&server, &["--slots", "2"], "2");
     until("the dead one is gone", || slots(&server).len() == 1);
     assert_eq!(holder(&server, &["--slots", "2"], "1").finish().code(), 0);
-    assert_eq!(second.finish().code(), 0);
+    second.finish().exits(0);
 }
 
 #[test]
 fn a_number_stays_taken_until_at_least_ends() {
     let server = Server::start();
     let first = holder(&server, &["--slots", "2", "--at-least", "1m"], "1");
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
     let second = holder(&server, &["--slots", "2"], "2");
     assert_eq!(slots(&server).len(), 2);
-    assert_eq!(second.finish().code(), 0);
+    second.finish().exits(0);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_request_whose_reply_was_lost_gets_the_same_number_again() {
             let mut second = Running::start(&mut command);
             second.told("sleeping");
             proxy.break_reply_after(0);
-            assert_eq!(blocker.finish().code(), 0);
+            blocker.finish().exits(0);
             second
         } else {
             proxy.break_reply_after(0);
@@ -166,9 +166,9 @@ fn a_request_whose_reply_was_lost_gets_the_same_number_again() {
         };
         assert_eq!(second.line(), "SLOT 2");
         assert_eq!(slots(&server).len(), 2);
-        assert_eq!(second.finish().code(), 0);
+        second.finish().exits(0);
     }
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
 }
 
 #[test]
@@ -179,10 +179,10 @@ fn a_server_out_of_memory_hands_a_number_on() {
     let second = holder(&server, &two, "2");
     let mut third = waiter(&server, &two);
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
     assert_eq!(third.line(), "SLOT 1");
-    assert_eq!(third.finish().code(), 0);
-    assert_eq!(second.finish().code(), 0);
+    third.finish().exits(0);
+    second.finish().exits(0);
     assert!(server.is_free("L"));
 }
 

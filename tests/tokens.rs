@@ -72,7 +72,7 @@ fn a_renewal_without_a_ttl_keeps_the_length_of_the_lease() {
     run(&mut server.rlock(["renew", "--json", "L", &token])).exits(0);
     assert!(server.lease_left("L") > 540_000);
     // A script may shorten a lease that only it relies on.
-    assert_eq!(run(&mut server.rlock(["renew", "--ttl", "5s", "L", &token])).code(), 0);
+    run(&mut server.rlock(["renew", "--ttl", "5s", "L", &token])).exits(0);
     assert!(server.lease_left("L") <= 5_000);
 }
 
@@ -84,7 +84,7 @@ fn a_renewal_inside_exec_never_shortens_its_lease() {
         Running::start(&mut server.rlock(["exec", "--ttl", "60s", "L", "sh", "-c", &script]));
     assert_eq!(first.line(), "RENEWED");
     assert!(server.lease_left("L") > 30_000);
-    assert_eq!(first.finish().code(), 0);
+    first.finish().exits(0);
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn the_token_of_one_lock_is_rejected_by_another() {
     let server = Server::start();
     let token = acquire(&server, &[], "a");
     acquire(&server, &[], "b");
-    assert_eq!(run(&mut server.rlock(["release", "b", &token])).code(), 77);
-    assert_eq!(run(&mut server.rlock(["release", "--prefix", "", "a", &token])).code(), 77);
+    run(&mut server.rlock(["release", "b", &token])).exits(77);
+    run(&mut server.rlock(["release", "--prefix", "", "a", &token])).exits(77);
 }
 
 #[test]
@@ -102,17 +102,17 @@ fn a_waiters_token_cannot_be_used_before_it_holds() {
     let first = holder(&server, &[], "L");
     let second = support::waiter(&server, &[], "L", "second");
     let waiting = server.waiters_token("L");
-    assert_eq!(run(&mut server.rlock(["release", "L", &waiting])).code(), 77);
+    run(&mut server.rlock(["release", "L", &waiting])).exits(77);
     first.finish();
-    assert_eq!(second.finish().out(), "ENTERED second");
+    second.finish().prints("ENTERED second");
 }
 
 #[test]
 fn no_token_and_an_empty_token_are_usage_errors() {
     let server = Server::start();
     for command in ["renew", "release"] {
-        assert_eq!(run(&mut server.rlock([command, "L"])).code(), 64);
-        assert_eq!(run(&mut server.rlock([command, "L", ""])).code(), 64);
+        run(&mut server.rlock([command, "L"])).exits(64);
+        run(&mut server.rlock([command, "L", ""])).exits(64);
         assert_eq!(run(server.rlock([command, "L"]).env("RLOCK_TOKEN", "")).code(), 64);
     }
 }
@@ -133,12 +133,12 @@ fn a_key_deleted_or_overwritten_by_hand_is_a_lost_lock() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");
     server.cli(&["DEL", "rlock:L"]);
-    assert_eq!(run(&mut server.rlock(["renew", "L", &token])).code(), 77);
+    run(&mut server.rlock(["renew", "L", &token])).exits(77);
     // A release of a lost lock fails, but admits others sooner.
-    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
+    run(&mut server.rlock(["release", "L", &token])).exits(77);
     let token = acquire(&server, &["-n"], "L");
     server.cli(&["SET", "rlock:L", "theirs"]);
-    assert_eq!(run(&mut server.rlock(["release", "L", &token])).code(), 77);
+    run(&mut server.rlock(["release", "L", &token])).exits(77);
     assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
 }
 
