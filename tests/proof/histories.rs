@@ -20,7 +20,7 @@ use play::Both;
 use step::Step;
 
 /// How many histories a test run plays.
-const HISTORIES: u64 = 10_000;
+const HISTORIES: u64 = 20_000;
 
 fn play(steps: &[Step]) {
     let database = u8::from(steps.len().is_multiple_of(8));

@@ -39,7 +39,9 @@ impl Both<'_> {
     /// The answer to a client, from both.
     pub(super) fn answer(&mut self, ask: &Ask, attempt: u64, seen: &[Seen]) -> Verdict {
         let request = ask.request(&self.key.clone(), &self.tokens, self.now);
-        self.ask(&request, attempt, seen)
+        let verdict = self.ask(&request, attempt, seen);
+        self.compare();
+        verdict
     }
 
     pub(super) fn remembered(&mut self) -> Vec<Seen> {
