@@ -269,7 +269,15 @@ mod tests {
     #[test]
     fn other_urls_are_rejected_without_showing_a_password() {
         for bad in [
-            &["redis+sentinel://:secret@h"][..],
+            &["redis://:secret@"][..],
+            &["redis://:secret@h?db=3"],
+            &["redis://:secret@h:0"],
+            &["redis://:secret@h/1/2"],
+            &["redis://:secret@h/-1"],
+            &["redis://:secret@h#insecure"],
+            &["unix:///s?database=3"],
+            &["unix://s?pass=secret"],
+            &["redis+sentinel://:secret@h"],
             &["redis+sentinel://:secret@h/"],
             &["redis+sentinel://:secret@h//0"],
             &["redis+sentinel://:secret@h/svc/x"],
