@@ -1,22 +1,16 @@
 //! Precedence: --next goes ahead of the queue, and of the waiters with --supersede only the newest
 //! remains.
 
-use std::process::Command;
-
-use serde_json::Value;
-
 use crate::support::{
-    Finished, LongerWait, READY, Running, Server, also_on_local, holder, rlock, run, until, waiter,
+    Finished, LongerWait, Running, Server, also_on_local, holder, quorum, until, waiter,
 };
 
 also_on_local! {
     next_goes_ahead_of_the_queue_and_behind_others_with_next,
     a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer,
-    a_newer_request_with_supersede_cancels_older_ones,
-    a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder,
-    a_stopped_waiter_does_not_supersede_a_newer_one,
+    a_newer_request_with_supersede_cancels_older_ones_with_it_but_no_others,
+    a_stopped_waiter_does_not_run_after_a_newer_one,
     a_request_that_is_never_queued_supersedes_nothing,
-    a_superseded_waiter_is_not_busy_and_says_so_in_json,
 }
 
 #[test]
@@ -24,34 +18,21 @@ fn next_goes_ahead_of_the_queue_and_behind_others_with_next() {
     let server = Server::start();
     let file = server.directory().join("order");
     let queue = |options: &[&str], word: &str| {
-        let enter = format!("echo {word} >> {}", file.display());
-        let exec = [&["exec"], options, &["L", "sh", "-c", &enter]].concat();
-        let mut waiter = Running::start(&mut server.rlock(exec));
-        waiter.told("waiting at position");
-        waiter
+        waiter(&server, options, "L", &format!("{word} >> {}", file.display()))
     };
     let first = holder(&server, &[], "L");
-    let waiters = [
-        queue(&[], "third"),
-        queue(&["--next"], "first"),
-        queue(&["--next"], "second"),
-        queue(&[], "fourth"),
-    ];
+    let waiters =
+        [queue(&[], "3"), queue(&["--next"], "1"), queue(&["--next"], "2"), queue(&[], "4")];
     let shown = server.inspect("L");
-    let next: Vec<bool> =
-        shown["waiters"].as_array().unwrap().iter().map(|one| one["next"] == true).collect();
-    assert_eq!(next, [true, true, false, false]);
-    let page = server.run("inspect L").out();
-    assert_eq!(page.matches(", --next").count(), 2, "{page}");
+    let next = shown["waiters"].as_array().unwrap().iter().map(|one| one["next"] == true);
+    assert_eq!(next.collect::<Vec<_>>(), [true, true, false, false]);
+    assert_eq!(server.run("inspect L").out().matches(", --next").count(), 2);
     first.finish();
     for waiter in waiters {
         waiter.finish().exits(0);
     }
     let order = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(
-        order.split_whitespace().collect::<Vec<_>>(),
-        ["first", "second", "third", "fourth"]
-    );
+    assert_eq!(order, "ENTERED 1\nENTERED 2\nENTERED 3\nENTERED 4\n");
 }
 
 #[test]
@@ -59,72 +40,51 @@ fn a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer() {
     let server = Server::start();
     let reader = holder(&server, &["--shared"], "L");
     let writer = waiter(&server, &[], "L", "writer");
-    let exec = ["exec", "-n", "--shared", "L", "true"];
-    assert_eq!(run(&mut server.rlock(exec)).code(), 75);
-    let exec = ["exec", "-n", "--shared", "--next", "L", "true"];
-    assert_eq!(run(&mut server.rlock(exec)).code(), 0);
+    server.run("exec -n --shared L true").exits(75);
+    server.run("exec -n --shared --next L true").exits(0);
     reader.finish();
     writer.finish().prints("ENTERED writer");
 }
 
 #[test]
-fn a_newer_request_with_supersede_cancels_older_ones() {
+fn a_newer_request_with_supersede_cancels_older_ones_with_it_but_no_others() {
     let server = Server::start();
-    let first = holder(&server, &[], "L");
+    let first = holder(&server, &["--supersede"], "L");
+    let other = waiter(&server, &[], "L", "other");
     let older = waiter(&server, &["--supersede"], "L", "older");
+    let options = ["acquire", "--json", "-q", "-E", "9", "--supersede", "L"];
+    let quiet = Running::start(&mut server.rlock(options));
     // It learns this immediately, not at its next heartbeat, which is up to 10 s later.
     let mut longer = LongerWait::of("6s");
+    let older = older.end().exits(79);
+    older.says("rlock: L: superseded by ");
     let newer = waiter(&server, &["--supersede", "--label", "https://ci/813"], "L", "newer");
-    let told = older.end();
+    // It is not busy.
+    let quiet = quiet.end().exits(79);
     longer.is_not_over();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().contains("rlock: L: superseded by "), "{told:?}");
-    assert!(told.err().contains(" (sh), label https://ci/813"), "{told:?}");
-    assert_eq!(server.waiting("L"), 1);
-    first.finish();
+    assert_eq!(quiet.err(), "");
+    let document = quiet.json();
+    assert_eq!(document["status"], "superseded");
+    assert_eq!(document["superseded_by"]["label"], "https://ci/813");
+    assert_eq!(document["superseded_by"]["command"], "sh");
+    assert_eq!(server.waiting("L"), 2);
+    first.finish().exits(0);
+    other.finish().prints("ENTERED other");
     newer.finish().prints("ENTERED newer");
 }
 
 #[test]
-fn a_waiter_without_supersede_is_not_superseded_and_neither_is_the_holder() {
-    let server = Server::start();
-    let first = holder(&server, &["--supersede"], "L");
-    let other = waiter(&server, &[], "L", "other");
-    let newest = waiter(&server, &["--supersede"], "L", "newest");
-    assert_eq!(server.waiting("L"), 2);
-    first.finish().exits(0);
-    other.finish().prints("ENTERED other");
-    newest.finish().prints("ENTERED newest");
-    for option in ["-n", "-w0"] {
-        run(&mut server.rlock(["exec", option, "--supersede", "L", "true"])).exits(64);
-    }
-}
-
-#[test]
-fn a_stopped_waiter_does_not_supersede_a_newer_one() {
+fn a_stopped_waiter_does_not_run_after_a_newer_one() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
     // It loses its position after two heartbeats of 100 ms and 2 s.
     let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
     older.signal("STOP");
     until("it loses its position", || server.waiting("L") == 0);
-    let newer = waiter(&server, &["--supersede"], "L", "newer");
-    older.signal("CONT");
-    let told = older.end();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().contains("superseded by "), "{told:?}");
-    first.finish();
-    newer.finish().prints("ENTERED newer");
-    // The same, when the newer run is over: an older one must not run after it.
-    let first = holder(&server, &[], "L");
-    let older = waiter(&server, &["--supersede", "--ttl", "300ms"], "L", "older");
-    older.signal("STOP");
-    until("it loses its position", || server.waiting("L") == 0);
     first.finish();
     server.run("exec --supersede L true").exits(0);
     older.signal("CONT");
-    let told = older.end();
-    assert_eq!((told.code(), told.out().as_str()), (79, ""), "{told:?}");
+    older.end().exits(79).prints("").says("superseded by ");
 }
 
 #[test]
@@ -133,8 +93,7 @@ fn a_request_that_is_never_queued_supersedes_nothing() {
     let first = holder(&server, &["--shared", "--owner", "me"], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");
     // An upgrade is never granted.
-    let options = ["exec", "--supersede", "--reentrant", "--owner", "me", "L", "true"];
-    assert_eq!(run(&mut server.rlock(options)).code(), 75);
+    server.run("exec --supersede --reentrant --owner me L true").exits(75);
     assert_eq!(server.waiting("L"), 1);
     first.finish();
     older.finish().prints("ENTERED older");
@@ -146,7 +105,7 @@ fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
     let first = holder(&server, &["--ttl", "60s"], "L");
     let older = waiter(&server, &["--supersede"], "L", "older");
     server.signal("STOP");
-    server.run("exec --supersede L true").exits(69);
+    server.run("exec --io-timeout 300ms --supersede L true").exits(69);
     server.signal("CONT");
     until("the server answers", || server.waiting("L") == 1);
     first.finish();
@@ -156,41 +115,14 @@ fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
 #[test]
 fn a_server_that_restarts_from_an_old_snapshot_knows_which_waiter_is_newer() {
     let mut server = Server::on_tcp(&[]);
-    let superseding = ["exec", "--ttl", "3s", "--supersede", "L", "true"];
-    assert_eq!(run(&mut server.rlock(superseding)).code(), 0);
+    server.run("exec --ttl 3s --supersede L true").exits(0);
     server.cli(&["SAVE"]);
-    let first = holder(&server, &["--ttl", "3s"], "L");
-    let newest = waiter(&server, &["--ttl", "3s", "--supersede"], "L", "newest");
-    first.signal("KILL");
+    let mut first = holder(&server, &["--ttl", "2s"], "L");
+    let newest = waiter(&server, &["--ttl", "2s", "--supersede"], "L", "newest");
+    first.process.kill();
     server.kill();
     server.start_again();
-    let told = newest.end();
-    assert_eq!(told.out(), "ENTERED newest", "{told:?}");
-}
-
-#[test]
-fn a_superseded_waiter_is_not_busy_and_says_so_in_json() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let options = ["acquire", "--json", "-q", "-E", "9", "--supersede", "L"];
-    let older = Running::start(&mut server.rlock(options));
-    until("it waits", || server.waiting("L") == 1);
-    let newer = waiter(&server, &["--supersede", "--label", "813"], "L", "newer");
-    let told = older.end();
-    assert_eq!((told.code(), told.err().as_str()), (79, ""), "{told:?}");
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
-    assert_eq!(document["status"], "superseded");
-    assert_eq!(document["superseded_by"]["label"], "813");
-    assert_eq!(document["superseded_by"]["command"], "sh");
-    first.finish();
-    newer.finish();
-}
-
-fn at(servers: &[Server], arguments: &[&str]) -> Command {
-    let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let mut command = rlock(arguments);
-    command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", "3s");
-    command
+    newest.end().prints("ENTERED newest");
 }
 
 #[test]
@@ -201,26 +133,22 @@ fn a_quorum_serves_next_first_and_only_the_newest_remains() {
     let queue = |options: &[&str], word: &str| {
         let enter = format!("echo {word} >> {}", file.display());
         let exec = [&["exec"], options, &["L", "sh", "-c", &enter]].concat();
-        let mut waiter = Running::start(&mut at(&servers, &exec));
+        let mut waiter = Running::start(&mut quorum::at(&servers, &exec));
         waiter.told("waiting at position");
         waiter
     };
-    let first =
-        Running::start(&mut at(&servers, &["exec", "L", "sh", "-c", READY])).prints_first("READY");
+    let first = quorum::holder(&servers, &[]);
     let last = queue(&[], "last");
     let older = queue(&["--supersede"], "older");
     // The newest supersedes the older one, even while a server is away.
     servers[2].signal("STOP");
     let newer = queue(&["--supersede"], "newer");
-    let told = older.end();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().contains("superseded by "), "{told:?}");
+    older.end().exits(79).says("superseded by ");
     servers[2].signal("CONT");
     let next = queue(&["--next"], "next");
     first.finish();
     for waiter in [next, last, newer] {
         waiter.finish().exits(0);
     }
-    let order = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), ["next", "last", "newer"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "next\nlast\nnewer\n");
 }
