@@ -1,10 +1,8 @@
 //! `release --force --id` revokes one hold, or removes one waiter, and says why.
 
-use serde_json::Value;
-
 use crate::support::{
-    Finished, LongerWait, READY, Running, Server, acl, acquire, also_on_local, holder, rlock, run,
-    until, waiter,
+    Finished, LongerWait, Running, Server, acquire, also_on_local, holder, quorum, run, until,
+    waiter,
 };
 
 also_on_local! {
@@ -12,7 +10,6 @@ also_on_local! {
     now_revokes_one_hold_immediately,
     a_waiter_is_removed_and_prints_the_reason,
     an_id_that_is_gone_changes_nothing_and_names_the_present_holder,
-    a_reason_is_recorded_when_all_holds_are_revoked,
 }
 
 /// The IDs of the holders or the waiters.
@@ -31,8 +28,7 @@ fn one_of_several_holds_is_revoked_and_its_holder_prints_the_reason() {
     let other = holder(&server, &options, "L");
     let reason = "bad build,\n see OPS-12";
     let arguments = ["release", "--force", "--id", &id, "--reason", reason, "L"];
-    let told = run(server.rlock(arguments).env("USER", "ana")).exits(0);
-    assert!(told.out().starts_with("L: revoked ") && told.out().contains(&id), "{told:?}");
+    run(server.rlock(arguments).env("USER", "ana")).exits(0).shows("L: revoked ").shows(&id);
     victim.end().exits(76).says("was revoked by ana@").says(", reason: bad build,  see OPS-12");
     assert_eq!(ids(&server, "holders").len(), 1);
     other.finish().exits(0);
@@ -41,8 +37,12 @@ fn one_of_several_holds_is_revoked_and_its_holder_prints_the_reason() {
     assert_eq!((&entry["id"], &entry["ended"]), (&id.into(), &"revoked".into()), "{shown}");
     assert_eq!(entry["reason"], "bad build,  see OPS-12");
     assert!(entry["by"].as_str().unwrap().starts_with("ana@"));
-    let page = server.run("inspect L").out();
-    assert!(page.contains(", reason: bad build,"), "{page}");
+    server.run("inspect L").shows(", reason: bad build,");
+    // Without --id, it is the reason for all.
+    let victim = holder(&server, &options, "L");
+    server.run("release --force --reason OPS-12 L").exits(0);
+    victim.end().exits(76).says(", reason: OPS-12");
+    assert_eq!(server.inspect("L")["history"][0]["reason"], "OPS-12");
 }
 
 #[test]
@@ -51,9 +51,7 @@ fn now_revokes_one_hold_immediately() {
     let token = acquire(&server, &["--slots", "2", "--ttl", "1h"], "L");
     let other = acquire(&server, &["--slots", "2", "--ttl", "1h"], "L");
     let next = waiter(&server, &["--slots", "2"], "L", "next");
-    let arguments = ["release", "--force", "--now", "--id", &token[..8], "L", "--json"];
-    let told = run(&mut server.rlock(arguments)).exits(0);
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
+    let document = server.json(&format!("release --force --now --id {} L --json", &token[..8]));
     assert_eq!(document["revoked"][0]["id"], token[..8], "{document}");
     next.finish().prints("ENTERED next");
     run(&mut server.rlock(["release", "L", &token])).exits(77).says("was revoked by ");
@@ -71,16 +69,13 @@ fn a_waiter_is_removed_and_prints_the_reason() {
     // It learns this immediately, not at its next heartbeat, which is up to 10 s later.
     let mut longer = LongerWait::of("6s");
     let arguments = ["release", "--force", "--id", &id, "--reason", "stale", "--json", "L"];
-    let told = run(server.rlock(arguments).env("USER", "ana"));
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
-    assert_eq!((told.code(), &document["status"]), (0, &"removed".into()), "{told:?}");
+    let document = run(server.rlock(arguments).env("USER", "ana")).exits(0).json();
+    assert_eq!(document["status"], "removed");
     assert_eq!(document["removed"]["id"], id, "{document}");
-    let told = victim.end();
+    let told = victim.end().exits(79);
     longer.is_not_over();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().contains("removed from the queue by ana@"), "{told:?}");
-    assert!(told.err().ends_with(", reason: stale"), "{told:?}");
-    let document: Value = serde_json::from_str(&told.out()).unwrap();
+    let told = told.says("removed from the queue by ana@").says(", reason: stale");
+    let document = told.json();
     assert_eq!((&document["status"], &document["reason"]), (&"removed".into(), &"stale".into()));
     first.finish();
     next.finish().prints("ENTERED next");
@@ -92,75 +87,32 @@ fn an_id_that_is_gone_changes_nothing_and_names_the_present_holder() {
     let token = acquire(&server, &[], "L");
     let id = &token[..8];
     run(&mut server.rlock(["release", "L", &token])).exits(0);
-    let arguments = ["release", "--force", "--now", "--id", id, "L"];
-    let told = run(&mut server.rlock(arguments)).exits(77);
-    assert!(
-        told.err()
-            .contains(&format!("no holder or waiter has the id '{id}' (the lock is now free)"))
-    );
+    let release = || server.run(&format!("release --force --now --id {id} L")).exits(77);
+    release().says(&format!("no holder or waiter has the id '{id}' (the lock is now free)"));
     let present = holder(&server, &[], "L");
-    let told = run(&mut server.rlock(arguments)).exits(77);
-    let held = told.err().contains("held by ") && told.err().contains(&present.pid().to_string());
-    assert!(held, "{told:?}");
+    release().says("held by ").says(&present.pid().to_string());
     present.finish().exits(0);
-    for wrong in [
-        vec!["release", "--id", id, "L"],
-        vec!["release", "--reason", "x", "L"],
-        vec!["release", "--force", "--id", "a*", "L"],
-    ] {
-        assert_eq!(run(&mut server.rlock(&wrong)).code(), 64, "{wrong:?}");
-    }
-}
-
-#[test]
-fn a_reason_is_recorded_when_all_holds_are_revoked() {
-    let server = Server::start();
-    let victim = holder(&server, &["--ttl", "1500ms"], "L");
-    let arguments = ["release", "--force", "--reason", "OPS-12", "L"];
-    assert_eq!(run(&mut server.rlock(arguments)).code(), 0);
-    let told = victim.end();
-    assert!(told.err().contains(", reason: OPS-12"), "{told:?}");
-    assert_eq!(server.inspect("L")["history"][0]["reason"], "OPS-12");
-}
-
-#[test]
-fn the_documented_acl_rule_allows_removing_one_client() {
-    let server = Server::on_tcp(&[]);
-    acl::set_up(&server, &acl::rule(&["+hscan"]));
-    let token = acl::as_ci(&mut server.rlock(["acquire", "L"])).out();
-    let arguments = ["release", "--force", "--id", &token[..8], "--now", "L"];
-    let told = acl::as_ci(&mut server.rlock(arguments));
-    assert_eq!(told.code(), 0, "{told:?}");
 }
 
 #[test]
 fn one_client_is_removed_on_a_quorum() {
     let servers: Vec<Server> = (0..3).map(|_| Server::on_tcp(&[])).collect();
     servers.iter().for_each(|server| server.await_uptime(4));
-    let urls: Vec<String> = servers.iter().map(Server::url).collect();
-    let at = |arguments: &[&str]| {
-        let mut command = rlock(arguments);
-        command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", "3s");
-        command
+    let remove = |id: &str, reason: &str| {
+        let release = ["release", "--force", "--id", id, "--reason", reason, "L"];
+        run(&mut quorum::at(&servers, &release))
     };
-    let ids = || -> Vec<String> {
-        let told = run(&mut at(&["inspect", "--json", "L"]));
-        let shown: Value = serde_json::from_str(&told.out()).unwrap();
-        let both = ["holders", "waiters"].map(|what| shown[0][what].as_array().unwrap().clone());
-        both.concat().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
-    };
-    let held = Running::start(&mut at(&["exec", "L", "sh", "-c", READY])).prints_first("READY");
-    let mut waits = Running::start(&mut at(&["exec", "L", "true"]));
+    let held = quorum::holder(&servers, &[]);
+    let mut waits = Running::start(&mut quorum::at(&servers, &["exec", "L", "true"]));
     waits.told("waiting at position");
     servers[0].signal("STOP");
-    let [holder, waiter] = ids().try_into().unwrap();
-    let told = run(&mut at(&["release", "--force", "--id", &waiter, "--reason", "old", "L"]));
-    assert_eq!(told.code(), 0, "{told:?}");
-    let told = waits.end();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().ends_with(", reason: old"), "{told:?}");
-    run(&mut at(&["release", "--force", "--id", &holder, "--reason", "why", "L"])).exits(0);
+    let shown = quorum::inspect(&servers);
+    let [holder, waiter] =
+        ["holders", "waiters"].map(|what| shown[what][0]["id"].as_str().unwrap());
+    remove(waiter, "old").exits(0);
+    waits.end().exits(79).says(", reason: old");
+    remove(holder, "why").exits(0);
     held.end().exits(76).says(", reason: why");
-    run(&mut at(&["release", "--force", "--id", &holder, "L"])).exits(77);
+    remove(holder, "late").exits(77);
     servers[0].signal("CONT");
 }
