@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{self, Finished, Running, Server, acquire, rlock, run, until, waiter};
+use crate::support::{
+    self, Finished, Running, Server, acquire, at, quorum, rlock, run, until, waiter,
+};
 
 /// Starts a client of these servers, lets this many flights to each of them pass, and returns while
 /// the next ones are on their way.
@@ -26,38 +28,31 @@ fn next_flight_after(
 fn server() -> Server {
     let server = Server::on_tcp(&[]);
     let token = acquire(&server, &[], "warm");
-    let known: [&[&str]; 4] = [
-        &["renew", "warm", &token],
-        &["release", "--force", "--id", "ffffffff", "warm"],
-        &["release", "--force", "--now", "warm"],
-        &["inspect", "warm"],
-    ];
-    known.iter().for_each(|arguments| drop(run(&mut server.rlock(*arguments))));
+    run(&mut server.rlock(["renew", "warm", &token]));
+    server.run("release --force --id ffffffff warm");
+    server.run("release --force --now warm");
+    server.run("inspect warm");
     server
 }
 
 #[test]
 fn a_request_of_a_script_or_an_operator_is_repeated_until_the_server_is_back() {
     let server = server();
-    for (arguments, pending) in [
-        (&["renew", "L", "TOKEN"][..], "not renewed yet: "),
-        (&["release", "--force", "--now", "L"], "not revoked yet: "),
-        (&["release", "--force", "--now", "--id", "ID", "L"], "not revoked yet: "),
-        (&["release", "L", "TOKEN"], "not released yet: "),
+    for (line, pending) in [
+        ("renew L TOKEN", "not renewed yet: "),
+        ("release --force --now L", "not revoked yet: "),
+        ("release --force --now --id ID L", "not revoked yet: "),
+        ("release L TOKEN", "not released yet: "),
     ] {
         let token = acquire(&server, &[], "L");
-        let named = arguments.iter().map(|word| match *word {
-            "TOKEN" => &token,
-            "ID" => &token[..8],
-            word => word,
-        });
-        let quick = [&named.collect::<Vec<_>>()[..], &["--io-timeout", "300ms"]].concat();
+        let line = line.replace("TOKEN", &token).replace("ID", &token[..8]);
         server.signal("STOP");
-        let mut asking = Running::start(&mut server.rlock(&quick));
+        let mut asking =
+            Running::start(&mut at(&server.url(), &format!("{line} --io-timeout 300ms")));
         asking.told(pending);
         server.signal("CONT");
         asking.end().exits(0);
-        assert_eq!(server.is_free("L"), arguments[0] == "release");
+        assert_eq!(server.is_free("L"), line.starts_with("release"));
         run(&mut server.rlock(["release", "L", &token]));
     }
 }
@@ -65,20 +60,12 @@ fn a_request_of_a_script_or_an_operator_is_repeated_until_the_server_is_back() {
 #[test]
 fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
     let servers = [server(), server(), server()];
-    for server in &servers {
-        server.await_uptime(4);
-    }
+    servers.iter().for_each(|server| server.await_uptime(4));
     for (count, now) in [(1, &[][..]), (1, &["--now"]), (3, &[])] {
         let servers = &servers[..count];
-        let urls: Vec<String> = servers.iter().map(Server::url).collect();
-        let go = |arguments: &[&str]| {
-            let mut command = rlock(arguments);
-            command.env("RLOCK_URL", urls.join(" ")).env("RLOCK_TTL", "3s");
-            command
-        };
-        let held = ["exec", "L", "sh", "-c", support::READY];
-        let first = Running::start(&mut go(&held)).prints_first("READY");
-        let mut second = Running::start(&mut go(&held));
+        let first = quorum::holder(servers, &[]);
+        let exec = ["exec", "L", "sh", "-c", support::READY];
+        let mut second = Running::start(&mut quorum::at(servers, &exec));
         second.told("waiting at position");
         let force = [&["release", "--force"], now, &["L"]].concat();
         let (wires, force) = next_flight_after(1, servers, &force);
@@ -96,29 +83,24 @@ fn a_forced_release_prints_and_awaits_only_what_it_revoked() {
 #[test]
 fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
     let server = server();
-    let token = acquire(&server, &["--ttl", "1h"], "L");
-    let second = waiter(&server, &[], "L", "second; read _ || :");
-    let force = ["release", "--force", "--now", "--json", "L"];
-    let (wires, force) = next_flight_after(1, std::slice::from_ref(&server), &force);
-    wires[0].drop_replies(true);
-    until("it is revoked", || server.inspect("L")["holders"][0]["id"] != token[..8]);
-    wires[0].drop_replies(false);
-    let told = force.end();
-    let document: serde_json::Value = serde_json::from_str(&told.out()).unwrap();
-    let revoked = document["revoked"].as_array().unwrap();
-    assert_eq!((told.code(), revoked.len()), (0, 1), "{told:?}");
-    assert_eq!(revoked[0]["id"], token[..8]);
-    second.finish().exits(0);
-
-    // The first flight removes the client.
-    let token = acquire(&server, &["--ttl", "1h"], "L");
-    let force = ["release", "--force", "--now", "--id", &token[..8], "L"];
-    let (wires, force) = next_flight_after(0, std::slice::from_ref(&server), &force);
-    wires[0].drop_replies(true);
-    until("it is revoked", || server.is_free("L"));
-    wires[0].drop_replies(false);
-    let told = force.end().exits(0);
-    assert_eq!(told.out(), format!("L: id {} no longer holds or awaits the lock", &token[..8]));
+    // With --id, the first flight removes the client.
+    for (passed, by_id) in [(1, false), (0, true)] {
+        let token = acquire(&server, &["--ttl", "1h"], "L");
+        let id = &token[..8];
+        let second = waiter(&server, &[], "L", "second; read _ || :");
+        let force = ["release", "--force", "--now", "--json", "L", "--id", id];
+        let force = if by_id { &force[..] } else { &force[..5] };
+        let (wires, force) = next_flight_after(passed, std::slice::from_ref(&server), force);
+        wires[0].drop_replies(true);
+        until("it is revoked", || server.inspect("L")["holders"][0]["id"] != *id);
+        wires[0].drop_replies(false);
+        let revoked = force.end().exits(0).json()["revoked"].clone();
+        match by_id {
+            true => assert_eq!(revoked, serde_json::Value::Null),
+            false => assert_eq!((&revoked[0]["id"], revoked.get(1)), (&id.into(), None)),
+        }
+        second.finish().exits(0);
+    }
 }
 
 #[test]
@@ -147,7 +129,5 @@ fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     server.run("release --force --now L").exits(0);
     wire.drop_replies(false);
     wire.cut();
-    let told = exec.end();
-    assert_eq!(told.code(), 79, "{told:?}");
-    assert!(told.err().contains("this token's hold was revoked by "), "{told:?}");
+    exec.end().exits(79).says("this token's hold was revoked by ");
 }
