@@ -26,8 +26,8 @@ const FIRST: &str = "my $rlock = getppid; my $child = $ARGV[0] =~ /-(9|32|33)$/ 
 struct Holder {
     name: String,
     signal: i32,
-    to_group: bool,
-    _process: Option<Process>,
+    /// Unless it is a job of the terminal, whose group gets the signal.
+    process: Option<Process>,
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn no_signal_lets_a_command_run_beside_the_next_holder() {
         let name = format!("process-{signal}");
         let exec = ["exec", "--ttl", "3s", &name, "perl", "-e", FIRST, &name];
         let process = start(server.rlock(exec).process_group(0), directory);
-        Holder { name, signal, to_group: false, _process: Some(process) }
+        Holder { name, signal, process: Some(process) }
     };
     send_and_judge(&server, SIGNALS.map(holder).collect());
     let mut terminal = Terminal::start(&server);
@@ -47,7 +47,7 @@ fn no_signal_lets_a_command_run_beside_the_next_holder() {
     terminal.enters(&format!("cd {}; {all} {exec} & done", directory.display()));
     let job = |signal| {
         let name = format!("job-{signal}");
-        Holder { name, signal, to_group: true, _process: None }
+        Holder { name, signal, process: None }
     };
     send_and_judge(&server, SIGNALS.map(job).collect());
 }
@@ -58,13 +58,13 @@ fn send_and_judge(server: &Server, holders: Vec<Holder>) {
     let run = |holder: &Holder| until_it_runs(&directory.join(&holder.name));
     let pids: Vec<i32> = holders.iter().map(run).collect();
     let mut waiters = Vec::new();
-    for (Holder { name, signal, to_group, .. }, rlock) in holders.iter().zip(&pids) {
+    for (Holder { name, signal, process }, rlock) in holders.iter().zip(&pids) {
         let second = format!("echo second >> {name}");
         let exec = ["exec", "-q", "-w", "60s", name, "sh", "-c", &second];
         waiters.push(start(&mut server.rlock(exec), directory));
         // It fails if the holder has ended, which a machine under load may have starved.
         // SAFETY: it takes numbers only.
-        unsafe { libc::kill(if *to_group { -rlock } else { *rlock }, *signal) };
+        unsafe { libc::kill(if process.is_none() { -rlock } else { *rlock }, *signal) };
     }
     // All leases end that are not renewed.
     std::thread::sleep(Duration::from_millis(3500));

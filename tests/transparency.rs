@@ -1,11 +1,10 @@
 //! `rlock exec NAME -- COMMAND` behaves like COMMAND; flock(1) is the oracle where it has an answer.
 
-use std::ffi::CString;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use crate::support::limit::output_of;
-use crate::support::{self, Finished, Server, binary, run};
+use crate::support::{self, Finished, Server, run};
 
 #[test]
 fn rlock_exits_with_every_status_of_its_command() {
@@ -35,14 +34,12 @@ fn rlock_dies_by_the_signal_that_killed_its_command() {
 fn same_as_under_flock(prepare: &str, script: &str) {
     let server = Server::start();
     let wrapped = |wrapper: &str| {
-        let mut shell =
-            server.program("bash -c", &format!("{prepare}\nexec {wrapper} bash -c \"$SCRIPT\""));
+        let all = format!("{prepare}\n{wrapper} bash -c \"$SCRIPT\"; echo \"outside $?\"");
+        let mut shell = server.program("bash -c", &all);
         let output = run(shell.env("SCRIPT", script).env("FILE", server.directory().join("flock")));
-        (output.status.code(), output.out(), output.err())
+        (output.out(), output.err())
     };
-    let (rlock, flock) = (wrapped("$rlock exec L --"), wrapped("flock $FILE"));
-    assert_eq!(rlock, flock, "{prepare}; {script}");
-    assert_ne!(flock.1, "", "the script says nothing: {flock:?}");
+    assert_eq!(wrapped("$rlock exec L --"), wrapped("flock $FILE"), "{prepare}; {script}");
 }
 
 #[test]
@@ -116,31 +113,6 @@ fn umask_directory_arguments_and_environment_pass_through() {
 }
 
 #[test]
-fn repeated_and_malformed_entries_of_the_environment_pass_through() {
-    let server = Server::start();
-    let url = format!("RLOCK_URL={}", server.url());
-    let odd = ["A=1", "no-variable", "=", "A=2", "", "RLOCK_SLOT=7", "\u{e9}=\n"];
-    let entries: Vec<_> = [url.as_str()].iter().chain(&odd).map(|entry| c_string(entry)).collect();
-    let words = [binary(), "exec", "L", "/bin/cat", "/proc/self/environ"].map(c_string);
-    let mut command = Command::new(binary());
-    // SAFETY: it makes one system call.
-    unsafe {
-        command.pre_exec(move || {
-            Err(nix::unistd::execve(&words[0], &words, &entries).unwrap_err().into())
-        });
-    }
-    let output = run(&mut command);
-    let passed = output.out();
-    let expected = format!("{url}\0A=1\0no-variable\0=\0A=2\0\0\u{e9}=\n\0RLOCK_NAME=L\0");
-    assert!(passed.starts_with(&expected), "{output:?}");
-    assert!(!passed.contains("RLOCK_SLOT"), "{output:?}");
-}
-
-fn c_string(text: &str) -> CString {
-    CString::new(text).unwrap()
-}
-
-#[test]
 fn options_end_at_the_commands_first_word() {
     let server = Server::start();
     for before in ["-n L", "L -n", "L -n --"] {
@@ -164,10 +136,9 @@ fn the_command_learns_about_its_lock_from_its_environment() {
     let server = Server::start();
     let script = "echo $RLOCK_NAME; echo $RLOCK_TOKEN; echo $RLOCK_FENCE; echo $RLOCK_HELD";
     let mut command = server.rlock(["exec", "inner", "sh", "-c", script]);
-    let output = run(command.env("RLOCK_HELD", "rlock:outer=t0"));
-    let lines: Vec<String> = output.out().lines().map(str::to_owned).collect();
-    assert_eq!(lines[0], "inner");
-    assert_eq!(lines[1].len(), 36);
+    let told = run(command.env("RLOCK_HELD", "rlock:outer=t0")).out();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!((lines[0], lines[1].len()), ("inner", 36));
     assert!(lines[2].parse::<u64>().unwrap() > 1_700_000_000_000);
     assert_eq!(lines[3], format!("rlock:outer=t0 rlock:inner={}", lines[1]));
 }

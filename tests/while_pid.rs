@@ -57,16 +57,11 @@ fn a_server_that_dies_while_the_keeper_starts_is_unreachable() {
     assert!(output.err().contains("; check the "), "{output:?}");
 }
 
-/// A process for a keeper to watch.
-fn sleeper() -> Process {
-    Process::start(Command::new("sleep").arg("600"))
-}
-
 #[test]
 fn a_waiter_whose_process_ends_leaves_the_queue() {
     let server = Server::start();
     let holder = support::holder(&server, &[], "L");
-    let mut sleeper = sleeper();
+    let mut sleeper = Process::start(Command::new("sleep").arg("600"));
     let acquire = format!("acquire --while-pid {}", sleeper.id());
     let waits = server.starts(&acquire, "L").tells("waiting at position 1");
     sleeper.kill();
@@ -80,11 +75,10 @@ fn a_waiter_whose_process_ends_leaves_the_queue() {
 fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     let server = Server::on_tcp(&[]);
     let (wire, flights) = measured_wire(&server);
-    let sleeper = sleeper();
     let before = wire.flights();
     // Keeps the request of the keeper back until it is held back altogether.
     wire.delay(Duration::from_millis(800));
-    let pid = sleeper.id().to_string();
+    let pid = std::process::id().to_string();
     let mut acquire = server.rlock(["acquire", "--json", "--while-pid", &pid, "L"]);
     let acquire = Running::start(acquire.env("RLOCK_URL", wire.url()));
     until("the keeper asks", || wire.flights() > before + flights);

@@ -89,19 +89,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_process_is_continued_at_the_last_moment_that_was_set() {
-        let (stopped, ended, child) = outcomes(|| {
-            let mut timer = ContinueTimer::new();
-            let moment = Instant::now() + Duration::from_millis(100);
-            timer.set(Some(moment + Duration::from_secs(3600)));
-            timer.set(Some(moment));
-            raise(Signal::SIGSTOP).is_ok() && Instant::now() >= moment
-        });
-        assert_eq!(stopped, WaitStatus::Stopped(child, Signal::SIGSTOP));
-        assert_eq!(ended, WaitStatus::Exited(child, 7));
-    }
-
-    #[test]
     fn a_process_that_is_stopped_just_after_the_moment_is_continued_too() {
         let (stopped, ended, child) = outcomes(|| {
             let mut timer = ContinueTimer::new();

@@ -80,18 +80,6 @@ impl Terminal {
         terminal
     }
 
-    /// Waits until this program is the first live process in the foreground group of the terminal.
-    pub fn belongs_to(&self, program: &str) {
-        super::until("the terminal changes hands", || {
-            let group = nix::unistd::tcgetpgrp(&self.keyboard).unwrap().to_string();
-            let all = output_of(Command::new("ps").args(["-eo", "pgid=,stat=,comm="]));
-            let all = String::from_utf8_lossy(&all.stdout).into_owned();
-            let mut members = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            members.find(|line| line[0] == group && !line[1].starts_with('Z')).map(|line| line[2])
-                == Some(program)
-        });
-    }
-
     /// Suspends the job in the foreground, and waits for the next prompt. The shell may see the first
     /// process of the job stop before the others, which would still read what is typed then.
     #[track_caller]
