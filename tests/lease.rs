@@ -547,13 +547,9 @@ fn orphans_are_reaped_however_they_end() {
 
 support::also_on_local! {
     a_command_that_outlives_its_ttl_keeps_the_lock,
-    a_lost_lock_ends_all_that_the_command_has_started,
     what_a_command_leaves_running_outlives_a_normal_end,
     a_loss_before_the_command_ends_causes_76_even_if_it_is_detected_later,
     killing_rlock_kills_its_command_and_frees_the_lock_within_one_ttl,
-    after_a_pause_the_command_is_stopped_before_anything_else,
-    a_stopped_rlock_is_continued_in_time_to_end_its_command,
-    a_lost_lock_spares_processes_that_the_command_did_not_start,
 }
 
 support::also_without_vfork! {

@@ -205,9 +205,7 @@ fn a_waiter_that_has_seen_a_holder_never_runs_unlocked() {
 }
 
 support::also_on_local! {
-    a_command_may_clean_up_under_the_lock,
     sigterm_at_any_moment_of_startup_takes_effect_and_leaves_no_lock,
-    process_1_of_a_container_exits_with_128_plus_the_signal,
 }
 
 support::also_without_vfork! {

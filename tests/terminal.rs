@@ -244,10 +244,6 @@ fn in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_ba
     server.run("exec L true").exits(0);
 }
 
-support::also_on_local! {
-    a_suspended_job_ends_before_its_lease_does,
-}
-
 support::also_without_vfork! {
     a_suspended_job_ends_before_its_lease_does,
     in_the_foreground_group_a_command_can_be_interrupted_suspended_and_brought_back,

@@ -349,8 +349,6 @@ fn without_proc_the_keeper_warns_that_it_cannot_stop_every_process() {
 support::also_on_local! {
     the_lock_is_held_for_longer_than_a_lease_and_freed_when_the_script_ends,
     a_script_may_renew_and_release_its_lock_itself,
-    a_script_that_loses_its_lock_is_stopped_with_all_that_it_started,
-    a_stopped_keeper_is_continued_in_time_to_stop_its_script,
     every_signal_that_can_be_blocked_makes_the_keeper_ask_and_only_the_server_ends_it,
     a_waiter_whose_process_ends_leaves_the_queue,
 }
