@@ -103,7 +103,7 @@ Examples:
   export RLOCK_URL=redis://redis.example/
   rlock exec -n backup -- backup.sh
 
-  # List all held locks
+  # List all locks that are not free
   rlock inspect",
     disable_help_subcommand = true,
     max_term_width = 80
@@ -130,7 +130,7 @@ pub enum Command {
     /// The environment of COMMAND also contains RLOCK_NAME, RLOCK_TOKEN, RLOCK_FENCE and
     /// RLOCK_HELD. With --slots, it also contains RLOCK_SLOT. RLOCK_FENCE is the
     /// fencing token, a number that grows with each grant. A resource that remembers the largest
-    /// one can reject a late holder.
+    /// one can reject a holder that has lost the lock.
     ///
     /// Options can precede or follow NAME. They end at -- or at the first word of COMMAND.
     #[command(
@@ -221,8 +221,8 @@ the lock (--force without --now), 69 if no server is usable, 78 for a configurat
     Release(Release),
     /// Show the holders and waiters of locks
     ///
-    /// Shows one lock with its holders, its waiters and its history, or lists all held locks that
-    /// match a pattern. Locks that need attention come first.
+    /// Shows one lock with its holders, its waiters and its history, or lists all locks that are not
+    /// free, or those that match a pattern. Locks that need attention come first.
     #[command(
         after_help = DURATION,
         after_long_help = after_options!("\
@@ -262,9 +262,9 @@ pub struct Exec {
     pub common: Common,
     #[command(flatten)]
     pub terms: Terms,
-    /// Send SIGKILL DURATION after SIGTERM if the lock is lost [default: 5s]
+    /// Allow DURATION between SIGTERM and SIGKILL on a loss [default: 5s]
     ///
-    /// The maximum is a third of --ttl.
+    /// A value above a third of --ttl counts as a third of --ttl.
     #[arg(short, long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) kill_after: Option<BoundedDuration>,
     /// Kill the command or let it continue if the lock is lost [default: kill]
@@ -281,8 +281,8 @@ pub struct Exec {
     pub(crate) foreground: bool,
     /// Behave as on SIGTERM when the parent process of rlock ends
     ///
-    /// A waiter leaves the queue; a command receives SIGTERM. For a CI job that may be canceled, or
-    /// a connection that may drop.
+    /// A waiter leaves the queue; a command receives SIGTERM. Use this for a CI job that may be
+    /// canceled, or a connection that may drop.
     #[arg(long, hide_short_help = true)]
     pub(crate) die_with_parent: bool,
     /// Command to run, with its arguments
@@ -320,7 +320,7 @@ pub struct Acquire {
 pub struct Renew {
     #[command(flatten)]
     pub common: Common,
-    /// Expire the lease DURATION from now [env: RLOCK_TTL]
+    /// Let the lease expire DURATION from now [env: RLOCK_TTL]
     ///
     /// Without --ttl, the lease keeps its previous TTL.
     #[arg(short, long, value_name = "DURATION")]

@@ -13,28 +13,29 @@ pub struct Inspect {
     pub common: Common,
     /// Name of a lock, or a pattern such as 'deploy:*'
     ///
-    /// Without NAME, inspect lists all held locks.
+    /// Without NAME, inspect lists all locks that are not free.
     #[arg(value_name = "NAME")]
     pub(crate) subject: Option<Subject>,
     /// Also list locks that are free and still remembered
     ///
     /// For a day after its last use, this shows when and where a lock was last held, for how long
-    /// and with which outcome, and how many clients have found it busy since that hold began.
-    /// In JSON, the history of each lock has only its latest hold; with NAME, it has all.
+    /// and with which outcome, and how many clients have found it busy since that hold began. With
+    /// --json, each lock in a list has only the latest entry of its history. For more, pass NAME.
     #[arg(short, long)]
     pub(crate) all: bool,
     /// List only locks that need attention; exit 1 if there are any
     ///
-    /// Use this as a monitoring check. A lock needs attention if its holder may be dead or stopped,
-    /// if it was revoked but not released, if it cannot be read, or if another tool holds it
-    /// without an expiry. If no lock needs attention, inspect prints nothing and exits with status
-    /// 0.
+    /// Use this as a monitoring check. A lock needs attention if its holder may be dead or
+    /// suspended, if it was revoked but not released, if it cannot be read, or if another tool holds
+    /// it without an expiry. If no lock needs attention, inspect prints nothing and exits with
+    /// status 0.
     #[arg(long)]
     pub(crate) attention: bool,
     /// List only locks that have been held for longer than DURATION
     ///
-    /// A lock of another tool has no known age and is left out. With --attention, such
-    /// locks need attention too. With NAME, --attention is required.
+    /// A lock of another tool has no known age, so it is left out. With --attention, locks that have
+    /// been held for longer than DURATION are listed in addition to those that need attention for
+    /// another reason. To check a single lock, NAME, add --attention.
     #[arg(long, value_name = "DURATION")]
     pub(crate) older_than: Option<BoundedDuration>,
     /// Sort the list by ORDER

@@ -90,14 +90,14 @@ pub struct Common {
     pub(crate) prefix: Option<Prefix>,
     /// Wait at most DURATION for each connection or reply [env: RLOCK_IO_TIMEOUT] [default: 2s]
     ///
-    /// exec, acquire and renew wait at most a quarter of the TTL.
+    /// exec, acquire and renew wait for a quarter of the TTL if that is shorter.
     #[arg(long, value_name = "DURATION", help_heading = "Server", hide_short_help = true)]
     pub(crate) io_timeout: Option<Timeout>,
     /// Read the password from the first line of FILE [env: RLOCK_PASSWORD_FILE]
     ///
     /// Without this option, rlock reads RLOCK_PASSWORD. For an ACL user, set RLOCK_USERNAME too.
-    /// FILE can be a pipe. rlock reads any other file again for each login, so the password can
-    /// change while a lock is held or awaited.
+    /// rlock reads FILE again for each login, so the password can change while a lock is held or
+    /// awaited. If FILE is a pipe, rlock reads it once.
     #[arg(long, value_name = "FILE", help_heading = "Server", hide_short_help = true)]
     pub password_file: Option<PathBuf>,
     /// Trust only the certificate authority in FILE [env: RLOCK_TLS_CA]
@@ -115,8 +115,8 @@ pub struct Common {
     pub tls_key: Option<PathBuf>,
     /// Print failures only
     ///
-    /// With exec and acquire, hides that a lock is awaited or busy, and that a newer request
-    /// superseded this one, but not that an operator removed it from the queue.
+    /// With exec and acquire, hide messages about waiting, about a busy lock and about being
+    /// superseded, but not about a removal from the queue by an operator.
     #[arg(short, long, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print each step with its time
@@ -141,7 +141,7 @@ pub struct Terms {
     /// Name of the lock, at most 200 bytes
     #[arg(value_name = "NAME")]
     pub(crate) name: Name,
-    /// Expire the lease DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
+    /// Let the lease expire DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
     /// If this host dies, the lock becomes free within this time. It does not limit how long the
     /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms, the
@@ -170,9 +170,12 @@ pub struct Terms {
     /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock. If the server
     /// stops answering, rlock gives up at most one --io-timeout after DURATION.
     ///
-    /// With --wait, rlock also waits for a server that cannot be reached or cannot grant locks yet.
-    /// Otherwise it fails immediately, or exec --on-unreachable run runs the command unlocked. Unless
-    /// --nonblock is given, it always waits for the restarted servers of a quorum.
+    /// With --wait, rlock also waits if, at the start, no server can be reached or can grant locks
+    /// yet. Without --wait, it then fails immediately. With --on-unreachable run, exec does not wait
+    /// for a server that cannot be reached: even with --wait, it runs the command unlocked.
+    ///
+    /// Once rlock is in the queue, it waits through outages in any case, until DURATION is over.
+    /// Without --nonblock, it always waits for the restarted servers of a quorum.
     #[arg(
         short,
         long,
@@ -202,8 +205,8 @@ pub struct Terms {
     pub(crate) conflict_exit_code: Option<u8>,
     /// Keep the lock for at least DURATION after acquiring it
     ///
-    /// If the holder releases the lock sooner, no other client can acquire it until then; rlock
-    /// itself does not wait. Use this for cron jobs on hosts whose clocks differ.
+    /// If the holder releases the lock sooner, no other client can acquire it until then; rlock exits
+    /// without waiting for that. Use this for cron jobs on hosts whose clocks differ.
     #[arg(long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) at_least: Option<BoundedDuration>,
     /// Enter a lock that an enclosing exec or the same owner holds
@@ -212,16 +215,17 @@ pub struct Terms {
     /// because waiting could deadlock.
     #[arg(long, conflicts_with = "slots", help_heading = "Sharing")]
     pub(crate) reentrant: bool,
-    /// Hold the lock as owner ID, for --reentrant [env: RLOCK_OWNER]
-    #[arg(long, value_name = "ID", hide_short_help = true, help_heading = "Sharing")]
+    /// Enter locks as OWNER, for --reentrant [env: RLOCK_OWNER]
+    ///
+    /// Commands with the same OWNER can enter each other's locks. OWNER is not a secret.
+    #[arg(long, value_name = "OWNER", hide_short_help = true, help_heading = "Sharing")]
     pub(crate) owner: Option<Owner>,
     /// Require N replicas to confirm each grant or renewal [env: RLOCK_MIN_REPLICAS]
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = replicas, help_heading = "Lease")]
     pub(crate) min_replicas: Option<u32>,
     /// Show TEXT to waiters and in inspect [env: RLOCK_LABEL]
     ///
-    /// For example, the URL of a CI job or a ticket number. Of a long TEXT, the first 1,000 bytes
-    /// are kept.
+    /// For example, the URL of a CI job or a ticket number. rlock keeps only the first 1,000 bytes.
     #[arg(long, value_name = "TEXT", value_parser = OsStringValueParser::new().map(Label::from), help_heading = "Queue")]
     pub(crate) label: Option<Label>,
 }

@@ -34,7 +34,8 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "75",
         &["exec", "acquire"],
-        "another client has the lock and the wait is over (-E sets another status)",
+        "another client has the lock and the wait is over, or an enclosing command holds it (-E sets \
+         another status)",
     ),
     ("75", &["release"], "with --force but not --now, another tool holds the lock"),
     ("76", &["exec"], "the lock was lost while the command ran; overrides the command's status"),
@@ -105,7 +106,8 @@ pub(crate) const ENVIRONMENT: &[(Subcommands, &str, &str)] = &[
         &["exec", "acquire"],
         "RLOCK_FENCE",
         "Set by exec for its command, and by acquire --shell: the fencing token. It is larger than \
-         that of every earlier hold of the lock, so a resource can reject a late holder.",
+         that of every earlier hold of the lock, so a resource can reject a holder that has lost \
+         the lock.",
     ),
     (
         &["exec", "acquire"],
