@@ -138,7 +138,7 @@ fn the_picture_in_the_readme_shows_a_real_session() {
         (between(&page, ", id ", ","), "fea74c26"),
         (line("since"), "  since    2026-11-21T06:31:07.123Z, exclusive"),
         (line("fence"), "  fence    1795242667123456"),
-        (line("lease"), "  lease    21s left, renewed 9s ago"),
+        (line("lease"), "  lease    29s left, renewed 1s ago"),
     ]
     .map(|(own, fixed)| (own.to_owned(), fixed.to_owned()))
     .into();
@@ -157,7 +157,7 @@ fn the_picture_in_the_readme_shows_a_real_session() {
     let arrived = between(&waits, "(make) for ", ",");
     let waits = waits.replace(&format!(" for {arrived},"), " for 1m32s,");
     let up_to = between(&revoked.err(), "waiting up to ", " for").to_owned();
-    replaced.push((format!("waiting up to {up_to} for"), "waiting up to 14s for".into()));
+    replaced.push((format!("waiting up to {up_to} for"), "waiting up to 22s for".into()));
     replaced.push((ana, "ana@ci-3 pid 4242 (make)".into()));
     replaced.push((bob, "bob@ci-1 pid 77 (make)".into()));
 

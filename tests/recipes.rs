@@ -345,7 +345,7 @@ fn a_queue_is_cleared_and_the_holder_stays() {
 fn a_stuck_lock_is_inspected_and_revoked() {
     let server = Server::start();
     let place = Place::new(&server, &[]);
-    let [look_and_evict, free] = &blocks("Release a stuck lock")[..] else { panic!("two") };
+    let [look_and_evict, free] = &blocks("Revoke a stuck lock")[..] else { panic!("two") };
     let (look, evict) = look_and_evict.split_once('\n').unwrap();
     let page = include_str!("../docs/troubleshooting.md");
     let one = blocks_of(page, "## A lock is stuck").remove(0);
