@@ -87,9 +87,8 @@ impl Library {
     fn start_on(&self, server: &Server, name: &str) -> Running {
         let program = [BEFORE, self.python, AFTER].concat();
         let mut python = Command::new(python());
-        let mut peer = Running::start(python.args(["-c", &program, &server.url(), name]));
-        assert_eq!(peer.line(), "READY");
-        peer
+        let peer = Running::start(python.args(["-c", &program, &server.url(), name]));
+        peer.prints_first("READY")
     }
 
     /// The ways in which rlock can name the same lock: options, and a name.
@@ -122,8 +121,7 @@ fn rlock_waits_for_a_librarys_lock_and_never_touches_its_key() {
             run(about(&server, &["exec", "-n"], way).arg("true"))
                 .exits(75)
                 .says("held by another tool");
-            let shown = run(&mut about(&server, &["inspect", "--json"], way)).exits(0);
-            let locks: serde_json::Value = serde_json::from_str(&shown.out()).unwrap();
+            let locks = run(&mut about(&server, &["inspect", "--json"], way)).exits(0).json();
             assert_eq!((&locks[0]["name"], &locks[0]["key"]), (&way.1.into(), &library.key.into()));
             assert_eq!(locks[0]["state"], "foreign");
         }
@@ -173,7 +171,9 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         for way in library.ways() {
             assert_eq!(ask(&mut peer, "try"), "True");
             let value = server.cli(&["GET", library.key]);
-            run(&mut about(&server, &["release", "--force"], way)).exits(75);
+            run(&mut about(&server, &["release", "--force"], way))
+                .exits(75)
+                .says("--force --now to delete its key");
             assert_eq!(server.cli(&["GET", library.key]), value);
             run(&mut about(&server, &["release", "--force", "--now"], way))
                 .exits(0)
@@ -210,10 +210,8 @@ fn rlock_and_libraries_increment_a_counter_without_lost_updates() {
     let mut processes: Vec<Running> = Vec::new();
     for _ in 0..5 {
         let mut shell = Command::new("sh");
-        let mut shell =
-            Running::start(shell.args(["-c", &increment]).env("RLOCK_URL", server.url()));
-        assert_eq!(shell.line(), "READY");
-        processes.push(shell);
+        shell.args(["-c", &increment]).env("RLOCK_URL", server.url());
+        processes.push(Running::start(&mut shell).prints_first("READY"));
         processes.push(REDIS_PY.start_on(&server, POTTERY.key));
         processes.push(POTTERY.start(&server));
     }

@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::limit::{limit, set_limit};
-use crate::support::pty::Terminal;
-use crate::support::{Running, Server, is_gone, run, until};
+use crate::support::{Running, is_gone, run, until};
 
 /// Runs until its stdin ends, and does not do what the test waits for.
 fn busy() -> Running {
@@ -31,40 +30,14 @@ fn a_wait_in_vain_fails_the_test_and_names_what_it_waited_for() {
     fails(&["a line", "stdout"], || drop(running.line()));
     fails(&["\"READY\"", "stderr"], || drop(running.told("READY")));
     fails(&["the end of process"], || drop(running.process.wait()));
-    let mut running = busy();
-    fails(&["its end", "stdout"], || {
-        running.say("c");
-        drop(running.end());
-    });
     fails(&["sleep"], || drop(run(Command::new("sleep").arg("1000"))));
     fails(&["it rains"], || until("it rains", || false));
-}
-
-#[test]
-fn a_wait_on_endless_output_ends() {
+    // Endless output is a wait in vain too.
     let mut endless = Command::new("sh");
     endless.args(["-c", "while :; do echo y; echo y >&2; done"]);
     let mut running = Running::start(&mut endless);
     fails(&["\"READY\"", "stderr"], || drop(running.told("READY")));
     fails(&["its end", "stdout"], || drop(running.end()));
-    fails(&["while :"], || drop(run(&mut endless)));
-}
-
-#[test]
-fn a_terminal_that_does_not_show_a_text_fails_the_test_and_names_the_text() {
-    let mut terminal = Terminal::start(&Server::start());
-    fails(&["\"READY\""], || drop(terminal.sees("READY")));
-}
-
-#[test]
-fn a_test_that_fails_leaves_no_process_behind() {
-    let running = busy();
-    let pid = running.pid().to_string();
-    fails(&["READY"], move || {
-        let mut running = running;
-        running.told("READY");
-    });
-    assert!(is_gone(&pid));
 }
 
 #[test]

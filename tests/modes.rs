@@ -226,16 +226,6 @@ fn force_now_frees_the_lock_of_a_dead_holder_at_once() {
 }
 
 #[test]
-fn only_force_now_breaks_another_tools_lock() {
-    let server = Server::start();
-    server.cli(&["SET", "rlock:L", "theirs"]);
-    server.run("release --force L").exits(75).says("--force --now to delete its key");
-    assert_eq!(server.cli(&["GET", "rlock:L"]), "theirs");
-    server.run("release --force --now L").exits(0);
-    assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0");
-}
-
-#[test]
 fn waiters_of_one_owner_enter_together() {
     let server = Server::start();
     let first = holder(&server, &[], "L");

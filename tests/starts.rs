@@ -4,13 +4,13 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::{Finished, Running, Server, binary, run, until};
+use crate::support::{Finished, Running, Server, at, binary, until};
 
 /// Starts a command that waits, and has said once that the server does not serve it.
 #[track_caller]
 fn begun(server: &Server, problem: &str) -> Running {
-    let exec = ["exec", "--io-timeout", "1s", "-w", "1m", "L", "echo", "RUNS"];
-    let mut exec = Running::start(&mut server.rlock(exec));
+    let exec = "exec --io-timeout 1s -w 1m L echo RUNS";
+    let mut exec = Running::start(&mut at(&server.url(), exec));
     let told = exec.told("rlock: L: ");
     assert!(told.contains(problem) && told.ends_with("; retrying"), "{told}");
     exec
@@ -82,15 +82,9 @@ fn what_does_not_pass_by_itself_or_is_not_waited_for_fails_at_once() {
     let mut server = Server::with(&["--requirepass", "secret"]);
     server.run("exec -w 1h L true").exits(78);
     server.kill();
-    for (status, options) in [
-        (69, ["-n"].as_slice()),
-        (69, &[]),
-        (69, &["-w", "0"]),
-        (0, &["-w", "1h", "--on-unreachable", "run"]),
-    ] {
-        let exec = [&["exec"], options, &["L", "true"]].concat();
-        assert_eq!(run(&mut server.rlock(exec)).code(), status, "{options:?}");
+    for (options, status) in
+        [("-n", 69), ("", 69), ("-w 0", 69), ("-w 300ms", 69), ("-w 1h --on-unreachable run", 0)]
+    {
+        server.run(&format!("exec {options} L true")).exits(status);
     }
-    let exec = ["exec", "-w", "300ms", "L", "true"];
-    assert_eq!(run(&mut server.rlock(exec)).code(), 69);
 }

@@ -269,14 +269,6 @@ fn rlock_waits_for_another_tools_lock() {
     server.run("exec -w 20s L echo in").prints("in");
 }
 
-#[test]
-fn another_tool_respects_a_lock_of_rlock() {
-    let server = Server::start();
-    let token = acquire(&server, &[], "L");
-    assert_eq!(server.cli(&["SET", "rlock:L", "theirs", "NX", "PX", "900"]), "");
-    assert_eq!(server.cli(&["GET", "rlock:L"]), token);
-}
-
 support::also_on_local! {
     nonblock_fails_at_once_and_names_the_holder,
     the_conflict_exit_code_can_be_chosen,
