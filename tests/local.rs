@@ -282,8 +282,7 @@ fn every_name_has_its_own_file_and_is_listed() {
         run(&mut local.rlock(["acquire", "-n", name])).exits(75);
     }
     local.run("acquire --prefix other: a").exits(0);
-    let listed: serde_json::Value =
-        serde_json::from_str(&local.run("inspect --json").out()).unwrap();
+    let listed = local.json("inspect --json");
     let listed = listed.as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap());
     let mut listed = Vec::from_iter(listed);
     listed.sort_unstable();
@@ -339,7 +338,8 @@ fn files_unused_for_a_day_are_removed() {
     // Used a moment ago, although its file looks two days old.
     acquire(&local, &["--ttl", "3s"], "lapsed");
     age(&file(".rlock:lapsed.state"));
-    assert!(local.run("inspect").out().contains("\nheld "), "stray files do not hide it");
+    // These files do not hide a lock.
+    local.run("inspect").shows("\nheld ");
     age(&file(".swept"));
     local.run("exec new true").exits(0);
     assert!(deeper.exists());
@@ -538,8 +538,7 @@ fn users_of_a_group_exclude_each_other_in_a_shared_directory() {
         let exec = ["exec", name, "sh", "-c", READY];
         let first = Running::start(&mut group.rlock(one, &exec)).prints_first("READY");
         run(&mut group.rlock(other, &["exec", "-n", name, "true"])).exits(75);
-        let shown = run(&mut group.rlock(other, &["inspect", name])).out();
-        assert!(shown.contains("held by"), "{shown}");
+        run(&mut group.rlock(other, &["inspect", name])).shows("held by");
         let enters = |user| {
             let exec = ["exec", name, "echo", "ENTERED"];
             Running::start(&mut group.rlock(user, &exec)).tells("waiting at position")

@@ -86,9 +86,7 @@ fn a_signal_while_the_keeper_starts_leaves_no_lock_and_prints_one_document() {
     wire.delay(Duration::ZERO);
     acquire.signal("TERM");
     wire.part(false);
-    let told = acquire.end().out();
-    let document: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(document["status"], "stopped", "{told}");
+    assert_eq!(acquire.end().json()["status"], "stopped");
     assert!(server.is_free("L"));
 }
 
@@ -103,8 +101,7 @@ fn a_lock_that_is_revoked_while_the_keeper_starts_is_lost() {
     let script = Running::start(script.env("RLOCK_URL", wire.url()).env("TTL", "60s"));
     until("the keeper asks", || wire.flights() > before + flights);
     wire.part(true);
-    let revoked = server.run("release --force --now L").out();
-    assert!(revoked.starts_with("L: revoked"), "{revoked}");
+    server.run("release --force --now L").shows("L: revoked");
     support::acquire(&server, &[], "L");
     wire.part(false);
     let told = "rlock: L: the lock was lost while the keeper started; acquire it again";
@@ -137,7 +134,7 @@ fn a_killed_script_frees_its_lock_too() {
     running.signal("KILL");
     running.end();
     until("it is freed", || server.is_free("L"));
-    assert!(server.run("inspect L").out().contains("released, held by"));
+    server.run("inspect L").shows("released, held by");
 }
 
 #[test]
