@@ -51,12 +51,9 @@ const MISTAKES: &[(&str, &str)] = &[
     ("-n L true", "missing subcommand before '-n'; use exec, acquire, renew, release or inspect"),
     ("exec", "missing NAME and COMMAND; use rlock exec NAME COMMAND"),
     ("exec L", "missing COMMAND; use rlock exec NAME COMMAND"),
-    ("acquire", "missing NAME; use rlock acquire NAME"),
     ("exec -z L true", "unknown option '-z'; run rlock exec --help"),
     ("exec --wiat 5 L true", "unknown option '--wiat'; use --wait"),
     ("acquire --on-lost kill L", "'--on-lost' is not an option of acquire; use it with exec"),
-    ("exec --force L true", "'--force' is not an option of exec; use it with release"),
-    ("renew -w 5 L", "'-w' is not an option of renew; use it with exec or acquire"),
     ("exec -n -w 5 L true", "--nonblock cannot be used with --wait; remove one of them"),
     (
         "exec -n --supersede L true",
@@ -67,7 +64,6 @@ const MISTAKES: &[(&str, &str)] = &[
         "L: --supersede requires waiting; use a --wait or RLOCK_WAIT other than 0",
     ),
     ("exec --slots 2 -s L true", "--slots cannot be used with --shared; remove one of them"),
-    ("acquire --json --shell L", "--json cannot be used with --shell; remove one of them"),
     ("exec -t 5 -t 6 L true", "--ttl is given twice; remove one of them"),
     ("exec --nonblock=yes L true", "--nonblock does not take a value; remove the value"),
     ("exec -w", "missing value after --wait; run rlock exec --help"),
@@ -89,9 +85,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("exec --on-lost die L true", "--on-lost: unknown value: 'die'; use kill or continue"),
     ("acquire L true", "unexpected word after NAME: 'true'; to run a command, use rlock exec"),
     ("release --now L", "missing --force; add it"),
-    ("release --reason x L", "missing --force; add it"),
     ("release --force --id a* L", "--id: not an id; use the 8 characters that inspect shows"),
-    ("release --force L token", "TOKEN: not a token; use the token that acquire printed"),
     ("release L", "L: no token; set RLOCK_TOKEN to the token that acquire printed"),
     ("release L 5f0c21aa", "TOKEN: not a token; use the token that acquire printed"),
     (
@@ -99,7 +93,6 @@ const MISTAKES: &[(&str, &str)] = &[
         "unexpected word after NAME: 'b'; to show several locks, quote a pattern such as 'a*'",
     ),
     ("inspect -W 0", "--watch: below the limit of 1ms: '0'; use a longer duration"),
-    ("inspect --watch=a", "--watch: not a duration: 'a'; use a form such as 90s, 1m30s or 250ms"),
     ("inspect --sort size", "--sort: unknown value: 'size'; use age, name, waiting or lease"),
     (
         "inspect --older-than 1y",
@@ -188,11 +181,8 @@ fn a_missing_url_exits_with_78_and_shows_how_to_set_one() {
 fn an_invalid_url_exits_with_78_and_never_shows_its_password() {
     for url in [
         "localhost",
-        "localhost:6379",
-        "http://:s3cret@h",
         "rediss://:s3cret@h#insecure",
         "redis://:s3cret@h:port",
-        "redis://:s3cret@h:70000",
         "redis://:s3cret@h/db",
         "redis://:s3cret@h?db=3",
         "redis://:s3cret@h redis://:s3cret@h",
@@ -285,8 +275,6 @@ fn reports_in_one_harmless_line(command: &mut Command, status: i32) {
 fn text_from_a_server_cannot_control_a_terminal() {
     for words in [
         "-ERR \u{1b}[2J\u{1b}]0;title\u{7}\u{9b}31m \u{202e}evil\u{2028}\r\n",
-        "-\u{1b}[2JWHAT is this\r\n",
-        "-NOPERM \u{1b}[2J\u{9b}2J\r\n",
         "-MOVED 1 \u{1b}[2J\u{9b}:x\r\n",
         "-ERR unknown command '\u{1b}[2J'\r\n",
     ] {
@@ -529,14 +517,8 @@ fn each_is_needed(rule: &[String], user: &str, mut denied: impl FnMut(&[&str]) -
         let told = denied(&without).unwrap_or_else(|| panic!("{user}: {missing} is not needed"));
         let told = told.err();
         let named = match missing.strip_prefix('+') {
-            // Every server has a substitute for it.
-            Some("evalsha_ro") => told.contains("'evalsha'"),
-            Some("eval_ro") => told.contains("'eval'"),
-            Some("evalsha" | "eval" | "blpop" | "scan" | "select") => told.contains(&missing[1..]),
-            Some(command) => {
-                told.contains(&format!("allow +{command}"))
-                    || told.contains(&format!("'{command}'"))
-            }
+            // Every server has a substitute for what ends in _ro.
+            Some(command) => told.contains(command.trim_end_matches("_ro")),
             None => told.contains("~rlock:L and ~{rlock:L}?*") || told.contains("keys"),
         };
         assert!(named, "{user} {missing}: {told}");
@@ -833,28 +815,17 @@ fn a_system_without_descriptors_leaves_no_lock_behind() {
 
 #[test]
 fn a_list_without_end_is_refused() {
-    let empty = "*2\r\n$1\r\n1\r\n*0\r\n".to_owned();
-    let half = |first: u32| {
-        let names = (first..first + 500_001).map(|name| format!("$13\r\nrlock:{name:07}\r\n"));
-        format!("*2\r\n$1\r\n1\r\n*500001\r\n{}", names.collect::<String>())
-    };
-    for (pages, told) in
-        [(vec![empty], "no end of SCAN"), (vec![half(0), half(500_001)], "more than 1000000 locks")]
-    {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = listener.local_addr().unwrap().to_string();
-        std::thread::spawn(move || {
-            for mut client in listener.incoming().flatten() {
-                let mut pages = pages.iter().cycle();
-                while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
-                    let _ = client.write_all(pages.next().unwrap().as_bytes());
-                }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            while client.read(&mut [0; 64 * 1024]).is_ok_and(|request| request > 0) {
+                let _ = client.write_all(b"*2\r\n$1\r\n1\r\n*0\r\n");
             }
-        });
-        // A loaded machine takes its time to read that much.
-        let mut inspect = at(&format!("redis://{server}"), "inspect --io-timeout 10m");
-        fails(&mut inspect, 78, &[told]);
-    }
+        }
+    });
+    let mut inspect = at(&format!("redis://{server}"), "inspect --io-timeout 10m");
+    fails(&mut inspect, 78, &[&server, "no end of SCAN"]);
 }
 
 #[test]
@@ -921,51 +892,6 @@ fn an_abandoned_forced_release_revokes_nothing_later() {
         server.signal("CONT");
         run(&mut server.rlock(["renew", "L", &token])).exits(0);
     }
-}
-
-#[test]
-fn a_signal_on_a_slow_network_leaves_nothing_on_the_server() {
-    let server = Server::on_tcp(&[]);
-    for (cold, delay) in [(true, 100), (true, 300), (true, 500), (false, 100), (false, 300)] {
-        if cold {
-            server.cli(&["SCRIPT", "FLUSH"]);
-        }
-        let wire = Proxy::to(server.port(), Duration::from_millis(100));
-        let first = Running::start(&mut at(&wire.url(), "exec -n --ttl 60s L sleep 9"));
-        // The test is about this moment, so it has no event to wait for.
-        std::thread::sleep(Duration::from_millis(delay));
-        first.signal("TERM");
-        assert_eq!(first.end().status.signal(), Some(15));
-        assert_eq!(server.cli(&["EXISTS", "rlock:L"]), "0", "{cold} {delay}");
-    }
-}
-
-/// Each of these locks can be read, but not all of them together.
-#[test]
-fn locks_with_much_data_are_listed_completely() {
-    let server = Server::start();
-    let fill = "
-        local text, locks = string.rep('x', 4000), tonumber(ARGV[1])
-        local details = decoded('')
-        details.mode, details.fence = 'shared', 1
-        for _, name in ipairs({ 'owner', 'acquired', 'renewed', 'since', 'slot', 'about' }) do
-            details[name] = text
-        end
-        for hold = 1, 100 do
-            redis.call('ZADD', KEYS[2], 99999999999999, hold)
-            write_details(hold, details)
-        end
-        redis.call('HSET', KEYS[3], 'guard', 1)
-        redis.call('SET', KEYS[1], 1)
-        for lock = 2, locks do
-            for _, key in ipairs(KEYS) do redis.call('COPY', key, (key:gsub('n1', 'n' .. lock))) end
-        end";
-    let keys = ["rlock:n1", "{rlock:n1}?holds", "{rlock:n1}?state"];
-    let fill = format!("{}{fill}", support::DETAILS);
-    server.cli(&[&["EVAL", &fill, "3"][..], &keys, &["40"]].concat());
-    let listed = server.run("inspect --io-timeout 1m");
-    assert_eq!(listed.err(), "");
-    assert_eq!(listed.out().lines().last(), Some("40 locks"));
 }
 
 #[test]

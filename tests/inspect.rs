@@ -4,9 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::proxy::Proxy;
-use crate::support::{
-    self, Finished, Running, Server, acquire, at, holder, run, state_file, waiter,
-};
+use crate::support::{self, Finished, Running, Server, acquire, at, holder, run, waiter};
 use serde_json::Value;
 
 fn names(document: &Value) -> Vec<&str> {
@@ -564,42 +562,26 @@ fn a_closed_pipe_is_not_an_error() {
     }
 }
 
-/// Replaces the token, and two other texts in the details of its hold, as any user with write access
-/// could.
-fn forge(server: &Server, token: &str, texts: [&str; 2], evil: &str) {
-    if server.is_local() {
-        let evil = serde_json::to_string(evil).unwrap();
-        let file = server.locks().join(".rlock:L.state");
-        let mut kept = state_file::read(&file);
-        for text in [token, texts[0], texts[1]] {
-            kept = kept.replace(text, &format!("{}{text}", evil.trim_matches('"')));
-        }
-        return state_file::write(&file, &kept);
-    }
-    let script = "
-        local token = ARGV[1] .. redis.call('GET', KEYS[1])
-        local state = redis.call('HGETALL', KEYS[3])
-        redis.call('SET', KEYS[1], token, 'KEEPTTL')
-        redis.call('ZADD', KEYS[2], redis.call('ZPOPMIN', KEYS[2])[2], token)
-        redis.call('DEL', KEYS[3])
-        for i = 1, #state do
-            for _, text in ipairs({ ARGV[2], ARGV[3], ARGV[4] }) do
-                state[i] = state[i]:gsub((text:gsub('-', '%%-')), ARGV[1] .. text)
-            end
-        end
-        redis.call('HSET', KEYS[3], unpack(state))";
-    let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state"];
-    server.cli(&[&["EVAL", script, "3"], &keys[..], &[evil, token, texts[0], texts[1]]].concat());
-}
-
 #[test]
 fn text_from_other_clients_cannot_control_a_terminal() {
     let server = Server::start();
-    let token = acquire(&server, &["--owner", "own3r", "--label", "lab3l"], "L");
-    forge(&server, &token, ["own3r", "lab3l"], "\u{1b}[2J\u{9b}2\u{202e}\u{2066}");
-    let is_harmless = |text: &str| {
-        !text.contains(|c: char| (c.is_control() && c != '\n') || "\u{202e}\u{2066}".contains(c))
-    };
+    // Any user with write access could forge this hold.
+    let forge = "
+        local evil, details = '\\27[2J\\194\\1552\\226\\128\\174', decoded('')
+        local token = evil .. '-0000-4000-8000-000000000000'
+        details.mode, details.ttl, details.attempt, details.owner = 'exclusive', 60000, 1, evil
+        details.acquired, details.renewed, details.fence = ARGV[1], ARGV[1], 1
+        details.about = ('host\\nuser\\n1\\ncommand\\nexec\\nlabel'):gsub('%l+', evil .. '%0')
+        write_details(token, details)
+        redis.call('SET', KEYS[1], token, 'PX', 60000)
+        redis.call('ZADD', KEYS[2], ARGV[1] + 60000, token)
+        redis.call('HSET', KEYS[3], 'guard', token, 'mode', 'exclusive', 'fence', 1, 'generation', 'l')";
+    let forge = format!("{}{forge}", support::DETAILS);
+    let keys = ["rlock:L", "{rlock:L}?holds", "{rlock:L}?state"];
+    let now = server.cli(&["TIME"]).lines().next().unwrap().to_owned() + "000";
+    server.cli(&[&["EVAL", &forge, "3"], &keys[..], &[&now]].concat());
+    let is_harmless =
+        |text: &str| !text.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');
     for line in [
         "inspect L",
         "inspect",
@@ -612,8 +594,7 @@ fn text_from_other_clients_cannot_control_a_terminal() {
     ] {
         let output = server.run(line);
         let shown = output.out() + &output.err();
-        assert!(is_harmless(&shown), "{line}: {shown:?}");
-        assert!(shown.contains("[2J") || shown.contains(" pid "), "{line}: {shown:?}");
+        assert!(is_harmless(&shown) && shown.contains("[2J"), "{line}: {shown:?}");
     }
 }
 
@@ -674,26 +655,6 @@ fn a_holder_that_proc_hides_is_not_taken_for_dead() {
     alive.finish().exits(0);
 }
 
-#[test]
-fn columns_stay_aligned_whatever_the_width_of_names() {
-    let server = Server::start();
-    for name in ["plain", "日本語の名前", "🚀", "e\u{301}te\u{301}"] {
-        acquire(&server, &[], name);
-    }
-    let table = server.run("inspect").out();
-    // Characters that are two columns wide, and none.
-    let columns = |text: &str| -> usize {
-        text.chars().map(|c| if c == '\u{301}' { 0 } else { 1 + usize::from(c > '\u{1100}') }).sum()
-    };
-    let rows: Vec<&str> = table.lines().collect();
-    let second = columns(rows[0].split("HELD").next().unwrap());
-    for row in &rows[1..5] {
-        let name = row.split(' ').next().unwrap();
-        let gap = row[name.len()..].len() - row[name.len()..].trim_start().len();
-        assert_eq!(columns(name) + gap, second, "{table}");
-    }
-}
-
 support::also_on_local! {
     a_hold_tells_how_long_it_waited_for_its_grant,
     a_list_is_in_the_order_asked_for,
@@ -704,10 +665,8 @@ support::also_on_local! {
     a_cooling_lock_does_not_look_held,
     a_monitoring_check_fails_only_if_a_lock_needs_attention,
     a_lock_that_cannot_be_read_needs_attention_and_does_not_hide_the_others,
-    text_from_other_clients_cannot_control_a_terminal,
     a_generated_owner_is_truncated_and_cannot_be_used_to_reenter,
     a_suggested_command_is_safe_to_paste_and_about_the_inspected_lock,
-    columns_stay_aligned_whatever_the_width_of_names,
     inspect_shows_the_holder_and_the_queue_and_changes_nothing,
     inspecting_a_free_lock_exits_with_1_and_prints_one_object,
     all_locks_are_listed_in_order_and_only_under_the_prefix,

@@ -1,15 +1,12 @@
 //! rlock and public client libraries respect each other's locks on the same key.
 
-use std::fs;
 use std::process::Command;
 
-use crate::support::{
-    Finished, Running, Server, acquire, binary, holder, python, run, until, waiter,
-};
+use crate::support::{Finished, Running, Server, acquire, holder, python, run, until, waiter};
 
 /// A library: how it makes a lock, and which key that lock uses.
 struct Library {
-    /// Python that defines `new`, from a name to a lock that acquires and releases.
+    /// A Python expression for the lock with a name, which acquires and releases.
     python: &'static str,
     /// The library's name of the lock.
     name: &'static str,
@@ -21,58 +18,40 @@ struct Library {
     not_owned: &'static str,
 }
 
-const REDIS_PY: Library = Library {
-    python: "def new(name):
-        return server.lock(name, timeout=60)",
-    name: "rlock:L",
-    key: "rlock:L",
-    options: &[],
-    not_owned: "LockNotOwnedError",
-};
-
-/// Its prefix cannot be changed.
-const POTTERY: Library = Library {
-    python: "def new(name):
-        from pottery import Redlock
-        return Redlock(key=name, masters={server}, auto_release_time=60)",
-    name: "L",
-    key: "redlock:L",
-    options: &["--prefix", "redlock:"],
-    not_owned: "ReleaseUnlockedLock",
-};
-
-const LIBRARIES: [Library; 2] = [REDIS_PY, POTTERY];
+const LIBRARIES: [Library; 2] = [
+    Library {
+        python: "server.lock(name, timeout=60)",
+        name: "rlock:L",
+        key: "rlock:L",
+        options: &[],
+        not_owned: "LockNotOwnedError",
+    },
+    // Its prefix cannot be changed.
+    Library {
+        python: "pottery.Redlock(key=name, masters={server}, auto_release_time=60)",
+        name: "L",
+        key: "redlock:L",
+        options: &["--prefix", "redlock:"],
+        not_owned: "ReleaseUnlockedLock",
+    },
+];
 
 /// Executes orders from stdin, one per line, and prints each result.
-const BEFORE: &str = "
-import sys, time
-from redis import Redis
-server = Redis.from_url(sys.argv[1])
-";
-const AFTER: &str = "
-lock = new(sys.argv[2])
-
-def count(file):
-    with lock:
-        with open(file) as old:
-            number = int(old.read())
-        # Work takes time, and whoever does not wait for its end is found out.
-        time.sleep(0.01)
-        with open(file, 'w') as anew:
-            anew.write(f'{number + 1}\\n')
+const PEER: &str = "
+import pottery, redis, sys
+server, name = redis.Redis.from_url(sys.argv[1]), sys.argv[2]
+lock = eval(sys.argv[3])
 
 print('READY', flush=True)
 for line in sys.stdin:
-    order, *arguments = line.split()
     try:
-        if order == 'try':
-            said = lock.acquire(blocking=False)
-        elif order == 'wait':
-            said = lock.acquire()
-        elif order == 'release':
-            said = lock.release()
-        elif order == 'count':
-            said = count(*arguments)
+        match line.strip():
+            case 'try':
+                said = lock.acquire(blocking=False)
+            case 'wait':
+                said = lock.acquire()
+            case 'release':
+                said = lock.release()
     except Exception as error:
         said = type(error).__name__
     print(said, flush=True)
@@ -81,14 +60,9 @@ for line in sys.stdin:
 impl Library {
     /// Starts a process that uses the library and does not hold the lock yet.
     fn start(&self, server: &Server) -> Running {
-        self.start_on(server, self.name)
-    }
-
-    fn start_on(&self, server: &Server, name: &str) -> Running {
-        let program = [BEFORE, self.python, AFTER].concat();
-        let mut python = Command::new(python());
-        let peer = Running::start(python.args(["-c", &program, &server.url(), name]));
-        peer.prints_first("READY")
+        let mut peer = Command::new(python());
+        peer.args(["-c", PEER, &server.url(), self.name, self.python]);
+        Running::start(&mut peer).prints_first("READY")
     }
 
     /// The ways in which rlock can name the same lock: options, and a name.
@@ -187,46 +161,4 @@ fn only_force_now_breaks_a_librarys_lock_and_the_library_notices() {
         }
         peer.finish().exits(0);
     }
-}
-
-#[test]
-fn rlock_and_libraries_increment_a_counter_without_lost_updates() {
-    let server = Server::start();
-    let file = server.directory().join("count");
-    fs::write(&file, "0\n").unwrap();
-    // All on one key: the one library can name that of the other.
-    let (options, name) = (POTTERY.options.join(" "), "L");
-    // Bounded, in case the test fails and leaves them behind.
-    let increment = format!(
-        "echo READY
-        while read _; do
-            {rlock} exec -q -w 1m {options} {name} sh -c 'read n < {0}; sleep 0.01; echo $((n + 1)) > {0}' ||
-                exit
-            echo None
-        done",
-        file.display(),
-        rlock = binary()
-    );
-    let mut processes: Vec<Running> = Vec::new();
-    for _ in 0..5 {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &increment]).env("RLOCK_URL", server.url());
-        processes.push(Running::start(&mut shell).prints_first("READY"));
-        processes.push(REDIS_PY.start_on(&server, POTTERY.key));
-        processes.push(POTTERY.start(&server));
-    }
-    // In rounds, so that no kind of them is through before another has begun.
-    for _ in 0..5 {
-        for process in &mut processes {
-            process.say(&format!("count {}", file.display()));
-        }
-        for process in &mut processes {
-            assert_eq!(process.line(), "None");
-        }
-        processes.rotate_left(1);
-    }
-    for process in processes {
-        process.finish().exits(0);
-    }
-    assert_eq!(fs::read_to_string(&file).unwrap().trim(), "75");
 }

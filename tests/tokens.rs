@@ -94,17 +94,6 @@ fn a_waiters_token_cannot_be_used_before_it_holds() {
 }
 
 #[test]
-fn a_server_restarted_without_data_knows_no_hold() {
-    let mut server = Server::start();
-    let token = acquire(&server, &[], "L");
-    server.kill();
-    server.start_again();
-    for command in ["renew", "release"] {
-        run(&mut server.rlock([command, "L", &token])).exits(77);
-    }
-}
-
-#[test]
 fn a_key_deleted_or_overwritten_by_hand_is_a_lost_lock() {
     let server = Server::start();
     let token = acquire(&server, &[], "L");

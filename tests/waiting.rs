@@ -133,21 +133,6 @@ fn a_head_that_leaves_the_queue_does_not_delay_the_next_waiter() {
 }
 
 #[test]
-fn a_new_head_listens_for_its_grant_before_it_asks() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let next = waiter(&server, &[], "L", "next");
-    let mailbox = server.mailbox("L", &server.waiters_token("L"));
-    let asked = server.calls_of("evalsha");
-    // The second message stands for the grant.
-    server.cli(&["RPUSH", &mailbox, "head", "look"]);
-    until("it has asked once", || server.calls_of("evalsha") == asked + 1);
-    assert!(server.calls_of("blpop") >= 2);
-    first.finish();
-    next.finish().prints("ENTERED next");
-}
-
-#[test]
 fn a_waiter_that_is_dead_before_the_handoff_is_not_handed_the_lock() {
     let server = Server::start();
     let first = holder(&server, &[], "L");
@@ -211,38 +196,6 @@ fn a_heartbeat_makes_up_for_a_lost_wake_up() {
     patient.finish().prints("in");
     // It claimed its grant, and was not granted the lock a second time.
     assert_eq!(server.messages_about("L"), 1);
-}
-
-#[test]
-fn a_waiter_with_a_fast_heartbeat_keeps_its_connection() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    let mut patient = waiter(&server, &["-v", "--ttl", "150ms"], "L", "");
-    for _ in 0..40 {
-        patient.told("sleeping");
-    }
-    let clients = server.cli(&["CLIENT", "LIST"]);
-    let ids: Vec<u64> = clients
-        .lines()
-        .map(|line| line.strip_prefix("id=").unwrap().split(' ').next().unwrap().parse().unwrap())
-        .collect();
-    // The holder's, the waiter's, one for each redis-cli of this test, and a few more on a loaded
-    // machine. A waiter whose connection is too impatient for the server's timers needs about 30.
-    assert!(ids.iter().max().unwrap() - ids.iter().min().unwrap() <= 12, "{clients}");
-    first.finish();
-    patient.finish();
-}
-
-#[test]
-fn a_new_waiter_passes_a_crowd_of_dead_ones() {
-    let server = Server::start();
-    let script = "for i = 1, 5000 do redis.call('ZADD', KEYS[1], i, 'dead' .. i) end
-        redis.call('HSET', KEYS[2], 'ticket', 5000)";
-    server.cli(&["EVAL", script, "2", "{rlock:L}?queue", "{rlock:L}?state"]);
-    // Shorter than a heartbeat, which is 10 s.
-    let mut longer = LongerWait::of("8s");
-    server.run("exec L true").exits(0);
-    longer.is_not_over();
 }
 
 #[test]
