@@ -242,8 +242,8 @@ Examples:
   # Exit with status 1 if a lock needs attention, for a monitoring check
   rlock inspect --attention
 
-Exit status: 0 on success, 1 if NAME is free or --attention finds a lock, 69 if a server cannot be reached, 78 for a \
-configuration error, 64 for a usage error.")
+Exit status: 0 on success, 1 if NAME is free or, with --attention, only if a lock needs attention, 69 if a server \
+cannot be reached, 78 for a configuration error, 64 for a usage error.")
     )]
     Inspect(Inspect),
 }

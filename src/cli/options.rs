@@ -143,9 +143,9 @@ pub struct Terms {
     pub(crate) name: Name,
     /// Let the lease expire DURATION after its last renewal [env: RLOCK_TTL] [default: 30s]
     ///
-    /// If this host dies, the lock becomes free within this time. It does not limit how long the
-    /// lock can be held: exec and --while-pid renew the lease. The minimum is 100ms, the
-    /// maximum 7d.
+    /// If this host dies, the lock becomes free within this time, or when --at-least ends if that
+    /// is later. It does not limit how long the lock can be held: exec and --while-pid renew the
+    /// lease. The minimum is 100ms, the maximum 7d.
     #[arg(short, long, value_name = "DURATION", help_heading = "Lease")]
     pub(crate) ttl: Option<Ttl>,
     /// Hold the lock alone (default)
@@ -170,12 +170,12 @@ pub struct Terms {
     /// Without --wait or --nonblock, rlock waits indefinitely. 0 means --nonblock. If the server
     /// stops answering, rlock gives up at most one --io-timeout after DURATION.
     ///
-    /// With --wait, rlock also waits if, at the start, no server can be reached or can grant locks
-    /// yet. Without --wait, it then fails immediately. With --on-unreachable run, exec does not wait
-    /// for a server that cannot be reached: even with --wait, it runs the command unlocked.
+    /// With --wait, rlock also waits if, at the start, no server can be reached, or those that
+    /// answer cannot serve locks yet: they are loading, out of memory, or too few for a quorum.
+    /// Without --wait, or with --on-unreachable run, it does not wait then.
     ///
     /// Once rlock is in the queue, it waits through outages in any case, until DURATION is over.
-    /// Without --nonblock, it always waits for the restarted servers of a quorum.
+    /// The same applies while the servers of a quorum have restarted too recently to vote.
     #[arg(
         short,
         long,

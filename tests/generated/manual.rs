@@ -18,10 +18,14 @@ pub(crate) const TABLE: &[(&str, Subcommands, &str)] = &[
     (
         "0",
         &["inspect"],
-        "success; with NAME, the lock is not free; with --attention, no lock needs \
-         attention",
+        "success; with --attention, no lock needs attention; otherwise, with NAME, the lock is \
+         not free",
     ),
-    ("1", &["inspect"], "with NAME, the lock is free; with --attention, a lock needs attention"),
+    (
+        "1",
+        &["inspect"],
+        "with --attention, a lock needs attention; otherwise, with NAME, the lock is free",
+    ),
     ("64", ALL, "usage error"),
     ("64", &["acquire"], "with --while-pid, the process does not exist or ended during the wait"),
     (
