@@ -69,21 +69,6 @@ fn a_handoff_sends_two_messages_however_many_wait() {
 }
 
 #[test]
-fn a_waiter_sleeps_in_blpop_without_polling() {
-    let server = Server::start();
-    let first = holder(&server, &[], "L");
-    server.cli(&["CONFIG", "RESETSTAT"]);
-    let patient = waiter(&server, &[], "L", "");
-    until("it sleeps", || server.cli(&["INFO", "clients"]).contains("blocked_clients:1"));
-    assert_eq!(server.calls_of("evalsha"), 1);
-    // Two commands for each heartbeat, which is every 10 s for a lease of 30 s.
-    let asleep = server.cli(&["CLIENT", "LIST"]);
-    assert!(asleep.contains("cmd=blpop"), "{asleep}");
-    first.finish();
-    patient.finish();
-}
-
-#[test]
 fn the_fencing_token_grows_with_every_hold_and_survives_the_loss_of_all_data() {
     let server = Server::start();
     let mut last = 0;
@@ -101,15 +86,6 @@ fn the_fencing_token_grows_with_every_hold_and_survives_the_loss_of_all_data() {
 #[track_caller]
 fn fence(server: &Server) -> u64 {
     server.exec_script("L", "echo $RLOCK_FENCE").exits(0).out().parse().unwrap()
-}
-
-#[test]
-fn locks_with_different_names_or_prefixes_are_independent() {
-    let server = Server::start();
-    acquire(&server, &[], "a");
-    acquire(&server, &[], "b");
-    acquire(&server, &["--prefix", "other:"], "a");
-    server.run("acquire -n a").exits(75);
 }
 
 #[test]
@@ -268,5 +244,4 @@ support::also_on_local! {
     twenty_waiters_acquire_the_lock_in_order_of_arrival,
     a_newcomer_does_not_barge_past_a_waiter,
     the_fencing_token_grows_with_every_hold_and_survives_the_loss_of_all_data,
-    locks_with_different_names_or_prefixes_are_independent,
 }

@@ -28,7 +28,7 @@ const LIBRARIES: [Library; 2] = [
     },
     // Its prefix cannot be changed.
     Library {
-        python: "pottery.Redlock(key=name, masters={server}, auto_release_time=60)",
+        python: "__import__('pottery').Redlock(key=name, masters={server}, auto_release_time=60)",
         name: "L",
         key: "redlock:L",
         options: &["--prefix", "redlock:"],
@@ -38,7 +38,7 @@ const LIBRARIES: [Library; 2] = [
 
 /// Executes orders from stdin, one per line, and prints each result.
 const PEER: &str = "
-import pottery, redis, sys
+import redis, sys
 server, name = redis.Redis.from_url(sys.argv[1]), sys.argv[2]
 lock = eval(sys.argv[3])
 

@@ -1,11 +1,11 @@
-//! A test that waits in vain fails, names what it waited for, and leaves no process behind.
+//! A test that waits in vain fails, and names what it waited for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::limit::{limit, set_limit};
-use crate::support::{Running, is_gone, run, until};
+use crate::support::{Running, run, until};
 
 /// Runs until its stdin ends, and does not do what the test waits for.
 fn busy() -> Running {
@@ -38,16 +38,4 @@ fn a_wait_in_vain_fails_the_test_and_names_what_it_waited_for() {
     let mut running = Running::start(&mut endless);
     fails(&["\"READY\"", "stderr"], || drop(running.told("READY")));
     fails(&["its end", "stdout"], || drop(running.end()));
-}
-
-#[test]
-fn a_process_ends_with_its_test_even_if_it_is_never_dropped() {
-    let test = std::thread::spawn(|| {
-        let running = busy();
-        let pid = running.pid().to_string();
-        std::mem::forget(running);
-        pid
-    });
-    let pid = test.join().unwrap();
-    until("it is gone", || is_gone(&pid));
 }

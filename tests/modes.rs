@@ -51,35 +51,6 @@ fn a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers() {
 }
 
 #[test]
-fn slots_admit_exactly_n_holders() {
-    let server = Server::start();
-    let first = holder(&server, &["--slots", "2"], "L");
-    let second = holder(&server, &["--slots", "2"], "L");
-    let third = waiter(&server, &["--slots", "2"], "L", "third");
-    assert_eq!(server.inspect("L")["slots"], 2);
-    first.finish().exits(0);
-    third.end().prints("ENTERED third");
-    // A different number of slots, and other modes, wait.
-    for other in ["--slots 3", "--shared"] {
-        let told = format!("held with --slots 2, but requested with {other}");
-        server.run(&format!("exec -n {other} L true")).exits(75).says(&told);
-    }
-    second.finish().exits(0);
-}
-
-#[test]
-fn many_expired_holds_of_slots_are_dropped() {
-    let server = Server::start();
-    // More than one call drops, and more than Lua can unpack.
-    let script = "redis.call('SET', KEYS[1], 'a9000', 'PX', 86400000)
-        redis.call('HSET', KEYS[3], 'guard', 'a9000', 'mode', 'slots:9000', 'fence', '1')
-        for i = 1, 8999 do redis.call('ZADD', KEYS[2], i, 'a' .. i) end
-        redis.call('ZADD', KEYS[2], 4000000000000, 'a9000')";
-    server.cli(&["EVAL", script, "3", "rlock:L", "{rlock:L}?holds", "{rlock:L}?state"]);
-    server.run("exec -n --slots 9000 L true").exits(0);
-}
-
-#[test]
 fn a_lock_can_be_entered_again_from_inside() {
     let server = Server::start();
     for (outer, inner, enters) in
@@ -241,24 +212,10 @@ fn waiters_of_one_owner_enter_together() {
     }
 }
 
-#[test]
-fn a_waiting_reader_acquires_the_lock_once_only_a_shared_hold_remains() {
-    let server = Server::start();
-    let mine = ["--reentrant", "--owner", "me"];
-    acquire(&server, &[&mine[..], &["--ttl", "1s"]].concat(), "L");
-    acquire(&server, &[&mine[..], &["-s", "--ttl", "60s"]].concat(), "L");
-    // Unless it is told when the exclusive hold ends, it looks again after 10 s.
-    let mut longer = LongerWait::of("8s");
-    server.run("exec -s L true").exits(0);
-    longer.is_not_over();
-}
-
 support::also_on_local! {
     waiters_of_one_owner_enter_together,
-    a_waiting_reader_acquires_the_lock_once_only_a_shared_hold_remains,
     readers_share_and_a_waiting_writer_holds_back_later_readers,
     a_writer_acquires_the_lock_after_the_last_reader_and_before_later_readers,
-    slots_admit_exactly_n_holders,
     a_lock_can_be_entered_again_from_inside,
     an_owner_that_holds_the_lock_enters_past_waiters,
     holds_of_one_owner_are_separate_and_a_short_lease_never_shortens_a_long_one,

@@ -10,7 +10,6 @@ also_on_local! {
     a_newcomer_with_next_joins_readers_ahead_of_a_waiting_writer,
     a_newer_request_with_supersede_cancels_older_ones_with_it_but_no_others,
     a_stopped_waiter_does_not_run_after_a_newer_one,
-    a_request_that_is_never_queued_supersedes_nothing,
 }
 
 #[test]
@@ -85,44 +84,6 @@ fn a_stopped_waiter_does_not_run_after_a_newer_one() {
     server.run("exec --supersede L true").exits(0);
     older.signal("CONT");
     older.end().exits(79).prints("").says("superseded by ");
-}
-
-#[test]
-fn a_request_that_is_never_queued_supersedes_nothing() {
-    let server = Server::start();
-    let first = holder(&server, &["--shared", "--owner", "me"], "L");
-    let older = waiter(&server, &["--supersede"], "L", "older");
-    // An upgrade is never granted.
-    server.run("exec --supersede --reentrant --owner me L true").exits(75);
-    assert_eq!(server.waiting("L"), 1);
-    first.finish();
-    older.finish().prints("ENTERED older");
-}
-
-#[test]
-fn a_request_that_is_given_up_before_its_first_answer_supersedes_nothing() {
-    let server = Server::on_tcp(&[]);
-    let first = holder(&server, &["--ttl", "60s"], "L");
-    let older = waiter(&server, &["--supersede"], "L", "older");
-    server.signal("STOP");
-    server.run("exec --io-timeout 300ms --supersede L true").exits(69);
-    server.signal("CONT");
-    until("the server answers", || server.waiting("L") == 1);
-    first.finish();
-    older.finish().prints("ENTERED older");
-}
-
-#[test]
-fn a_server_that_restarts_from_an_old_snapshot_knows_which_waiter_is_newer() {
-    let mut server = Server::on_tcp(&[]);
-    server.run("exec --ttl 3s --supersede L true").exits(0);
-    server.cli(&["SAVE"]);
-    let mut first = holder(&server, &["--ttl", "2s"], "L");
-    let newest = waiter(&server, &["--ttl", "2s", "--supersede"], "L", "newest");
-    first.process.kill();
-    server.kill();
-    server.start_again();
-    newest.end().prints("ENTERED newest");
 }
 
 #[test]

@@ -104,22 +104,6 @@ fn a_revocation_whose_reply_is_lost_is_reported_and_spares_the_next_holder() {
 }
 
 #[test]
-fn a_forced_release_survives_an_unanswered_look() {
-    let server = server();
-    let force = ["release", "--force", "--io-timeout", "300ms", "L"];
-    let mut stuck = support::holder_that_cleans_up(&server, "L");
-    let mut forced = Running::start(&mut server.rlock(force));
-    forced.told("waiting up to ");
-    assert_eq!(stuck.line(), "STOPPING");
-    server.signal("STOP");
-    forced.told("not confirmed yet: ");
-    server.signal("CONT");
-    stuck.say("go");
-    stuck.end().exits(76);
-    forced.end().exits(0).says("released the lock");
-}
-
-#[test]
 fn a_hold_revoked_before_its_reply_arrives_ends_the_request_as_removed() {
     let server = server();
     let wire = Proxy::to(server.port(), Duration::ZERO);

@@ -75,6 +75,11 @@ fn a_number_that_is_freed_goes_to_the_next_waiter() {
     let two = ["--slots", "2"];
     let first = holder(&server, &two, "1");
     let second = holder(&server, &two, "2");
+    // A different number of slots, and other modes, wait.
+    for other in ["--slots 3", "--shared"] {
+        let told = format!("held with --slots 2, but requested with {other}");
+        server.run(&format!("exec -n {other} L true")).exits(75).says(&told);
+    }
     let mut third = waiter(&server, &two);
     let mut fourth = waiter(&server, &two);
     if !server.is_local() {
@@ -119,30 +124,19 @@ fn acquire_and_inspect_show_the_number() {
 }
 
 #[test]
-fn a_request_whose_reply_was_lost_gets_the_same_number_again() {
+fn a_waiter_whose_grant_was_lost_on_its_way_gets_the_same_number_again() {
     let server = Server::on_tcp(&[]);
     let proxy = Proxy::to(server.port(), Duration::ZERO);
-    let two = ["--slots", "2"];
-    let first = holder(&server, &two, "1");
-    // A grant that was never read, and one to a waiter that never learned of it.
-    for queued in [false, true] {
-        let blocker = queued.then(|| holder(&server, &two, "2"));
-        let exec = ["exec", "-v", "--ttl", "3s", "--slots", "2", "L", "sh", "-c", SLOT];
-        let mut command = server.rlock(exec);
-        command.env("RLOCK_URL", proxy.url());
-        if !queued {
-            proxy.break_reply_after(0);
-        }
-        let mut second = Running::start(&mut command);
-        if let Some(blocker) = blocker {
-            second.told("sleeping");
-            proxy.break_reply_after(0);
-            blocker.finish().exits(0);
-        }
-        assert_eq!(second.line(), "SLOT 2");
-        assert_eq!(slots(&server).len(), 2);
-        second.finish().exits(0);
-    }
+    let first = holder(&server, &["--slots", "2"], "1");
+    let second = holder(&server, &["--slots", "2"], "2");
+    let exec = ["exec", "-v", "--ttl", "3s", "--slots", "2", "L", "sh", "-c", SLOT];
+    let mut third = Running::start(server.rlock(exec).env("RLOCK_URL", proxy.url()));
+    third.told("sleeping");
+    proxy.break_reply_after(0);
+    second.finish().exits(0);
+    assert_eq!(third.line(), "SLOT 2");
+    assert_eq!(slots(&server).len(), 2);
+    third.finish().exits(0);
     first.finish().exits(0);
 }
 
