@@ -1,8 +1,9 @@
-//! Plays every history of a few clients and one server, not a sample: every order of messages,
-//! losses, late messages, crashes, signals, revocations and restarts that a scope allows.
+//! Plays every history of a few clients and one server (`single`) or a quorum, not a sample: every
+//! order of messages, losses, late messages, crashes, signals, revocations and restarts that a scope
+//! allows.
 //!
 //! What is played is the code that ships: all of `rules`, and the scripts beside the model (`calls`).
-//! The files here only carry messages, let time pass, and watch.
+//! The files here only carry messages, let time pass, and watch. `search` drives both worlds.
 //!
 //! Three things keep the number of states small:
 //!
@@ -15,22 +16,14 @@
 
 mod action;
 mod calls;
-mod canonical;
-mod client;
-mod connection;
 mod lock;
-mod monitor;
-mod moves;
-mod play;
-mod properties;
 mod property;
 mod quorum;
+
 mod report;
 mod scope;
-mod scopes;
 mod search;
-mod server;
 mod shift;
+mod single;
 mod time;
 mod trace;
-mod world;

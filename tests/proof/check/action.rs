@@ -1,43 +1,89 @@
-//! The actions of a search.
+//! What can happen in a state.
 
-/// What can happen. Numbers stand for clients, or for old connections.
+/// Something that happens, with the client and the server that take part in it, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    pub(super) action: Action,
+    client: u8,
+    server: u8,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A client asks for the lock.
-    Start(u8),
-    /// The server executes the next request on a connection.
-    Execute(u8),
-    /// The client reads its reply.
-    Read(u8),
-    /// A message wakes a sleeping waiter.
-    Wake(u8),
-    /// A command ends.
-    Finish(u8),
-    /// A client stops waiting for a reply that is late.
-    TimeOut(u8),
-    /// The server executes the next request on an old connection.
-    ExecuteLate(u8),
-    /// The rest of an old connection is lost.
-    LoseLate(u8),
-    /// A second passes.
     Tick,
-    Resume(u8),
-    /// A client can reach the server again.
-    Reconnect(u8),
-    /// Another tool deletes its key.
-    ForeignGone,
+    Start,
+    Execute,
+    Read,
+    Wake,
+    Finish,
+    TimeOut,
+    ExecuteLate,
+    LoseLate,
+    Resume,
+    Reconnect,
+    ToolLeaves,
+    Thaw,
+    /// A fault or what comes from outside, such as a signal, by its letter in a scope.
+    Fault(char),
+}
 
-    // Faults, signals, and what operators and other tools do.
-    Break(u8),
-    Crash(u8),
-    Signal(u8),
-    Revoke,
-    RevokeNow,
-    DeleteKey,
-    ForeignWrites,
-    Restart,
-    /// The server restarts without its data.
-    Forget,
-    Pause(u8),
-    CutOff(u8),
+/// The letters of a scope for faults, and what each does.
+pub(super) type Faults = &'static [(char, &'static str)];
+
+impl Turn {
+    pub(super) const TICK: Self = Self { action: Action::Tick, client: 0, server: 0 };
+
+    pub(super) fn new(action: Action, client: usize, server: usize) -> Self {
+        Self { action, client: client as u8, server: server as u8 }
+    }
+
+    /// Of the actions of a client and a server, those that are possible.
+    pub(super) fn possible<const N: usize>(
+        client: usize,
+        server: usize,
+        actions: [(Action, bool); N],
+    ) -> impl Iterator<Item = Self> {
+        let possible = actions.into_iter().filter(|(_, is_possible)| *is_possible);
+        possible.map(move |(action, _)| Self::new(action, client, server))
+    }
+
+    pub(super) fn fault(self) -> Option<char> {
+        match self.action {
+            Action::Fault(letter) => Some(letter),
+            _ => None,
+        }
+    }
+
+    pub(super) fn client(self) -> usize {
+        self.client.into()
+    }
+
+    pub(super) fn server(self) -> usize {
+        self.server.into()
+    }
+}
+
+impl Action {
+    /// What happens, for readers.
+    pub(super) fn text(self, faults: Faults) -> &'static str {
+        match self {
+            Self::Tick => "a second has passed",
+            Self::Start => "{client} asks for the lock",
+            Self::Execute => "server {server} executes a request of {client}",
+            Self::Read => "{client} reads the reply of server {server}",
+            Self::Wake => "a message from server {server} wakes {client}",
+            Self::Finish => "the command of {client} ends",
+            Self::TimeOut => "{client} stops waiting",
+            Self::ExecuteLate => "a late request of {client} is executed",
+            Self::LoseLate => "late requests of {client} are lost",
+            Self::Resume => "{client} resumes",
+            Self::Reconnect => "{client} can reach the server again",
+            Self::ToolLeaves => "the other tool deletes its key",
+            Self::Thaw => "server {server} thaws",
+            Self::Fault(letter) => {
+                let fault = faults.iter().find(|(known, _)| *known == letter);
+                fault.map_or("an unknown fault", |(_, text)| text)
+            }
+        }
+    }
 }

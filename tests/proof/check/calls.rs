@@ -9,9 +9,10 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 use rlock::rules::model::Lock;
 use rlock::rules::model::transaction::Transaction;
-use rlock::rules::{Fence, Key, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
+use rlock::rules::{Fence, Outcome, Release, Renewal, Request, Revocation, Seen, Verdict};
 use rlock::store::Store;
 
+use super::scope::key;
 use crate::scripts::agreement;
 use crate::scripts::shim::{BATCH, Server, Shim, StoreOn};
 use crate::scripts::stored;
@@ -34,7 +35,6 @@ pub(super) struct Calls<'l> {
 impl Calls<'_> {
     pub(super) fn acquire(&mut self, request: &Request, attempt: u64, seen: &[Seen]) -> Verdict {
         self.call(
-            &request.key,
             ("acquire", request, attempt, seen),
             |model| model.acquire(request, attempt, seen),
             |server| server.ask(request, attempt, seen, None).unwrap(),
@@ -43,7 +43,6 @@ impl Calls<'_> {
 
     pub(super) fn renew(&mut self, Request { key, token, ttl, .. }: &Request) -> Renewal {
         self.call(
-            key,
             ("renew", token, ttl),
             |model| model.renew(token, Some(*ttl)),
             |server| server.renew(key, token, Some(*ttl), None).unwrap(),
@@ -52,7 +51,6 @@ impl Calls<'_> {
 
     pub(super) fn release(&mut self, Request { key, token, .. }: &Request) -> Release {
         self.call(
-            key,
             ("release", token),
             |model| model.release(token, Outcome::Unknown),
             |server| server.release(key, token, Outcome::Unknown).unwrap(),
@@ -60,28 +58,25 @@ impl Calls<'_> {
     }
 
     pub(super) fn leave(&mut self, request: &Request) {
-        let Request { key, token, ttl, .. } = request;
+        let Request { token, ttl, .. } = request;
         self.call(
-            key,
             ("leave", token, ttl),
             |model| model.leave(token, *ttl, false),
             |server| server.leave(request).unwrap(),
         );
     }
 
-    pub(super) fn revoke(&mut self, key: &Key, how: Revocation) {
+    pub(super) fn revoke(&mut self, how: Revocation) {
         let (up_to, by) = (Fence(u64::MAX), "operator");
         self.call(
-            key,
             ("revoke", how == Revocation::Now),
             |model| model.revoke(up_to, how, by),
-            |server| server.revoke_up_to(key, Some(up_to), how, by).unwrap().0,
+            |server| server.revoke_up_to(&key(), Some(up_to), how, by).unwrap().0,
         );
     }
 
     fn call<R: PartialEq + Debug>(
         &mut self,
-        key: &Key,
         call: impl Hash + Debug,
         model: impl FnOnce(&mut Transaction<'_>) -> R,
         scripts: impl FnOnce(&mut StoreOn<Shim>) -> R,
@@ -97,6 +92,7 @@ impl Calls<'_> {
         transaction.batch = BATCH;
         let reply = model(&mut transaction);
         if let Some(before) = before {
+            let key = &key();
             Shim.set_time(now);
             Shim::redis(|redis| {
                 redis.set_home(stored::keys(&before, key));

@@ -1,6 +1,7 @@
 //! One form for all locks that behave the same from now on, so that the checker finds few states:
 //! times count from now, and what is only shown or recorded is blank.
 
+use super::scope::whose;
 use rlock::rules::model::lock::{Guard, Lock, Origin};
 use rlock::rules::{Ending, HistoryEntry};
 
@@ -69,25 +70,37 @@ pub(super) fn make_canonical(lock: &mut Lock, now: u64, matters: impl Fn(&str) -
     }
 }
 
-/// Calls `change` with each fence.
-pub(super) fn each_fence(lock: &mut Lock, change: &mut dyn FnMut(&mut u64)) {
-    change(&mut lock.fence);
-    change(&mut lock.revoked_up_to.fence);
-    lock.holds.iter_mut().for_each(|hold| change(&mut hold.fence));
+/// What a number counts. Only the order of those of one kind matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Number {
+    Fence,
+    Ticket,
+    /// The ticket of a request that supersedes.
+    Arrival,
+    /// The attempt of a client, in a round.
+    Attempt(usize, u8),
 }
 
-/// Calls `change` with each ticket.
-pub(super) fn each_ticket(lock: &mut Lock, change: &mut dyn FnMut(&mut u64)) {
-    change(&mut lock.ticket);
-    let newest = lock.newest.as_mut().filter(|newest| newest.ticket > 0);
-    newest.into_iter().for_each(|newest| change(&mut newest.ticket));
-    lock.queue.iter_mut().for_each(|waiter| change(&mut waiter.ticket));
-}
-
-/// Calls `change` with each token and the attempt of its last request.
-pub(super) fn each_attempt(lock: &mut Lock, change: &mut dyn FnMut(&str, &mut u64)) {
-    lock.holds.iter_mut().for_each(|hold| change(&hold.token, &mut hold.attempt));
-    lock.queue.iter_mut().for_each(|waiter| change(&waiter.token, &mut waiter.attempt));
+/// Calls `change` with each number of a lock.
+pub(super) fn each_number(lock: &mut Lock, change: &mut dyn FnMut(Number, &mut u64)) {
+    change(Number::Fence, &mut lock.fence);
+    change(Number::Fence, &mut lock.revoked_up_to.fence);
+    change(Number::Ticket, &mut lock.ticket);
+    lock.newest.iter_mut().for_each(|newest| change(Number::Arrival, &mut newest.ticket));
+    let attempt = |token: &str, attempt: &mut u64, change: &mut dyn FnMut(_, &mut u64)| {
+        let (client, round, is_whole) = whose(token);
+        if is_whole {
+            change(Number::Attempt(client, round), attempt);
+        }
+    };
+    for hold in &mut lock.holds {
+        change(Number::Fence, &mut hold.fence);
+        attempt(&hold.token, &mut hold.attempt, change);
+    }
+    for waiter in lock.queue.iter_mut() {
+        change(Number::Ticket, &mut waiter.ticket);
+        attempt(&waiter.token, &mut waiter.attempt, change);
+    }
 }
 
 /// Another tool writes the key.

@@ -1,9 +1,8 @@
-//! Plays every history of a few clients and a quorum of three servers, as its parent does with one
-//! server: every order of messages and every dead, frozen or forgetful server that a scope allows.
+//! A quorum of three servers, any of which may die, freeze or forget.
 //!
-//! What is played is the code that ships: `rules::quorum::Acquisition` with its votes, the waiter
-//! of `wait`, the lock model for each server, and the decisions about renewals. The files here do
-//! the work of `store::quorum`'s driver and threads.
+//! What is played is `rules::quorum::Acquisition` with its votes, the waiter of `wait`, the lock
+//! model for each server, and the decisions about renewals. The files here do the work of
+//! `store::quorum`'s driver and threads.
 //!
 //! What keeps the number of states small:
 //!
@@ -13,14 +12,11 @@
 //!   ahead of the servers' clocks, so each new one is the previous one plus one.
 
 mod acquisition;
-mod action;
 mod canonical;
 mod client;
 mod monitor;
 mod moves;
-mod play;
 mod properties;
-mod scope;
 mod scopes;
 mod server;
 mod stories;

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use super::action::Turn;
 use super::calls;
 use super::property::Property;
 use super::search::{Play, search};
+use super::trace::letter;
 
 /// Plays the scopes that are wanted: by default the quick ones, with `all` the long ones too, or
 /// those that are named, separated by semicolons. Only the long ones are played without the scripts.
@@ -44,15 +46,17 @@ pub(super) fn assert_breaks<W: Play>(name: &'static str, promise: Property) {
     assert_eq!(found.map(|(property, _)| property), Some(promise), "{name}");
 }
 
-/// A history from the start, action by action. Only the lines that change are repeated.
-fn told<W: Play>(name: &'static str, way: &[W::Action]) -> String {
+/// A history from the start, turn by turn. Only the lines that change are repeated.
+fn told<W: Play>(name: &'static str, way: &[Turn]) -> String {
     let mut world = W::begin(name);
     let (mut text, mut seconds) = (String::new(), 0);
     let mut lines = world.lines();
-    for (number, action) in (1..).zip(way) {
-        let what = world.describe(*action);
-        world = world.after(*action);
-        seconds += u32::from(*action == W::TICK);
+    for (number, turn) in (1..).zip(way) {
+        let server = (world.name_of(turn.server()) + 1).to_string();
+        let what = turn.action.text(W::FAULTS).replace("{server}", &server);
+        let what = what.replace("{client}", &letter(turn.client()).to_string());
+        world = world.after(*turn);
+        seconds += u32::from(*turn == Turn::TICK);
         text.push_str(&format!("{number:3}. at {seconds} s, {what}\n"));
         let next = world.lines();
         let changed = next.iter().filter(|line| !lines.contains(line));

@@ -2,30 +2,35 @@
 
 use std::time::Duration;
 
-use super::time::{TICK, TICK_MILLIS};
+use super::action::Faults;
+use super::time::TICK;
 use crate::values::ttl;
 use rlock::rules::waiter::heartbeat;
 use rlock::rules::{ClientInfo, Key, Kind, Mode, Owner, Request, Token};
 
 /// The lease that clients ask for: three ticks less 1 ms, so that it ends between two ticks on the
 /// server as well as with the client, and leaves no tick to spare.
-pub(super) const TTL: u64 = 2_999;
+const TTL: u64 = 2_999;
 /// A patient client's lease is three times as long, and so is its heartbeat.
 const PATIENT_TTL: u64 = 8_999;
 /// Long enough to outlast a lease.
 const AT_LEAST: u64 = 3_999;
 
-/// Less than a lease.
-const WAIT_LIMIT: Duration = Duration::from_secs(2);
-
 /// A scope, written as `x,x+ d1 b1`: the clients, and how often each fault may occur.
 ///
-/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `+` adds a second round, `a` is
-/// for `--at-least`, `t` for a wait limit, `p` for a longer lease and heartbeat, `h` for `--next`
-/// and `u` for `--supersede`. All clients with `o` have one owner and are reentrant. One with `i`
-/// runs inside the command of the first client, and is reentrant. The clock of one with `l` loses
-/// as much as the rules allow for, that of one with `g` gains it, and that of one with `L` loses
-/// more.
+/// Clients are `x` (exclusive), `s` (shared) and `2` (two slots). `h` is for `--next`, `u` for
+/// `--supersede`. The clock of one with `l` loses as much as the rules allow for, that of one with
+/// `g` gains it, and that of one with `L` loses more.
+///
+/// With one server, `+` adds a second round, `a` is for `--at-least`, `w` for a wait limit, and `p`
+/// for a longer lease and heartbeat. All clients with `o` have one owner and are reentrant. One
+/// with `i` runs inside the command of the first client, and is reentrant.
+///
+/// With a quorum, one with `n` does not wait, one with `r` renews its lease, and one with `t` begins
+/// only after the client before it had the lock.
+///
+/// The `FAULTS` of a world list the letters of its faults. With a capital letter, a fault is there
+/// from the start.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) name: &'static str,
@@ -36,61 +41,36 @@ pub(super) struct Scope {
 /// What one client does.
 #[derive(Debug)]
 pub(super) struct Terms {
+    pub(super) word: &'static str,
     pub(super) mode: Mode,
-    pub(super) at_least: Duration,
-    /// The longest that it waits.
-    pub(super) wait_limit: Option<Duration>,
-    /// Whether it names an owner, and may enter what that owner holds.
-    pub(super) is_owned: bool,
-    /// Whether it runs inside the command of the first client, and may enter its hold.
-    pub(super) is_inner: bool,
-    /// How far its clock gets in a second of the server.
+    /// How far its clock gets in a second of the servers.
     pub(super) tick: Duration,
     /// Its requests, one for each round.
     pub(super) requests: Vec<Request>,
 }
 
-/// How often each fault may still occur.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
-    /// d: a message crosses a tick.
-    pub(super) delays: u8,
-    /// b: a connection breaks, and what it carries is lost or arrives late.
-    pub(super) breaks: u8,
-    /// c: a client dies.
-    pub(super) crashes: u8,
-    /// l: a signal ends a wait.
-    pub(super) leaves: u8,
-    /// v: all holds are revoked.
-    pub(super) revocations: u8,
-    /// w: all holds are revoked at once, while all holders are dead.
-    pub(super) removals: u8,
-    /// g: the key is deleted.
-    pub(super) deletions: u8,
-    /// k: another tool writes the key.
-    pub(super) foreign: u8,
-    /// r: the server restarts with its data.
-    pub(super) restarts: u8,
-    /// f: the server restarts without its data.
-    pub(super) losses: u8,
-    /// F: the same, while every other client was told of all holders.
-    pub(super) told_losses: u8,
-    /// p: a client is paused.
-    pub(super) pauses: u8,
-    /// n: a client cannot reach the server for a while.
-    pub(super) cuts: u8,
-}
+/// How often each fault may still occur, from A to z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Budget([u8; 58]);
 
 impl Scope {
-    /// Panics like `parsed`.
-    pub(super) fn parse(name: &'static str) -> Self {
-        let (clients, budget) = parsed(name, Terms::parse, Budget::of);
-        Self { name, clients, budget }
-    }
-
-    /// For a search, which refers to it from each state. A test ends soon enough.
-    pub(super) fn leaked(name: &'static str) -> &'static Self {
-        Box::leak(Box::new(Self::parse(name)))
+    /// Reads a scope from its name. Only the names in this program are read, so a wrong one is a
+    /// mistake in a test, which the panic fails.
+    ///
+    /// Leaks the scope, because every state of a search refers to it. A test ends soon enough.
+    pub(super) fn leaked(name: &'static str, known: Faults) -> &'static Self {
+        let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));
+        let clients = clients.split(',').enumerate();
+        let clients = clients.map(|(index, word)| Terms::parse(index, word)).collect();
+        let mut budget = Budget([0; 58]);
+        for word in faults.split_whitespace() {
+            let (letter, count) = word.split_at(1);
+            let fault = known.iter().find(|(known, _)| letter.contains(*known));
+            let (letter, _) = fault.unwrap_or_else(|| panic!("unknown fault {letter}"));
+            budget.0[Budget::index(*letter)] =
+                count.parse().expect("a test gives each fault a number");
+        }
+        Box::leak(Box::new(Self { name, clients, budget }))
     }
 
     pub(super) fn ttl(&self, client: usize) -> Duration {
@@ -101,131 +81,88 @@ impl Scope {
     pub(super) fn lag(&self) -> u8 {
         u8::from(self.clients.iter().any(|terms| terms.tick < TICK))
     }
+
+    /// Whether two clients can never hold the lock together.
+    pub(super) fn exclude_each_other(&self, one: usize, other: usize) -> bool {
+        let (first, one, other) = (one.min(other), &self.clients[one], &self.clients[other]);
+        let both = |letter| one.has(letter) && other.has(letter);
+        let nested = first == 0 && (one.has('i') || other.has('i'));
+        let same_owner = nested || both('o') || both('i');
+        !same_owner && (one.mode != other.mode || one.mode == Mode::Exclusive)
+    }
 }
 
 impl Budget {
-    pub(super) fn of(&mut self, kind: &str) -> &mut u8 {
-        match kind {
-            "d" => &mut self.delays,
-            "b" => &mut self.breaks,
-            "c" => &mut self.crashes,
-            "l" => &mut self.leaves,
-            "v" => &mut self.revocations,
-            "w" => &mut self.removals,
-            "g" => &mut self.deletions,
-            "k" => &mut self.foreign,
-            "r" => &mut self.restarts,
-            "f" => &mut self.losses,
-            "F" => &mut self.told_losses,
-            "p" => &mut self.pauses,
-            "n" => &mut self.cuts,
-            // Scopes are literals in tests, so only a mistaken test gets here.
-            _ => panic!("unknown fault {kind}"),
-        }
+    fn index(letter: char) -> usize {
+        letter as usize - 'A' as usize
     }
 
-    /// Whether it matters when a client notices a reply or a message: what is under way may be
-    /// delayed or lost, or a signal may come first.
-    pub(super) fn is_patient(&self) -> bool {
-        let Self { delays, breaks, leaves, restarts, losses, told_losses, pauses, cuts, .. } = self;
-        [delays, breaks, leaves, restarts, losses, told_losses, pauses, cuts]
-            .into_iter()
-            .any(|left| *left > 0)
+    pub(super) fn of(&self, letter: char) -> u8 {
+        self.0[Self::index(letter)]
+    }
+
+    /// How often faults with one of these letters may still occur.
+    pub(super) fn of_all(&self, letters: &str) -> u8 {
+        letters.chars().map(|letter| self.of(letter)).sum()
+    }
+
+    pub(super) fn use_up(&mut self, letter: char, count: u8) {
+        self.0[Self::index(letter)] -= count;
     }
 }
 
 impl Terms {
+    pub(super) fn has(&self, letter: char) -> bool {
+        self.word[1..].contains(letter)
+    }
+
     /// Whether it goes ahead of those that do not.
     pub(super) fn is_next(&self) -> bool {
-        self.requests[0].next
+        self.has('h')
     }
 
     /// Whether it ends older requests that do so too.
     pub(super) fn supersedes(&self) -> bool {
-        self.requests[0].supersedes
+        self.has('u')
     }
 
     /// Whether it may enter another hold, past those who wait.
     pub(super) fn may_enter(&self) -> bool {
-        self.is_owned || self.is_inner
+        self.has('o') || self.has('i')
     }
 
-    /// Panics like `Scope::parse`.
-    fn parse(index: usize, word: &str) -> Self {
-        let mode = mode_of(word);
+    /// Panics like `Scope::leaked`.
+    fn parse(index: usize, word: &'static str) -> Self {
+        let mode = match &word[..1] {
+            "x" => Mode::Exclusive,
+            "s" => Mode::Shared,
+            slots => Mode::Slots(slots.parse().expect("a test gives each client a mode")),
+        };
         let has = |letter: char| word[1..].contains(letter);
-        let at_least = Duration::from_millis(if has('a') { AT_LEAST } else { 0 });
         let ttl = ttl(if has('p') { PATIENT_TTL } else { TTL });
-        let rounds = if has('+') { 2 } else { 1 };
+        // Clocks may differ by 1 %.
+        let gain = if has('g') { 10 } else { 0 };
+        let loss = if has('l') { 10 } else { 0 } + if has('L') { 11 } else { 0 };
+        let tick = TICK + Duration::from_millis(gain) - Duration::from_millis(loss);
         let request = |round| Request {
             mode,
             ttl,
-            at_least,
+            at_least: Duration::from_millis(if has('a') { AT_LEAST } else { 0 }),
             owner: has('o').then(|| "owner".parse::<Owner>().expect("the literal is valid")),
             enclosing: if has('i') { vec![token(0, 0)] } else { Vec::new() },
             reentrant: has('o') || has('i'),
             next: has('h'),
             supersedes: has('u'),
-            heartbeat: Some(heartbeat(ttl.get())),
-            ..request(index, round)
+            heartbeat: (!has('n')).then(|| heartbeat(ttl.get())),
+            token: token(index, round),
+            // Its last characters make a lock's generation.
+            fresh_owner: format!("life-{}", token(index, round).id()).parse().unwrap(),
+            client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
+            ..Request::plain(key(), ttl)
         };
-        let requests = (0..rounds).map(request).collect();
-        let wait_limit = has('t').then_some(WAIT_LIMIT);
-        let (is_owned, is_inner, tick) = (has('o'), has('i'), tick_of(word));
-        Self { mode, at_least, wait_limit, is_owned, is_inner, tick, requests }
+        let requests = (0..if has('+') { 2 } else { 1 }).map(request).collect();
+        Self { word, mode, tick, requests }
     }
-}
-
-/// Reads the name of a scope: its clients, and how often each fault may occur. Only the names in
-/// this program are read, so a wrong one is a mistake in a test, which the panic fails.
-pub(super) fn parsed<T, B: Default>(
-    name: &'static str,
-    client: fn(usize, &'static str) -> T,
-    of: for<'a> fn(&'a mut B, &str) -> &'a mut u8,
-) -> (Vec<T>, B) {
-    let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));
-    let clients = clients.split(',').enumerate();
-    let clients = clients.map(|(index, word)| client(index, word)).collect();
-    let mut budget = B::default();
-    for word in faults.split_whitespace() {
-        let (kind, count) = word.split_at(1);
-        *of(&mut budget, kind) = count.parse().expect("a test gives each fault a number");
-    }
-    (clients, budget)
-}
-
-/// The words of a scope's name that a state has not used up: clients that have not begun, and
-/// faults of which some are left.
-pub(super) fn unplayed<B>(
-    name: &'static str,
-    is_idle: impl Fn(usize) -> bool,
-    mut left: B,
-    of: for<'a> fn(&'a mut B, &str) -> &'a mut u8,
-) -> Vec<&'static str> {
-    let (clients, faults) = name.split_once(' ').unwrap_or((name, ""));
-    let clients = clients.split(',').enumerate().filter(|(index, _)| is_idle(*index));
-    let faults = faults.split_whitespace().filter(|word| *of(&mut left, &word[..1]) > 0);
-    clients.map(|(_, word)| word).chain(faults).collect()
-}
-
-/// The mode of a client, which its first letter names. Panics like `parsed`.
-pub(super) fn mode_of(word: &str) -> Mode {
-    match &word[..1] {
-        "x" => Mode::Exclusive,
-        "s" => Mode::Shared,
-        slots => Mode::Slots(slots.parse().expect("a test gives each client a mode")),
-    }
-}
-
-/// How far the clock of a client gets in a second of the servers. Clocks may differ by 1 %.
-pub(super) fn tick_of(word: &str) -> Duration {
-    let millis = match () {
-        () if word.contains('l') => TICK_MILLIS * 99 / 100,
-        () if word.contains('L') => TICK_MILLIS * 989 / 1_000,
-        () if word.contains('g') => TICK_MILLIS * 101 / 100,
-        () => TICK_MILLIS,
-    };
-    Duration::from_millis(millis)
 }
 
 /// A token of no client.
@@ -240,17 +177,9 @@ fn token(client: usize, round: u8) -> Token {
     Token::recorded(&format!("{client}{round}000000-token")).unwrap()
 }
 
-pub(super) fn request(client: usize, round: u8) -> Request {
-    let token = token(client, round);
-    let key = Key::new(&"".parse().unwrap(), &"L".parse().unwrap());
-    // The names below are constants, or made of valid tokens.
-    Request {
-        // Its last characters make a lock's generation.
-        fresh_owner: format!("life-{}", token.id()).parse().unwrap(),
-        token,
-        client: ClientInfo { kind: Kind::Exec, ..ClientInfo::default() }.to_lines(),
-        ..Request::plain(key, ttl(TTL))
-    }
+/// The lock that all of them ask for.
+pub(super) fn key() -> Key {
+    Key::new(&"".parse().unwrap(), &"L".parse().unwrap())
 }
 
 /// Whose token or ID this is: the client, the round, and whether it is a whole token.

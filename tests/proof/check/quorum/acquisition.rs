@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use crate::check::lock::Number;
 use crate::check::shift::Shift;
 use rlock::rules::quorum::acquisition::{Phase, UNDECIDED};
 use rlock::rules::quorum::{Acquisition, LastReply, MemberState};
@@ -81,25 +82,23 @@ pub(super) fn make_canonical(it: &mut Acquisition, now: Instant, tick: Duration)
     }
 }
 
-pub(super) fn each_fence(it: &mut Acquisition, change: &mut dyn FnMut(&mut u64)) {
+pub(super) fn each_number(it: &mut Acquisition, change: &mut dyn FnMut(Number, &mut u64)) {
+    it.ticket.iter_mut().for_each(|ticket| change(Number::Ticket, &mut ticket.0));
     if let Phase::Committing { held, .. } = &mut it.phase {
-        change(&mut held.0.0);
+        change(Number::Fence, &mut held.0.0);
     }
     for state in &mut it.members.0 {
+        state.ticket.iter_mut().for_each(|ticket| change(Number::Ticket, &mut ticket.0));
         match &mut state.last_reply {
             LastReply::Proposed(Proposal { nominated, view, .. }) => {
                 let given = nominated.iter_mut().map(|nominated| &mut nominated.fence);
-                given.chain(&mut view.fence).for_each(|fence| change(&mut fence.0));
+                let fences = given.chain(&mut view.fence);
+                fences.for_each(|fence| change(Number::Fence, &mut fence.0));
             }
-            LastReply::Granted((fence, _)) => change(&mut fence.0),
+            LastReply::Granted((fence, _)) => change(Number::Fence, &mut fence.0),
             _ => {}
         }
     }
-}
-
-pub(super) fn each_ticket(it: &mut Acquisition, change: &mut dyn FnMut(&mut u64)) {
-    let members = it.members.0.iter_mut().filter_map(|state| state.ticket.as_mut());
-    it.ticket.iter_mut().chain(members).for_each(|ticket| change(&mut ticket.0));
 }
 
 /// Hashes what the request knows of a member, except its number.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use super::acquisition::{self, make_proposal_canonical, make_view_canonical};
 use super::client::{Client, Doing, Phase};
-use super::scope::SERVERS;
 use super::server::{AHEAD, LastReply, Line, Replied, Sent, Server, State, What, view_of};
-use super::world::{World, run_id};
-use crate::check::lock;
+use super::world::{SERVERS, World, run_id};
+use crate::check::lock::{self, Number};
 use crate::check::scope::whose;
 use crate::check::time::{NOW, TICK, now};
 use rlock::rules::quorum::Reply;
@@ -28,11 +27,9 @@ const LAST_ATTEMPT: u64 = 1_000;
 /// After this time, a server is old enough for any lease.
 const OLD: Duration = Duration::from_secs(10);
 
-/// Calls a function with each number of a kind.
-type Each = fn(&mut World, &mut dyn FnMut(&mut u64));
-
 impl World {
-    pub(super) fn make_canonical(&mut self) {
+    /// Blanks what is only shown, and gives times that no longer matter one value.
+    pub(super) fn settle_times(&mut self) {
         let clients = &mut self.clients;
         for (index, client) in clients.iter_mut().enumerate() {
             match &mut client.phase {
@@ -47,7 +44,7 @@ impl World {
                             *round = u64::from(*round == acquisition.round);
                         }
                     }
-                    let tick = self.scope.clients[index].tick;
+                    let tick = self.course.scope.clients[index].tick;
                     acquisition::make_canonical(acquisition, now(), tick);
                     if let Some((then, view)) = waiter.seen.as_mut() {
                         make_view_canonical(view);
@@ -76,9 +73,6 @@ impl World {
         }
         for server in &mut self.servers {
             server.since = server.since.max(now() - OLD);
-            for (client, line) in clients.iter().zip(&mut server.lines) {
-                line.is_over &= !is_gone(client, line);
-            }
             let is_gone = |token: &str| {
                 let client = whose(token).0;
                 is_gone(&clients[client], &server.lines[client])
@@ -92,8 +86,7 @@ impl World {
             }
             for line in &mut server.lines {
                 if server.state == State::Dead {
-                    (line.mail, line.late, line.is_over) = Default::default();
-                    line.requests.clear();
+                    (line.mail, line.late, line.requests) = Default::default();
                 }
                 line.mail.dedup();
                 if let Some(Replied { reply: LastReply::To(reply), since, .. }) = &mut line.reply {
@@ -108,113 +101,66 @@ impl World {
             }
         }
         self.monitor.forget_ended(&self.clients);
+    }
+
+    /// Keeps only the order of numbers of one kind.
+    pub(super) fn rank_numbers(&mut self) {
         let may_ask =
             |client: &Client| matches!(client.phase, Phase::Idle) || client.is_acquiring();
-        if self.clients.iter().any(may_ask) {
-            self.rank(Self::each_fence);
-        } else {
-            // No client needs them anymore.
-            self.each_fence(&mut |fence| *fence = (*fence).min(CLOCK));
-        }
-        self.rank(Self::each_ticket);
-        self.rank_attempts();
-        self.sort_servers();
-    }
-
-    /// Closes the gaps between numbers, but keeps whether one follows another directly, and which
-    /// clock it is near.
-    fn rank(&mut self, each: Each) {
-        let mut all = BTreeSet::new();
-        each(self, &mut |number| {
-            all.insert(*number);
+        let are_fences_needed = self.clients.iter().any(may_ask);
+        let (mut fences, mut tickets) = (BTreeSet::new(), BTreeSet::new());
+        self.each_number(&mut |kind, number| {
+            match kind {
+                Number::Fence => fences.insert(*number),
+                Number::Ticket | Number::Arrival => tickets.insert(*number),
+                Number::Attempt(..) => false,
+            };
         });
-        all.remove(&0);
-        let far = all.split_off(&(CLOCK / 2 + FAR / 2));
-        let ranks: BTreeMap<u64, u64> = [(CLOCK, all), (FAR, far)]
-            .into_iter()
-            .flat_map(|(clock, all)| ranks(clock, all))
-            .collect();
-        each(self, &mut |number| *number = ranks.get(number).copied().unwrap_or(*number));
+        let (fences, tickets) = (ranks(fences), ranks(tickets));
+        self.each_number(&mut |kind, number| match kind {
+            Number::Fence if !are_fences_needed => *number = (*number).min(CLOCK),
+            Number::Fence => *number = fences[number],
+            Number::Ticket | Number::Arrival => *number = tickets[number],
+            Number::Attempt(..) => {}
+        });
+        self.rank_attempts();
     }
 
-    fn each_fence(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        self.monitor.each_fence(change);
+    fn each_number(&mut self, change: &mut dyn FnMut(Number, &mut u64)) {
+        self.monitor.each_fence(&mut |fence| change(Number::Fence, fence));
         for client in &mut self.clients {
             match &mut client.phase {
-                Phase::Acquiring(_, acquisition, _) => acquisition::each_fence(acquisition, change),
+                Phase::Acquiring(_, acquisition, _) => {
+                    acquisition::each_number(acquisition, change);
+                }
                 Phase::Holding(_, _, Some(renewing)) => {
-                    for answer in &mut renewing.answers {
-                        if let Some(Some(Renewal::Renewed { fence, left, .. })) = answer {
-                            *left = Duration::ZERO;
-                            change(&mut fence.0);
-                        }
-                    }
+                    let answers = renewing.answers.iter_mut().flatten().flatten();
+                    answers.for_each(|answer| settle_renewal(answer, change));
                 }
                 _ => {}
             }
         }
         for server in &mut self.servers {
-            lock::each_fence(&mut server.lock, change);
+            lock::each_number(&mut server.lock, change);
             for line in &mut server.lines {
                 for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    if let What::Ask(QuorumOp::Commit(_, held) | QuorumOp::Restore(held)) =
-                        &mut sent.what
+                    let What::Ask(op) = &mut sent.what else { continue };
+                    if let QuorumOp::Propose(Some(ticket)) | QuorumOp::Commit(Some(ticket), _) = op
                     {
-                        change(&mut held.0.0);
+                        change(Number::Ticket, &mut ticket.0);
+                    }
+                    if let QuorumOp::Commit(_, held) | QuorumOp::Restore(held) = op {
+                        change(Number::Fence, &mut held.0.0);
                     }
                 }
-                line.mail.iter_mut().flatten().for_each(|it| change(&mut it.fence.0));
-                match &mut line.reply {
-                    Some(Replied { reply: LastReply::To(reply), .. }) => {
-                        if let Reply::Proposed(Proposal {
-                            nominated: Some(Nomination { fence, .. }),
-                            ..
-                        })
-                        | Reply::Answer(Answer::Granted { fence, .. })
-                        | Reply::Heard(Some(Nomination { fence, .. })) = reply
-                        {
-                            change(&mut fence.0);
-                        }
-                        if let Some(Fence(fence)) =
-                            view_of(reply).and_then(|view| view.fence.as_mut())
-                        {
-                            change(fence);
-                        }
-                    }
-                    Some(Replied {
-                        reply: LastReply::Renewal(Some(Renewal::Renewed { fence, left, .. })),
-                        ..
-                    }) => {
-                        *left = Duration::ZERO;
-                        change(&mut fence.0);
-                    }
+                line.mail
+                    .iter_mut()
+                    .flatten()
+                    .for_each(|it| change(Number::Fence, &mut it.fence.0));
+                match line.reply.as_mut().map(|reply| &mut reply.reply) {
+                    Some(LastReply::To(reply)) => each_number_of(reply, change),
+                    Some(LastReply::Renewal(Some(renewal))) => settle_renewal(renewal, change),
                     _ => {}
-                }
-            }
-        }
-    }
-
-    fn each_ticket(&mut self, change: &mut dyn FnMut(&mut u64)) {
-        for client in &mut self.clients {
-            if let Phase::Acquiring(_, acquisition, _) = &mut client.phase {
-                acquisition::each_ticket(acquisition, change);
-            }
-        }
-        for server in &mut self.servers {
-            lock::each_ticket(&mut server.lock, change);
-            for line in &mut server.lines {
-                for sent in line.requests.iter_mut().chain(&mut line.late) {
-                    if let What::Ask(
-                        QuorumOp::Propose(Some(ticket)) | QuorumOp::Commit(Some(ticket), _),
-                    ) = &mut sent.what
-                    {
-                        change(&mut ticket.0);
-                    }
-                }
-                if let Some(Replied { reply: LastReply::To(Reply::Proposed(place)), .. }) =
-                    &mut line.reply
-                {
-                    change(&mut place.ticket.0);
                 }
             }
         }
@@ -237,7 +183,7 @@ impl World {
     }
 
     /// Servers that differ only in their indexes are the same.
-    fn sort_servers(&mut self) {
+    pub(super) fn sort_servers(&mut self) {
         let key = |member: usize| {
             let mut hasher = DefaultHasher::new();
             self.servers[member].hash(&mut hasher);
@@ -277,8 +223,39 @@ impl World {
     }
 }
 
+fn each_number_of(reply: &mut Reply, change: &mut dyn FnMut(Number, &mut u64)) {
+    if let Reply::Proposed(proposal) = reply {
+        change(Number::Ticket, &mut proposal.ticket.0);
+    }
+    if let Reply::Proposed(Proposal { nominated: Some(Nomination { fence, .. }), .. })
+    | Reply::Answer(Answer::Granted { fence, .. })
+    | Reply::Heard(Some(Nomination { fence, .. })) = reply
+    {
+        change(Number::Fence, &mut fence.0);
+    }
+    if let Some(Fence(fence)) = view_of(reply).and_then(|view| view.fence.as_mut()) {
+        change(Number::Fence, fence);
+    }
+}
+
+fn settle_renewal(renewal: &mut Renewal, change: &mut dyn FnMut(Number, &mut u64)) {
+    if let Renewal::Renewed { fence, left, .. } = renewal {
+        *left = Duration::ZERO;
+        change(Number::Fence, &mut fence.0);
+    }
+}
+
+/// Closes the gaps between numbers, but keeps whether one follows another directly, and which clock
+/// it is near.
+fn ranks(mut near: BTreeSet<u64>) -> BTreeMap<u64, u64> {
+    near.remove(&0);
+    let far = near.split_off(&(CLOCK / 2 + FAR / 2));
+    let near = ranks_near(CLOCK, near).into_iter().chain(ranks_near(FAR, far));
+    near.chain([(0, 0)]).collect()
+}
+
 /// The ranks of numbers that are near a clock.
-fn ranks(clock: u64, mut all: BTreeSet<u64>) -> Vec<(u64, u64)> {
+fn ranks_near(clock: u64, mut all: BTreeSet<u64>) -> Vec<(u64, u64)> {
     all.insert(clock);
     let all: Vec<u64> = all.into_iter().collect();
     let at = all.partition_point(|number| *number < clock);
@@ -298,9 +275,9 @@ fn is_gone(client: &Client, line: &Line) -> bool {
 }
 
 fn each_attempt(server: &mut Server, client: usize, change: &mut dyn FnMut(&mut u64)) {
-    lock::each_attempt(&mut server.lock, &mut |token, attempt| {
-        if whose(token).0 == client {
-            change(attempt);
+    lock::each_number(&mut server.lock, &mut |kind, number| {
+        if kind == Number::Attempt(client, 0) {
+            change(number);
         }
     });
     let line = &mut server.lines[client];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::scope::SERVERS;
+use super::world::SERVERS;
 use crate::check::shift::Shift;
 use crate::check::time::now;
 use rlock::rules::quorum::Acquisition;
@@ -84,12 +84,14 @@ impl Client {
         matches!(self.phase, Phase::Ended(_))
     }
 
+    /// Whether it pauses because too few servers answered.
+    pub(super) fn rests(&self) -> bool {
+        matches!(self.phase, Phase::Acquiring(_, _, Doing::Rest(_)))
+    }
+
     /// Whether it reads replies and messages.
     pub(super) fn reads(&self) -> bool {
-        !matches!(
-            self.phase,
-            Phase::Idle | Phase::Acquiring(_, _, Doing::Rest(_)) | Phase::Ended(_)
-        )
+        self.holds() || self.is_acquiring() && !self.rests()
     }
 
     /// When it acts without a reply.
@@ -101,9 +103,9 @@ impl Client {
         }
     }
 
-    /// Whether it may act before the next tick although nothing arrives.
-    pub(super) fn is_in_a_hurry(&self, tick: Duration) -> bool {
-        self.until().is_some_and(|until| until < now() + tick)
+    /// Whether it acts within this time although nothing arrives.
+    pub(super) fn pauses_for_less_than(&self, time: Duration) -> bool {
+        self.until().is_some_and(|until| until < now() + time)
     }
 
     pub(super) fn shift(&mut self, back: Duration) {
@@ -113,16 +115,15 @@ impl Client {
                 acquisition.shift(back);
                 match doing {
                     Doing::Attempt(began, until) => {
-                        (*began, *until) = (*began - back, *until - back);
+                        began.shift(back);
+                        until.shift(back);
                     }
-                    Doing::Sleep(until) | Doing::Rest(until) => *until = *until - back,
+                    Doing::Sleep(until) | Doing::Rest(until) => until.shift(back),
                 }
             }
             Phase::Holding(lease, _, renewing) => {
                 lease.shift(back);
-                if let Some(renewing) = renewing {
-                    renewing.sent = renewing.sent - back;
-                }
+                renewing.iter_mut().for_each(|renewing| renewing.sent.shift(back));
             }
             Phase::Idle | Phase::Ended(_) => {}
         }

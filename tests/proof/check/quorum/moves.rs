@@ -4,21 +4,21 @@
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Doing, How, Phase, Renewing};
-use super::scope::SERVERS;
-use super::server::{ATTEMPTS, LastReply, Replied, Sent, What, part_of};
-use super::world::{IO_TIMEOUT, World, run_id};
+use super::server::{ATTEMPTS, LastReply, Replied, Sent, What};
+use super::world::{IO_TIMEOUT, SERVERS, World, run_id};
 use crate::check::property::Property;
 use crate::check::time::{TICK, now};
 use rlock::rules::quorum::{
-    Acquisition, End, Order, RenewalDecision, Reply, Run, Step, Votes, decide_renewal,
+    Acquisition, End, MemberRequest, Order, RenewalDecision, Reply, Run, Step, Votes,
+    decide_renewal,
 };
 use rlock::rules::waiter::{self, Event, Stop, Waiter};
-use rlock::rules::{Answer, Failure, Held, Lease, QuorumOp, Renewal, UserMessage};
+use rlock::rules::{Answer, Failure, Held, Instant, Lease, QuorumOp, Renewal, UserMessage};
 
 impl World {
     pub(super) fn start_client(&mut self, index: usize) {
         self.monitor.started(index, self.status());
-        let request = &self.scope.clients[index].request;
+        let request = &self.course.scope.clients[index].requests[0];
         let (waiter, step) = Waiter::new(request.ttl, None);
         let acquisition = Acquisition::new(request, SERVERS, IO_TIMEOUT, now());
         let doing = Doing::Rest(now());
@@ -78,9 +78,13 @@ impl World {
     /// As `Quorum::carry_out`.
     fn carry_out(&mut self, index: usize, orders: Vec<Order>, step: Step) {
         for Order { member, round, what } in orders {
-            match part_of(what) {
-                Ok(part) => self.send(index, member, What::Ask(part), round, true),
-                Err(at_most) => self.servers[member].listen(index, round, now() + at_most),
+            match what {
+                MemberRequest::Ask(part) => {
+                    self.send(index, member, What::Ask(part), round, true);
+                }
+                MemberRequest::Listen(at_most) => {
+                    self.servers[member].listen(index, round, now() + at_most);
+                }
             }
         }
         let Phase::Acquiring(_, _, doing) = &mut self.clients[index].phase else { return };
@@ -101,7 +105,7 @@ impl World {
     }
 
     /// As `Quorum::attempt`.
-    fn attempted(&mut self, index: usize, sent: rlock::rules::instant::Instant, end: End) {
+    fn attempted(&mut self, index: usize, sent: Instant, end: End) {
         let answer = match end {
             End::Granted((fence, slot)) => Ok(Answer::Granted { fence, slot }),
             End::Queued { view, position, sleep, .. } => {
@@ -227,7 +231,7 @@ impl World {
             Phase::Holding(lease, ..) if lease.deadline() <= now() => self.finish(index),
             Phase::Holding(lease, _, renewing) => match renewing {
                 Some(renewing) if renewing.sent + TICK <= now() => self.decide_renewal(index),
-                None if lease.renew_at() <= now() && self.scope.clients[index].renews => {
+                None if lease.renew_at() <= now() && self.course.scope.clients[index].has('r') => {
                     self.renew(index);
                 }
                 _ => {}
@@ -267,7 +271,7 @@ impl World {
                 *lease = Lease::new(sent, lease.ttl());
                 let restore = What::Ask(QuorumOp::Restore((fence, *own)));
                 if slot != *own {
-                    self.broken.get_or_insert(Property::EachHolderHasItsSlot);
+                    self.course.breaks(Property::EachHolderHasItsSlot);
                 }
                 for member in lost {
                     self.send(index, member, restore, 0, false);

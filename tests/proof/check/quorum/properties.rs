@@ -1,13 +1,12 @@
 //! What must never happen.
 
 use super::client::{Client, Doing, How, Phase};
-use super::scope::SERVERS;
 use super::server::{Server, State, has_agreed_place};
-use super::world::World;
+use super::world::{SERVERS, World};
 use crate::check::property::Property;
 use crate::check::scope::stranger;
 use crate::check::search::Play;
-use rlock::rules::model::lock::{CLAIM_WINDOW, Waiter};
+use rlock::rules::model::lock::{CLAIM_WINDOW, Hold};
 use rlock::rules::quorum::majority;
 use rlock::rules::{HoldState, Mode, Outcome, Slot};
 
@@ -22,10 +21,8 @@ pub(super) fn broken_in(world: &World) -> Option<Property> {
         (Property::EachHolderHasItsSlot, slots_are_mixed_up(world)),
         (Property::TheNewestWins, not_the_newest(world)),
         (Property::SomebodyWins, nobody_wins(world)),
-        (Property::WaitersAreServed, a_waiter_gave_up(world)),
         (Property::ANominationLapses, a_call_lasts(world)),
         (Property::WhatIsOverStaysOver, is_back(world)),
-        (Property::NoPlaceIsLeft, has_left_a_place(world)),
         (Property::NothingIsLeft, world.is_end() && is_something_left(world)),
     ])
 }
@@ -35,8 +32,8 @@ fn rivals_run(world: &World) -> bool {
     let running: Vec<usize> =
         (0..world.clients.len()).filter(|client| world.clients[*client].holds()).collect();
     running.iter().enumerate().any(|(index, &one)| {
-        let slots = world.scope.mode(one).slots();
-        running[..index].iter().any(|&other| world.scope.exclude_each_other(one, other))
+        let slots = world.mode(one).slots();
+        running[..index].iter().any(|&other| world.course.scope.exclude_each_other(one, other))
             || slots.is_some_and(|slots| running.len() > slots.get() as usize)
     })
 }
@@ -46,7 +43,7 @@ fn slots_are_mixed_up(world: &World) -> bool {
     let clients = world.clients.iter().enumerate().filter(|(_, client)| client.holds());
     let numbers: Vec<Option<Slot>> = clients.clone().map(|(_, client)| client.slot()).collect();
     clients.enumerate().any(|(index, (client, holder))| {
-        let most = world.scope.mode(client).slots();
+        let most = world.mode(client).slots();
         holder.slot().is_none() != most.is_none()
             || holder.slot() > most
             || most.is_some() && numbers[..index].contains(&holder.slot())
@@ -56,37 +53,29 @@ fn slots_are_mixed_up(world: &World) -> bool {
 /// A server keeps two waiters with `--supersede` and agreed tickets, or all such clients have been
 /// superseded.
 fn not_the_newest(world: &World) -> bool {
-    let supersedes = |client: &usize| world.scope.clients[*client].request.supersedes;
+    let supersedes = |client: &usize| world.course.scope.clients[*client].supersedes();
     let all: Vec<usize> = (0..world.clients.len()).filter(supersedes).collect();
     let is_ended =
         |client: &usize| matches!(world.clients[*client].phase, Phase::Ended(How::Superseded));
     let stand_together = |server: &Server| {
-        let stands = |client: &&usize| {
-            has_agreed_place(&server.lock, &world.scope.clients[**client].request.token)
-        };
+        let stands = |client: &&usize| has_agreed_place(&server.lock, world.token(**client));
         all.iter().filter(stands).count() > 1
     };
     world.servers.iter().any(stand_together) || !all.is_empty() && all.iter().all(is_ended)
 }
 
-/// All clients have ended, none of them by a fault, and none had the lock.
+/// A client that waits has lost, or all clients have. One may fail only if so many servers may.
 fn nobody_wins(world: &World) -> bool {
+    let scope = world.course.scope;
+    let may_fail = usize::from(scope.budget.of_all("DZARkzf")) > SERVERS - majority(SERVERS);
     let has_lost = |client: usize| match world.clients[client].phase {
         Phase::Ended(How::Busy | How::Refused) => true,
-        Phase::Ended(How::Failed) => !world.scope.may_fail(),
+        Phase::Ended(How::Failed) => !may_fail,
         _ => false,
     };
-    (0..world.clients.len()).all(has_lost)
-}
-
-/// A client that waits has given up. It may fail only if so many servers may.
-fn a_waiter_gave_up(world: &World) -> bool {
-    let gave_up = |client: usize| match world.clients[client].phase {
-        Phase::Ended(How::Refused | How::Busy) => true,
-        Phase::Ended(How::Failed) => !world.scope.may_fail(),
-        _ => false,
-    };
-    (0..world.clients.len()).any(|client| world.scope.clients[client].waits && gave_up(client))
+    let waits = |client: usize| !scope.clients[client].has('n');
+    let mut all = 0..world.clients.len();
+    all.clone().all(has_lost) || all.any(|client| waits(client) && has_lost(client))
 }
 
 /// A call lasts longer than the claim window. It should lapse unless the waiter asks again.
@@ -101,39 +90,25 @@ fn a_call_lasts(world: &World) -> bool {
     })
 }
 
-/// A server has executed a farewell or a release, and yet its client has a place or a hold.
+/// A client has ended, although not by a crash, all that it sent has arrived, and yet a server keeps
+/// its place or hold. While the hold cools, it keeps others out and nothing more.
 fn is_back(world: &World) -> bool {
-    world.servers.iter().any(|server| {
-        server.lines.iter().zip(&world.scope.clients).any(|(line, terms)| {
-            let token = terms.request.token.as_str();
-            let is_held = |hold: &rlock::rules::model::lock::Hold| {
-                hold.token == token
-                    && hold.status != HoldState::Cooling
-                    && hold.deadline >= server.clock
-            };
-            line.is_over
-                && (server.lock.queue.iter().any(|waiter| waiter.token == token)
-                    || server.lock.holds.iter().any(is_held))
-        })
-    })
-}
-
-/// A client has ended, although not by a crash, all that it sent has arrived, and yet it has a
-/// place.
-fn has_left_a_place(world: &World) -> bool {
     let has_ended = |client: &Client| match client.phase {
         Phase::Ended(how) => how != How::Crashed,
         _ => false,
     };
-    let is_left = |server: &Server, index: usize| {
-        let (line, token) = (&server.lines[index], &world.scope.clients[index].request.token);
-        let has_place = |waiter: &Waiter| waiter.token == token.as_str();
+    let is_kept = |server: &Server, index: usize| {
+        let (line, token) = (&server.lines[index], world.token(index));
+        let is_held = |hold: &Hold| {
+            let is_live = hold.status != HoldState::Cooling && hold.deadline >= server.clock;
+            hold.token == token && is_live
+        };
         let has_arrived = line.requests.is_empty() && line.late.is_empty();
-        server.is_up() && has_arrived && server.lock.queue.iter().any(has_place)
+        let waits = server.lock.queue.iter().any(|waiter| waiter.token == token);
+        server.is_up() && has_arrived && (waits || server.lock.holds.iter().any(is_held))
     };
-    let ended = (0..world.clients.len()).filter(|index| has_ended(&world.clients[*index]));
-    let mut ended = ended.into_iter();
-    ended.any(|index| world.servers.iter().any(|server| is_left(server, index)))
+    let mut ended = (0..world.clients.len()).filter(|index| has_ended(&world.clients[*index]));
+    ended.any(|index| world.servers.iter().any(|server| is_kept(server, index)))
 }
 
 /// A request that comes after all clients have ended and all leases have expired does not find the
@@ -154,11 +129,18 @@ fn is_something_left(world: &World) -> bool {
 }
 
 impl World {
+    fn mode(&self, client: usize) -> Mode {
+        self.course.scope.clients[client].mode
+    }
+
+    fn token(&self, client: usize) -> &'static str {
+        self.course.scope.clients[client].requests[0].token.as_str()
+    }
+
     /// Which clients have agreed tickets in the queues of a majority: one bit for each.
     pub(super) fn status(&self) -> u8 {
         let stands = |client: &usize| {
-            let token = &self.scope.clients[*client].request.token;
-            let has_place = |server: &&Server| has_agreed_place(&server.lock, token);
+            let has_place = |server: &&Server| has_agreed_place(&server.lock, self.token(*client));
             self.servers.iter().filter(has_place).count() >= majority(SERVERS)
         };
         (0..self.clients.len()).filter(stands).map(|client| 1 << client).sum()
@@ -166,25 +148,26 @@ impl World {
 
     /// A client has been granted the lock.
     pub(super) fn granted(&mut self, client: usize, fence: u64) {
-        let asks = |client: usize| &self.scope.clients[client].request;
+        let asks = |client: usize| &self.course.scope.clients[client];
         let is_older = |other: usize| {
             self.monitor.older[client] >> other & 1 == 1
-                && (asks(other).next || !asks(client).next)
-                && !(asks(other).supersedes && asks(client).supersedes)
+                && (asks(other).is_next() || !asks(client).is_next())
+                && !(asks(other).supersedes() && asks(client).supersedes())
                 && !self.is_superseded(other)
                 && self.clients[other].is_acquiring()
-                && (self.scope.exclude_each_other(client, other) || self.is_last_slot(client))
+                && (self.course.scope.exclude_each_other(client, other)
+                    || self.is_last_slot(client))
         };
         let overtakes = (0..self.clients.len()).any(is_older);
+        let is_alone = self.mode(client) == Mode::Exclusive;
         let monitor = &mut self.monitor;
-        let is_alone = self.scope.mode(client) == Mode::Exclusive;
         let last = if is_alone { monitor.granted } else { monitor.floors[client] };
         // A server that has forgotten its tokens restarts from its clock, which does not move here.
-        let remembers = self.left.losses == self.scope.budget.losses;
+        let remembers = self.course.used('f') == 0;
         if fence <= last && remembers {
-            self.broken.get_or_insert(Property::FencesGrow);
+            self.course.breaks(Property::FencesGrow);
         } else if overtakes {
-            self.broken.get_or_insert(Property::OlderTicketsComeFirst);
+            self.course.breaks(Property::FirstComeFirstServed);
         }
         monitor.granted = monitor.granted.max(fence);
         monitor.idle = 0;
@@ -192,7 +175,7 @@ impl World {
 
     /// Whether any server has ended the request of a client for a newer one.
     fn is_superseded(&self, client: usize) -> bool {
-        let end = format!("{}\n", self.scope.clients[client].request.token.as_str());
+        let end = format!("{}\n", self.token(client));
         let has_ended = |server: &Server| {
             server.lock.tombstones.iter().any(|mark| mark.token.starts_with(&end))
         };
@@ -203,21 +186,21 @@ impl World {
     fn is_full_for(&self, client: usize) -> bool {
         let holds = |other: &usize| self.clients[*other].holds();
         let running: Vec<usize> = (0..self.clients.len()).filter(holds).collect();
-        let slots = self.scope.mode(client).slots().map(|slots| slots.get() as usize);
+        let slots = self.mode(client).slots().map(|slots| slots.get() as usize);
         slots.is_some_and(|slots| running.len() >= slots)
-            || running.iter().any(|&other| self.scope.exclude_each_other(client, other))
+            || running.iter().any(|&other| self.course.scope.exclude_each_other(client, other))
     }
 
     /// Whether a client takes the last slot.
     fn is_last_slot(&self, client: usize) -> bool {
         let running = self.clients.iter().filter(|other| other.holds()).count();
-        let slots = self.scope.mode(client).slots();
+        let slots = self.mode(client).slots();
         slots.is_some_and(|slots| running + 1 >= slots.get() as usize)
     }
 
     /// Whether any fault has occurred so far.
     fn is_shaken(&self) -> bool {
-        self.left != self.scope.budget
+        self.course.left != self.course.scope.budget
     }
 
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter.
@@ -230,8 +213,7 @@ impl World {
         let is_idle = self.clients.iter().any(waits)
             && (0..self.clients.len()).all(may_join)
             && self.under_way() == 0
-            && (0..self.clients.len())
-                .all(|index| !self.clients[index].is_in_a_hurry(self.scope.clients[index].tick));
+            && (0..self.clients.len()).all(|index| !self.is_in_a_hurry(index));
         let up = self.servers.iter().filter(|server| server.is_up()).count();
         self.monitor.idle =
             if is_idle && up >= majority(SERVERS) { self.monitor.idle + 1 } else { 0 };

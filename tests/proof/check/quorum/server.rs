@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use crate::check::calls::Calls;
+use crate::check::scope::whose;
+use crate::check::shift::Shift;
 use crate::check::time::{NOW, TICK, now};
-use rlock::rules::model::lock::Waiter;
+use rlock::rules::model::lock::{Origin, Waiter};
 use rlock::rules::model::{Lock, Message};
-use rlock::rules::quorum::{MemberRequest as Order, Reply};
+use rlock::rules::quorum::Reply;
 use rlock::rules::{
-    Answer, Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, Token, UserMessage,
+    Answer, Delivery, Failure, Instant, Nomination, QuorumOp, Renewal, Request, UserMessage,
     Verdict, View,
 };
 
@@ -53,8 +55,6 @@ pub(super) struct Line {
     pub(super) listening: Option<(u64, Instant)>,
     /// Messages to the client.
     pub(super) mail: Vec<Option<Nomination>>,
-    /// Whether the server has executed the client's farewell or release.
-    pub(super) is_over: bool,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -103,28 +103,22 @@ impl Server {
     pub(super) fn execute(&mut self, client: usize, request: &Request, sent: &Sent) -> bool {
         let before: Vec<_> = self.lock.queue.clone();
         let mut calls = Calls { lock: &mut self.lock, now: self.clock };
-        let said = match sent.what {
-            What::Ask(part) => LastReply::To(ask(&mut calls, request, part, sent)),
-            What::Renew => LastReply::Renewal(Some(calls.renew(request))),
-            What::Release => {
-                calls.release(request);
-                LastReply::Renewal(None)
-            }
-            What::Leave => {
-                calls.leave(request);
-                LastReply::Renewal(None)
-            }
-        };
+        let mut said = LastReply::Renewal(None);
+        match sent.what {
+            What::Ask(part) => said = LastReply::To(ask(&mut calls, request, part, sent)),
+            What::Renew => said = LastReply::Renewal(Some(calls.renew(request))),
+            What::Release => drop(calls.release(request)),
+            What::Leave => calls.leave(request),
+        }
         let line = &mut self.lines[client];
         if matches!(sent.what, What::Ask(_) | What::Leave) {
             line.mail.clear();
         }
-        line.is_over |= matches!(sent.what, What::Release | What::Leave);
         if sent.awaited.is_some() {
             line.reply = Some(Replied { round: sent.round, reply: said, since: Some(self.since) });
         }
         for mail in std::mem::take(&mut self.lock.mail) {
-            let to = crate::check::scope::whose(&mail.token).0;
+            let to = whose(&mail.token).0;
             let nominated = match mail.message {
                 Message::Nominated(nomination) => Some(nomination),
                 Message::Head | Message::Look => None,
@@ -167,7 +161,6 @@ impl Server {
         for line in &mut self.lines {
             line.late.clear();
             line.mail.clear();
-            line.is_over = false;
             for sent in std::mem::take(&mut line.requests) {
                 line.fail(&sent, unreachable(Delivery::Pending));
             }
@@ -207,6 +200,12 @@ impl Line {
         self.requests.iter_mut().for_each(|sent| sent.awaited = None);
     }
 
+    /// Moves all times of the client back.
+    pub(super) fn shift(&mut self, back: Duration) {
+        self.requests.iter_mut().for_each(|sent| sent.awaited.shift(back));
+        self.listening.iter_mut().for_each(|(_, until)| until.shift(back));
+    }
+
     /// A request does not arrive.
     fn fail(&mut self, sent: &Sent, failure: Failure) {
         if sent.awaited.is_some() {
@@ -219,7 +218,7 @@ impl Line {
     }
 
     /// Time has passed: what a frozen server has not answered in time fails, but may still arrive.
-    pub(super) fn time_out(&mut self, io_timeout: std::time::Duration, is_up: bool) {
+    pub(super) fn time_out(&mut self, io_timeout: Duration, is_up: bool) {
         let is_late = |sent: &Sent| sent.awaited.is_some_and(|at| at + io_timeout <= now());
         if self.requests.iter().any(is_late) {
             let late: Vec<Sent> = std::mem::take(&mut self.requests);
@@ -270,18 +269,10 @@ fn ask(calls: &mut Calls<'_>, request: &Request, part: QuorumOp, sent: &Sent) ->
     Reply::Heard(None)
 }
 
-/// What a client sends for an order, or until when it listens.
-pub(super) fn part_of(order: Order) -> Result<QuorumOp, std::time::Duration> {
-    match order {
-        Order::Ask(part) => Ok(part),
-        Order::Listen(at_most) => Err(at_most),
-    }
-}
-
 /// Whether a token has a place with an agreed ticket.
-pub(super) fn has_agreed_place(lock: &Lock, token: &Token) -> bool {
-    let is_agreed = |origin| origin == rlock::rules::model::lock::Origin::Agreed;
-    lock.queue.iter().any(|waiter| waiter.token == token.as_str() && is_agreed(waiter.origin))
+pub(super) fn has_agreed_place(lock: &Lock, token: &str) -> bool {
+    let is_agreed = |origin| origin == Origin::Agreed;
+    lock.queue.iter().any(|waiter| waiter.token == token && is_agreed(waiter.origin))
 }
 
 /// The view in an answer.

@@ -1,19 +1,18 @@
 //! The moves of the server: it executes requests and revocations, and restarts.
 
-use super::calls::Calls;
 use super::connection::{Reply, Sent, What};
 use super::monitor::{Call, Fact, facts};
 use super::properties;
-use super::scope::whose;
-use super::time::NOW;
 use super::world::World;
-use rlock::rules::model::Lock;
+use crate::check::calls::Calls;
+use crate::check::scope::whose;
+use crate::check::time::NOW;
 use rlock::rules::{Answer, Request, Revocation, Verdict};
 
 impl World {
     /// The server executes a request.
     pub(super) fn execute(&mut self, sent: &Sent) -> Reply {
-        let terms = &self.scope.clients[usize::from(sent.client)];
+        let terms = &self.course.scope.clients[sent.client];
         let request = &terms.requests[usize::from(sent.round)];
         let before: Vec<Fact> = facts(&self.lock).collect();
         let mut calls = Calls { lock: &mut self.lock, now: NOW };
@@ -33,7 +32,7 @@ impl World {
         self.judge(&before, Some(sent), Some(&reply));
         self.deliver_mail();
         if is_granted || sent.what == What::Leave {
-            let client = self.client(sent.client);
+            let client = &mut self.clients[sent.client];
             client.mail &= client.round != sent.round;
         }
         reply
@@ -42,22 +41,21 @@ impl World {
     pub(super) fn revoke(&mut self, revocation: Revocation) {
         let before: Vec<Fact> = facts(&self.lock).collect();
         self.monitor.all_revoked(&self.lock);
-        let key = &self.scope.clients[0].requests[0].key;
-        Calls { lock: &mut self.lock, now: NOW }.revoke(key, revocation);
+        Calls { lock: &mut self.lock, now: NOW }.revoke(revocation);
         self.judge(&before, None, None);
         self.deliver_mail();
     }
 
     /// Judges a call of the server.
     fn judge(&mut self, before: &[Fact], sent: Option<&Sent>, reply: Option<&Reply>) {
-        let Self { scope, clients, lock: after, monitor, .. } = self;
-        let caller = sent.map(|sent| (usize::from(sent.client), sent.round));
+        let Self { course, clients, lock: after, monitor, .. } = self;
+        let caller = sent.map(|sent| (sent.client, sent.round));
         let is_alive = caller.is_none_or(|(client, round)| {
             clients[client].round == round && !clients[client].has_ended()
         });
-        let call = Call { scope, caller, is_alive, before, after };
+        let call = Call { scope: course.scope, caller, is_alive, before, after };
         if let Err(property) = properties::judge(monitor, &call, sent, reply) {
-            self.broken.get_or_insert(property);
+            course.breaks(property);
         }
     }
 
@@ -75,21 +73,9 @@ impl World {
         self.monitor.shaken = true;
         // What the old process had not executed is lost with it.
         self.late.clear();
-        for index in 0..self.clients.len() as u8 {
-            self.client(index).connection.requests.clear();
+        for index in 0..self.clients.len() {
+            self.clients[index].connection.requests.clear();
             self.break_off(index);
         }
-    }
-
-    pub(super) fn forget(&mut self) {
-        match self.left.losses {
-            0 => self.left.told_losses -= 1,
-            _ => self.left.losses -= 1,
-        }
-        let told = self.are_all_told();
-        self.lock = Lock::default();
-        self.clients.iter_mut().for_each(|client| client.mail = false);
-        self.monitor.forgotten(told);
-        self.restart();
     }
 }

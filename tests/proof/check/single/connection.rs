@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::time::now;
+use crate::check::time::now;
 use rlock::rules::{
     Delivery, Failure, Instant, Release, Renewal, Seen, Ticket, UserMessage, Verdict,
 };
@@ -14,7 +14,7 @@ const LONG_AGO: Duration = Duration::from_secs(10);
 /// A request, and who sent it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sent {
-    pub(super) client: u8,
+    pub(super) client: usize,
     pub(super) round: u8,
     pub(super) what: What,
 }
@@ -162,9 +162,10 @@ impl Connection {
         }
     }
 
-    /// The request that would be sent once more.
-    pub(super) fn repetition(&mut self) -> Option<&mut Sent> {
-        self.awaited.as_mut()?.again.as_mut()
+    /// What is under way to the server, and what would be sent once more.
+    pub(super) fn each_request(&mut self) -> impl Iterator<Item = &mut Sent> {
+        let again = self.awaited.iter_mut().filter_map(|awaited| awaited.again.as_mut());
+        self.requests.iter_mut().chain(again)
     }
 
     /// How many messages are under way.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::connection::{Reply, Sent, What};
-use super::property::Property;
-use super::scope::{Scope, whose};
-use super::time::{NOW, TICK_MILLIS};
+use crate::check::property::Property;
+use crate::check::scope::{Scope, whose};
+use crate::check::time::{NOW, TICK_MILLIS};
 use rlock::rules::model::Lock;
 use rlock::rules::model::lock::CLAIM_WINDOW;
 use rlock::rules::{Answer, Mode, Verdict};
@@ -35,26 +35,26 @@ pub(super) struct Monitor {
 /// The place of a waiter.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Place {
-    pub(super) client: u8,
+    pub(super) client: usize,
     round: u8,
     /// For how many ticks the server has not heard of it.
     silent: u8,
 }
 
 impl Place {
-    fn is_of(&self, client: u8, round: u8) -> bool {
+    fn is_of(&self, client: usize, round: u8) -> bool {
         (self.client, self.round) == (client, round)
     }
 
     /// Whether it comes before a new place.
     pub(super) fn precedes(&self, scope: &Scope, is_next: bool) -> bool {
-        !is_next || scope.clients[usize::from(self.client)].is_next()
+        !is_next || scope.clients[self.client].is_next()
     }
 
     /// Whether nobody may overtake it: it was never silent for two heartbeats and a claim window.
     pub(super) fn counts(&self, scope: &Scope) -> bool {
         let silent = Duration::from_millis(u64::from(self.silent) * TICK_MILLIS);
-        let heartbeat = scope.ttl(usize::from(self.client)) / 3;
+        let heartbeat = scope.ttl(self.client) / 3;
         silent <= 2 * heartbeat + Duration::from_millis(CLAIM_WINDOW)
     }
 }
@@ -108,7 +108,7 @@ impl Call<'_> {
     fn is_queued(&self, sent: &Sent) -> bool {
         self.after.queue.iter().any(|waiter| {
             let (client, round, _) = whose(&waiter.token);
-            (client, round) == (usize::from(sent.client), sent.round)
+            (client, round) == (sent.client, sent.round)
         })
     }
 
@@ -137,7 +137,7 @@ impl Monitor {
         if let Some(Sent { client, round, what: what @ (What::Leave | What::Release) }) = sent {
             self.order.retain(|place| !place.is_of(*client, *round));
             // A client that gives up a grant has not used it.
-            self.clients[usize::from(*client)].kept.take_if(|_| *what == What::Leave);
+            self.clients[*client].kept.take_if(|_| *what == What::Leave);
         }
         if let (Some(sent), Some(Reply::Verdict(verdict))) = (sent, reply) {
             self.supersede(call, sent, verdict)?;
@@ -149,15 +149,15 @@ impl Monitor {
     pub(super) fn executed(&mut self, call: &Call<'_>, sent: Option<&Sent>, reply: Option<&Reply>) {
         for fact in call.granted() {
             self.granted = self.granted.max(fact.fence);
-            self.order.retain(|place| !place.is_of(fact.client as u8, fact.round));
+            self.order.retain(|place| !place.is_of(fact.client, fact.round));
             let terms = &call.scope.clients[fact.client];
-            let at_least = terms.at_least.as_millis() as u64;
+            let at_least = terms.requests[0].at_least.as_millis() as u64;
             let watched = &mut self.clients[fact.client];
             watched.revoked = None;
             watched.kept = (at_least > 0).then_some((NOW + at_least, false));
         }
         let (Some(sent), Some(reply)) = (sent, reply) else { return };
-        let client = usize::from(sent.client);
+        let client = sent.client;
         match (&sent.what, reply) {
             (_, Reply::Verdict(Verdict::Answer(Answer::Queued { .. }))) => {
                 let silent = if call.is_alive { 0 } else { DEAD };
@@ -167,7 +167,7 @@ impl Monitor {
                     // It may have lost its place.
                     Some(_) => {}
                     None => {
-                        let is_next = call.scope.clients[usize::from(client)].is_next();
+                        let is_next = call.scope.clients[client].is_next();
                         let precedes = |place: &Place| place.precedes(call.scope, is_next);
                         let index = self.order.iter().take_while(|place| precedes(place)).count();
                         self.order.insert(index, Place { client, round, silent });
@@ -196,11 +196,11 @@ impl Monitor {
         sent: &Sent,
         verdict: &Verdict,
     ) -> Result<(), Property> {
-        let supersedes = call.scope.clients[usize::from(sent.client)].supersedes();
+        let supersedes = call.scope.clients[sent.client].supersedes();
         let is_second = matches!(sent.what, What::Acquire { arrival: Some(_), .. });
-        let this = (usize::from(sent.client), sent.round);
+        let this = (sent.client, sent.round);
         let is_granted = call.granted().any(|fact| (fact.client, fact.round) == this);
-        let others = |this: &(usize, &mut Watched)| this.0 != usize::from(sent.client);
+        let others = |this: &(usize, &mut Watched)| this.0 != sent.client;
         match verdict {
             Verdict::Answer(Answer::Superseded(_)) => {
                 self.order.retain(|place| !place.is_of(sent.client, sent.round));
@@ -215,14 +215,12 @@ impl Monitor {
             Verdict::Answer(Answer::Granted { .. }) if !is_granted => Ok(()),
             Verdict::Answer(Answer::Queued { .. } | Answer::Granted { .. }) if supersedes => {
                 let Self { order, clients, .. } = self;
-                let watched = &mut clients[usize::from(sent.client)];
+                let watched = &mut clients[sent.client];
                 if watched.arrived.replace(sent.round) != Some(sent.round) {
                     for (_, other) in clients.iter_mut().enumerate().filter(others) {
                         other.superseded = other.arrived;
                     }
-                    order.retain(|place| {
-                        clients[usize::from(place.client)].superseded != Some(place.round)
-                    });
+                    order.retain(|place| clients[place.client].superseded != Some(place.round));
                 }
                 Ok(())
             }
@@ -236,8 +234,13 @@ impl Monitor {
     }
 
     /// A command begins under a lock with this fencing token.
-    pub(super) fn begun(&mut self, scope: &Scope, client: u8, fence: u64) -> Result<(), Property> {
-        let terms = &scope.clients[usize::from(client)];
+    pub(super) fn begun(
+        &mut self,
+        scope: &Scope,
+        client: usize,
+        fence: u64,
+    ) -> Result<(), Property> {
+        let terms = &scope.clients[client];
         let class = match terms.mode {
             Mode::Exclusive => 0,
             Mode::Shared => 1,
@@ -251,14 +254,14 @@ impl Monitor {
         Ok(())
     }
 
-    pub(super) fn ended(&mut self, client: u8) {
-        let watched = &mut self.clients[usize::from(client)];
+    pub(super) fn ended(&mut self, client: usize) {
+        let watched = &mut self.clients[client];
         watched.revoked = None;
         watched.kept.take_if(|(_, is_claimed)| !*is_claimed);
     }
 
     /// A client dies, so that nobody has to wait for it.
-    pub(super) fn died(&mut self, client: u8) {
+    pub(super) fn died(&mut self, client: usize) {
         let its = self.order.iter_mut().filter(|place| place.client == client);
         its.for_each(|place| place.silent = DEAD);
     }

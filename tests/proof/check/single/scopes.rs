@@ -2,9 +2,9 @@
 
 use std::env;
 
-use super::property::Property;
-use super::report::{assert_breaks, play_all};
 use super::world::World;
+use crate::check::property::Property;
+use crate::check::report::{assert_breaks, play_all};
 
 /// What every test run plays, within a minute.
 const QUICK: &[&str] = &[
@@ -24,7 +24,7 @@ const QUICK: &[&str] = &[
     "x,x p1 d1",
     "x,x r1 d1",
     "x,x f1 b1",
-    "x,x,x F1",
+    "x,x,x t1",
     "xa,xa d1",
     "xa,2a,x l1",
     "xo,xo,x c1",
@@ -32,7 +32,7 @@ const QUICK: &[&str] = &[
     "x,xi,x c1",
     "x,xi v1 d1",
     "x,xp c1 l1",
-    "x,xt d1 b1",
+    "x,xw d1 b1",
     "x,xp,xp c1",
     "x,x,xh d1",
     "x,xu,xu d1",
@@ -51,15 +51,15 @@ const LONG: &[&str] = &[
     "x,x,x v1 b1",
     "x,x,x g1 c1 l1",
     "x,x n2 c1",
-    "s,s,x F1 c1",
-    "x,x,x F1 c1",
+    "s,s,x t1 c1",
+    "x,x,x t1 c1",
     "x,x,x f1 c1",
     "2,2,2 f1 c1",
     "xa,xa,x c1 l1",
     "xa,2a,x d1 v1",
     "xo,xo,x d1 c1",
     "x,xi,x v1 b1",
-    "x,xt,x d1 l1 c1",
+    "x,xw,x d1 l1 c1",
     "x,x k1 g1 d1 c1",
     "x,x p1 d1 b1 v1",
     "x,x w1 c1 d1 b1",

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::client::Client;
 use super::connection::{Reply, Sent};
 use super::monitor::{Call, Fact, Monitor, facts};
-use super::property::Property;
-use super::scope::{Scope, stranger, whose};
-use super::search::Play;
-use super::time::{NOW, TICK_MILLIS};
 use super::world::World;
+use crate::check::property::Property;
+use crate::check::scope::{stranger, whose};
+use crate::check::search::Play;
+use crate::check::time::{NOW, TICK_MILLIS};
 use rlock::rules::model::lock::CLAIM_WINDOW;
-use rlock::rules::{HoldState, Mode, Outcome, Slot};
+use rlock::rules::{HoldState, Outcome, Slot};
 
 /// The one that a call breaks.
 fn broken_by(monitor: &Monitor, call: &Call<'_>) -> Option<Property> {
@@ -47,21 +47,12 @@ pub(super) fn broken_in(world: &World) -> Option<Property> {
     ])
 }
 
-/// Whether two clients can never hold the lock together.
-fn exclude_each_other(scope: &Scope, one: usize, other: usize) -> bool {
-    let is_inner = |one: usize, other: usize| one == 0 && scope.clients[other].is_inner;
-    let nested = is_inner(one, other) || is_inner(other, one);
-    let (one, other) = (&scope.clients[one], &scope.clients[other]);
-    let same_owner = nested || one.is_owned && other.is_owned || one.is_inner && other.is_inner;
-    !same_owner && (one.mode != other.mode || one.mode == Mode::Exclusive)
-}
-
 /// Two commands run that exclude each other, or more than there are slots.
 fn rivals_run(world: &World) -> bool {
     let running = running(world);
-    let slots = |client: usize| world.scope.clients[client].mode.slots();
+    let slots = |client: usize| world.course.scope.clients[client].mode.slots();
     running.iter().enumerate().any(|(index, &one)| {
-        let rival = |&&other: &&usize| exclude_each_other(world.scope, one, other);
+        let rival = |&&other: &&usize| world.course.scope.exclude_each_other(one, other);
         let beside = running.iter().filter(|&&other| slots(other) == slots(one)).count();
         running[..index].iter().any(|other| rival(&other))
             || slots(one).is_some_and(|slots| beside > slots.get() as usize)
@@ -72,7 +63,7 @@ fn rivals_run(world: &World) -> bool {
 /// hold.
 fn slots_are_mixed_up(world: &World) -> bool {
     let most = |client: usize| {
-        let slots = world.scope.clients[client].mode.slots();
+        let slots = world.course.scope.clients[client].mode.slots();
         slots.and_then(|slots| Slot::new(slots.get()))
     };
     let running = running(world).into_iter().filter(|client| most(*client).is_some());
@@ -97,7 +88,7 @@ fn slots_are_mixed_up(world: &World) -> bool {
 /// or paused stops only with its lease.
 fn running(world: &World) -> Vec<usize> {
     let grace = |client: usize| {
-        let ttl = world.scope.ttl(client);
+        let ttl = world.course.scope.ttl(client);
         if world.is_cut_or_paused() {
             ttl
         } else {
@@ -118,7 +109,7 @@ fn running(world: &World) -> Vec<usize> {
 /// lease.
 fn revoked_runs_on(world: &World) -> bool {
     let is_late = |index: usize, ticks: u8| {
-        let ttl = world.scope.ttl(index);
+        let ttl = world.course.scope.ttl(index);
         let grace = ttl / 3 + kill_after(ttl) + millis(world.slack());
         !world.is_cut_or_paused() && millis(ticks) > grace
     };
@@ -142,7 +133,7 @@ fn fence_does_not_grow(monitor: &Monitor, call: &Call<'_>) -> bool {
 fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
     let granted: Vec<Fact> = call.granted().collect();
     granted.iter().filter(|fact| !call.scope.clients[fact.client].may_enter()).any(|fact| {
-        let of = |client: u8, fact: &Fact| usize::from(client) == fact.client;
+        let of = |client: usize, fact: &Fact| client == fact.client;
         let earlier = monitor.order.iter().take_while(|place| !of(place.client, fact));
         let is_granted = |client| granted.iter().any(|fact| of(client, fact));
         let mut earlier = earlier.filter(|place| place.counts(call.scope));
@@ -155,8 +146,8 @@ fn is_overtaken(monitor: &Monitor, call: &Call<'_>) -> bool {
 /// grant that nobody claims for the claim window. A reinstated hold lasts for another TTL at most.
 fn lasts_too_long(call: &Call<'_>) -> bool {
     facts(call.after).any(|fact| {
-        let terms = &call.scope.clients[fact.client];
-        let longest = call.scope.ttl(fact.client).max(terms.at_least).as_millis() as u64;
+        let at_least = call.scope.clients[fact.client].requests[0].at_least;
+        let longest = call.scope.ttl(fact.client).max(at_least).as_millis() as u64;
         let is_caller = call.caller == Some((fact.client, fact.round));
         let old = call.before.iter().find(|old| {
             (old.client, old.round, old.is_whole) == (fact.client, fact.round, fact.is_whole)
@@ -174,7 +165,7 @@ fn is_granted_too_early(monitor: &Monitor, call: &Call<'_>) -> bool {
     call.granted().any(|fact| {
         monitor.clients.iter().enumerate().any(|(other, watched)| {
             let kept = watched.kept.is_some_and(|(until, is_claimed)| is_claimed && until >= NOW);
-            other != fact.client && exclude_each_other(call.scope, other, fact.client) && kept
+            other != fact.client && call.scope.exclude_each_other(other, fact.client) && kept
         })
     })
 }
@@ -207,16 +198,15 @@ impl World {
     /// How many times a renewal may have been late or lost so far. A slow clock makes it late too.
     /// The first loss of the server's data does not count: what it costs is known.
     fn slack(&self) -> u8 {
-        let (all, left) = (self.scope.budget, self.left);
-        let losses = all.losses - left.losses + all.told_losses - left.told_losses;
-        let restarts = all.restarts - left.restarts + losses.saturating_sub(1);
-        all.delays - left.delays + all.breaks - left.breaks + restarts + self.scope.lag()
+        let used = |letter| self.course.used(letter);
+        let losses = used('f') + used('t');
+        let lag = self.course.scope.lag();
+        used('d') + used('b') + used('r') + losses.saturating_sub(1) + lag
     }
 
     /// Whether a client has been cut off or paused so far.
     fn is_cut_or_paused(&self) -> bool {
-        let (all, left) = (self.scope.budget, self.left);
-        all.cuts > left.cuts || all.pauses > left.pauses
+        self.course.used('n') + self.course.used('p') > 0
     }
 
     /// A second is about to pass. The lock must not be idle all the time beside a living waiter: a
@@ -225,7 +215,7 @@ impl World {
     /// help. A waiter whose clock is slow does all of it a tick later.
     pub(super) fn watch_idle_lock(&mut self) -> Result<(), Property> {
         let waits = |client: &Client| client.waits() && !client.paused && !client.cut;
-        let queued = self.monitor.order.iter().map(|place| usize::from(place.client));
+        let queued = self.monitor.order.iter().map(|place| place.client);
         let is_unused = facts(&self.lock).all(|fact| {
             let client = &self.clients[fact.client];
             let is_its_own = fact.is_whole && client.round == fact.round;
@@ -234,19 +224,19 @@ impl World {
         });
         let granted = facts(&self.lock).map(|fact| fact.client);
         let idle = is_unused
-            && self.lock.guard.as_ref().is_none_or(|guard| guard.value != "theirs")
+            && !self.is_foreign()
             && queued.chain(granted).any(|client| waits(&self.clients[client]))
             && self.clients.iter().all(|client| client.load() == 0);
         self.monitor.idle = if idle { self.monitor.idle + 1 } else { 0 };
-        let heartbeat = (0..self.clients.len()).map(|client| self.scope.ttl(client) / 3).max();
-        let delays = self.scope.budget.delays - self.left.delays;
+        let heartbeat =
+            (0..self.clients.len()).map(|client| self.course.scope.ttl(client) / 3).max();
         // The longest pause of a waiter that could not reach the server.
-        let away = millis(if self.scope.budget.cuts > self.left.cuts { 2 } else { 0 });
+        let away = millis(if self.course.used('n') > 0 { 2 } else { 0 });
         let bound = match self.monitor.shaken {
-            true => heartbeat.unwrap_or_default() + millis(1 + delays) + away,
+            true => heartbeat.unwrap_or_default() + millis(1 + self.course.used('d')) + away,
             false => Duration::ZERO,
         };
-        match millis(self.monitor.idle) > bound + millis(self.scope.lag()) {
+        match millis(self.monitor.idle) > bound + millis(self.course.scope.lag()) {
             true => Err(Property::NoLockIsIdleBesideAWaiter),
             false => Ok(()),
         }

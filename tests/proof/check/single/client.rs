@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::action::Action;
 use super::connection::Connection;
-use super::scope::whose;
-use super::shift::Shift;
-use super::time::now;
+use crate::check::scope::whose;
+use crate::check::shift::Shift;
+use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::Machine;
 use rlock::rules::waiter::{End, Waiter};
@@ -56,33 +55,6 @@ pub(super) enum Pending {
 }
 
 impl Client {
-    /// Adds what this client, or the server for it, can do next.
-    pub(super) fn actions(&self, index: u8, actions: &mut Vec<Action>) {
-        if !self.connection.requests.is_empty() {
-            actions.push(Action::Execute(index));
-        }
-        if self.cut {
-            actions.push(Action::Reconnect(index));
-        }
-        if self.paused {
-            return actions.push(Action::Resume(index));
-        }
-        if self.reads() {
-            actions.push(Action::Read(index));
-        }
-        if self.wakes() {
-            actions.push(Action::Wake(index));
-        }
-        if self.connection.has_timed_out(now()) {
-            actions.push(Action::TimeOut(index));
-        }
-        match self.phase {
-            Phase::Idle => actions.push(Action::Start(index)),
-            Phase::Holding(..) => actions.push(Action::Finish(index)),
-            _ => {}
-        }
-    }
-
     pub(super) fn reads(&self) -> bool {
         self.connection.reply.is_some() && !self.paused
     }
@@ -144,10 +116,8 @@ impl Client {
     /// Whether its waiter knows of these clients as holders.
     pub(super) fn knows(&self, holders: &[(usize, u8)]) -> bool {
         let Phase::Waiting(waiter, _) = &self.phase else { return holders.is_empty() };
-        let known = waiter.seen.as_ref().map(|(_, view)| view.holders.clone());
+        let known = waiter.seen.iter().flat_map(|(_, view)| &view.holders);
         let known: Vec<(usize, u8)> = known
-            .unwrap_or_default()
-            .iter()
             .map(|holder| {
                 let (client, round, _) = whose(&holder.id);
                 (client, round)
@@ -166,7 +136,7 @@ impl Client {
             Phase::Waiting(waiter, pending) => {
                 waiter.shift(back);
                 if let Pending::Sleep(until) | Pending::Rest(until) = pending {
-                    *until = *until - back;
+                    until.shift(back);
                 }
             }
             Phase::Holding(machine, schedule) => {
@@ -175,7 +145,7 @@ impl Client {
             }
             Phase::Releasing(attempts, again) => {
                 attempts.shift(back);
-                *again = again.map(|again| again - back);
+                again.shift(back);
             }
             Phase::Idle | Phase::Ended | Phase::Crashed => {}
         }

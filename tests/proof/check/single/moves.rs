@@ -1,12 +1,14 @@
 //! The moves of a client: they carry out what the waiter, the renewals, the supervisor and the
 //! attempts to release decide, and decide nothing.
 
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
 use super::client::{Client, Pending, Phase};
 use super::connection::{Broken, Reply, Sent, What, unreachable};
-use super::time::now;
 use super::world::World;
+use crate::check::time::now;
 use rlock::rules::renewals::Schedule;
 use rlock::rules::supervisor::{self, Machine};
 use rlock::rules::waiter::{End, Event, Step, Stop, Waiter};
@@ -15,17 +17,20 @@ use rlock::rules::{
     Ticket, Verdict,
 };
 
+/// Less than a lease.
+const WAIT_LIMIT: Duration = Duration::from_secs(2);
+
 impl World {
-    pub(super) fn start_client(&mut self, index: u8) {
-        let terms = &self.scope.clients[usize::from(index)];
-        let until = terms.wait_limit.map(|limit| now() + limit);
+    pub(super) fn start_client(&mut self, index: usize) {
+        let terms = &self.course.scope.clients[index];
+        let until = terms.has('w').then(|| now() + WAIT_LIMIT);
         let (waiter, step) = Waiter::new(terms.requests[0].ttl, until);
-        self.client(index).phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
+        self.clients[index].phase = Phase::Waiting(waiter, Pending::Answer(Vec::new(), None));
         self.follow(index, step);
     }
 
     /// Carries out a waiter's step.
-    fn follow(&mut self, index: u8, step: Step) {
+    fn follow(&mut self, index: usize, step: Step) {
         let pending = match step {
             Step::Ask { seen, arrival } => {
                 self.pend(index, Pending::Answer(seen.clone(), arrival));
@@ -38,7 +43,7 @@ impl World {
                 return self.send(index, What::Leave);
             }
             Step::End(End::Granted(lease, fence, slot)) => {
-                return match self.client(index).signaled {
+                return match self.clients[index].signaled {
                     true => self.release(index, lease, now()),
                     false => self.hold(index, lease, fence.0, slot),
                 };
@@ -49,20 +54,20 @@ impl World {
     }
 
     /// Makes one attempt at the lock.
-    fn ask(&mut self, index: u8, seen: Vec<Seen>, arrival: Option<Ticket>) {
-        self.client(index).attempt += 1;
-        let attempt = self.client(index).attempt;
+    fn ask(&mut self, index: usize, seen: Vec<Seen>, arrival: Option<Ticket>) {
+        self.clients[index].attempt += 1;
+        let attempt = self.clients[index].attempt;
         self.send(index, What::Acquire { attempt, seen, arrival });
     }
 
-    fn pend(&mut self, index: u8, next: Pending) {
-        if let Phase::Waiting(_, pending) = &mut self.client(index).phase {
+    fn pend(&mut self, index: usize, next: Pending) {
+        if let Phase::Waiting(_, pending) = &mut self.clients[index].phase {
             *pending = next;
         }
     }
 
-    fn tell_waiter(&mut self, index: u8, event: Event) {
-        let client = self.client(index);
+    fn tell_waiter(&mut self, index: usize, event: Event) {
+        let client = &mut self.clients[index];
         let signal = client.signaled.then_some(Stop::Signal(Signal::SIGTERM));
         if let Phase::Waiting(waiter, _) = &mut client.phase {
             let (_, step) = waiter.on(event, signal, now());
@@ -70,27 +75,26 @@ impl World {
         }
     }
 
-    fn hold(&mut self, index: u8, lease: Lease, fence: u64, slot: Option<Slot>) {
-        let client = self.client(index);
+    fn hold(&mut self, index: usize, lease: Lease, fence: u64, slot: Option<Slot>) {
+        let client = &mut self.clients[index];
         client.mail = false;
         client.slot = slot;
         client.phase =
             Phase::Holding(Machine::new(lease, LossPolicy::DEFAULT), Schedule::new(lease));
-        if let Err(property) = self.monitor.begun(self.scope, index, fence) {
-            self.broken = Some(property);
+        if let Err(property) = self.monitor.begun(self.course.scope, index, fence) {
+            self.course.breaks(property);
         }
     }
 
-    fn tell_supervisor(&mut self, index: u8, event: supervisor::Event, at: Instant) {
-        let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
+    fn tell_supervisor(&mut self, index: usize, event: supervisor::Event, at: Instant) {
+        let Phase::Holding(machine, _) = &mut self.clients[index].phase else { return };
         let is_killed = machine.on(event, at).contains(&supervisor::Action::Kill);
         if is_killed {
             self.end_command(index, at);
             // All that the command started dies with it.
-            for inner in (0..).take(self.clients.len()).filter(|_| index == 0) {
-                if self.scope.clients[usize::from(inner)].is_inner
-                    && self.client(inner).is_at_work()
-                {
+            let scope = self.course.scope;
+            for inner in (0..self.clients.len()).filter(|_| index == 0) {
+                if scope.clients[inner].has('i') && self.clients[inner].is_at_work() {
                     self.stop(inner, Phase::Crashed);
                     self.monitor.died(inner);
                 }
@@ -98,8 +102,8 @@ impl World {
         }
     }
 
-    fn end_command(&mut self, index: u8, at: Instant) {
-        let Phase::Holding(machine, _) = &mut self.client(index).phase else { return };
+    pub(super) fn end_command(&mut self, index: usize, at: Instant) {
+        let Phase::Holding(machine, _) = &mut self.clients[index].phase else { return };
         machine.on(supervisor::Event::Ended, at);
         if machine.awaits_descendants() {
             machine.on(supervisor::Event::DescendantsGone, at);
@@ -107,23 +111,19 @@ impl World {
         assert!(machine.is_over(), "the command has ended");
         let lease = machine.lease();
         // Cuts a renewal short.
-        self.client(index).connection.interrupt();
+        self.clients[index].connection.interrupt();
         self.release(index, lease, at);
     }
 
-    fn release(&mut self, index: u8, lease: Lease, at: Instant) {
+    fn release(&mut self, index: usize, lease: Lease, at: Instant) {
         let attempts = Attempts::new(Some(lease.deadline()), at);
-        self.client(index).phase = Phase::Releasing(attempts, None);
+        self.clients[index].phase = Phase::Releasing(attempts, None);
         self.send(index, What::Release);
     }
 
-    pub(super) fn finish(&mut self, index: u8) {
-        self.end_command(index, now());
-    }
-
     /// Sends a request. One that cannot reach the server fails at once.
-    fn send(&mut self, index: u8, what: What) {
-        let client = self.client(index);
+    fn send(&mut self, index: usize, what: What) {
+        let client = &mut self.clients[index];
         if client.cut {
             return self.failed(index, unreachable(Delivery::NotSent), now());
         }
@@ -133,8 +133,8 @@ impl World {
     }
 
     /// What the client awaited has failed.
-    fn failed(&mut self, index: u8, failure: Failure, sent: Instant) {
-        match self.clients[usize::from(index)].phase.clone() {
+    fn failed(&mut self, index: usize, failure: Failure, sent: Instant) {
+        match self.clients[index].phase.clone() {
             Phase::Waiting(_, Pending::Answer(..)) => {
                 self.tell_waiter(index, Event::Answered { sent, answer: Err(failure) });
             }
@@ -148,13 +148,13 @@ impl World {
         }
     }
 
-    pub(super) fn read_reply(&mut self, index: u8) {
-        let Some((reply, sent)) = self.client(index).connection.take_reply() else { return };
-        match (reply, self.clients[usize::from(index)].phase.clone()) {
+    pub(super) fn read_reply(&mut self, index: usize) {
+        let Some((reply, sent)) = self.clients[index].connection.take_reply() else { return };
+        match (reply, self.clients[index].phase.clone()) {
             // As `store::decided` does, though that gives up after many attempts.
             (Reply::Verdict(Verdict::Again), Phase::Waiting(_, Pending::Answer(seen, arrival))) => {
                 self.ask(index, seen, arrival);
-                self.client(index).connection.sent_at(sent);
+                self.clients[index].connection.sent_at(sent);
             }
             (Reply::Verdict(Verdict::Answer(answer)), Phase::Waiting(..)) => {
                 self.tell_waiter(index, Event::Answered { sent, answer: Ok(answer) });
@@ -173,28 +173,28 @@ impl World {
         }
     }
 
-    fn renewed(&mut self, index: u8, sent: Instant, answer: Result<Renewal, Failure>) {
-        let Phase::Holding(_, schedule) = &mut self.client(index).phase else { return };
+    fn renewed(&mut self, index: usize, sent: Instant, answer: Result<Renewal, Failure>) {
+        let Phase::Holding(_, schedule) = &mut self.clients[index].phase else { return };
         if let Some(event) = schedule.answered(sent, answer, now()) {
             self.tell_supervisor(index, event, now());
         }
     }
 
-    fn released(&mut self, index: u8, answer: Result<Release, Failure>) {
-        let Phase::Releasing(attempts, again) = &mut self.client(index).phase else { return };
+    fn released(&mut self, index: usize, answer: Result<Release, Failure>) {
+        let Phase::Releasing(attempts, again) = &mut self.clients[index].phase else { return };
         match attempts.answered(answer, now()) {
             Next::Done(_) | Next::Failed(_) => self.end(index),
             Next::Again(_, at) => *again = Some(at),
         }
     }
 
-    pub(super) fn wake(&mut self, index: u8) {
-        self.client(index).mail = false;
+    pub(super) fn wake(&mut self, index: usize) {
+        self.clients[index].mail = false;
         self.tell_waiter(index, Event::Woken(Ok(())));
     }
 
-    pub(super) fn time_out(&mut self, index: u8) {
-        let client = self.client(index);
+    pub(super) fn time_out(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         let is_undo = matches!(
             client.phase,
             Phase::Releasing(..) | Phase::Waiting(_, Pending::Withdrawal(_))
@@ -204,8 +204,8 @@ impl World {
         self.failed(index, failure, sent);
     }
 
-    pub(super) fn break_off(&mut self, index: u8) {
-        let client = self.client(index);
+    pub(super) fn break_off(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         let (was_asleep, cut) = (client.is_asleep(), client.cut);
         let (late, broken) = client.connection.break_off(cut);
         self.late.push(late);
@@ -218,8 +218,8 @@ impl World {
         }
     }
 
-    pub(super) fn signal(&mut self, index: u8) {
-        let client = self.client(index);
+    pub(super) fn signal(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         client.signaled = true;
         let Phase::Waiting(_, pending) = &client.phase else { return };
         match pending {
@@ -239,8 +239,8 @@ impl World {
         }
     }
 
-    pub(super) fn crash(&mut self, index: u8) {
-        let client = self.client(index);
+    pub(super) fn crash(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         if client.waits() {
             self.monitor.shaken = true;
         }
@@ -248,18 +248,18 @@ impl World {
         self.monitor.died(index);
     }
 
-    fn end(&mut self, index: u8) {
-        let rounds = self.scope.clients[usize::from(index)].requests.len();
-        let next = usize::from(self.client(index).round) + 1;
+    fn end(&mut self, index: usize) {
+        let rounds = self.course.scope.clients[index].requests.len();
+        let next = usize::from(self.clients[index].round) + 1;
         self.stop(index, if next < rounds { Phase::Idle } else { Phase::Ended });
         if next < rounds {
-            self.client(index).round += 1;
+            self.clients[index].round += 1;
         }
     }
 
     /// The process ends. What it has sent may still arrive.
-    fn stop(&mut self, index: u8, phase: Phase) {
-        let client = self.client(index);
+    fn stop(&mut self, index: usize, phase: Phase) {
+        let client = &mut self.clients[index];
         let (round, cut) = (client.round, client.cut);
         let late = client.connection.close();
         *client = Client { round, phase, cut, ..Client::default() };
@@ -270,17 +270,17 @@ impl World {
         self.monitor.ended(index);
     }
 
-    pub(super) fn resume(&mut self, index: u8) {
-        self.client(index).paused = false;
+    pub(super) fn resume(&mut self, index: usize) {
+        self.clients[index].paused = false;
         self.supervise(index, now());
         self.act_on_time(index);
     }
 
     /// Lets the supervisor act on the time that has passed, at the moment that it had set, or at
     /// `earliest` if that is later.
-    pub(super) fn supervise(&mut self, index: u8, earliest: Instant) {
+    pub(super) fn supervise(&mut self, index: usize, earliest: Instant) {
         while let Client { paused: false, phase: Phase::Holding(machine, _), .. } =
-            self.client(index)
+            &mut self.clients[index]
             && let Some(at) = machine.wake_at().filter(|at| *at <= now())
         {
             self.tell_supervisor(index, supervisor::Event::Tick, at.max(earliest));
@@ -288,8 +288,8 @@ impl World {
     }
 
     /// Does what is due: a waiter asks again, a lease is renewed, a release is repeated.
-    pub(super) fn act_on_time(&mut self, index: u8) {
-        let client = self.client(index);
+    pub(super) fn act_on_time(&mut self, index: usize) {
+        let client = &mut self.clients[index];
         if client.paused {
             return;
         }

@@ -1,0 +1,12 @@
+//! One server.
+
+mod canonical;
+mod client;
+mod connection;
+mod monitor;
+mod moves;
+mod properties;
+mod scopes;
+mod server;
+mod trace;
+mod world;
